@@ -49,6 +49,7 @@ struct direct {
     }
 };
 
+// direct for each collective that it does.
 using direct_reduce = direct<collective::reduce>;
 using direct_broadcast = direct<collective::broadcast>;
 using direct_all_gather = direct<collective::all_gather>;

@@ -75,6 +75,7 @@ struct hierarchical_base {
         else outer(ex, r, n);
     }
 };
+// What hierarchical algorithms with a root have in common.
 struct rooted_hierarchical_base : hierarchical_base {
     int root = 0;
     constexpr std::uint64_t parameter_bits() const {

@@ -23,6 +23,7 @@ struct send_message {
     }
 };
 
+// The receiver's side of one message.
 struct recv_message {
     static constexpr collective op = collective::send_recv;
     static constexpr const char* name = "recv";

@@ -37,6 +37,7 @@ struct multicast {
     }
 };
 
+// multicast for each collective that it does.
 using multicast_all_gather = multicast<collective::all_gather>;
 using multicast_broadcast = multicast<collective::broadcast>;
 

@@ -47,6 +47,7 @@ struct one_shot {
     }
 };
 
+// one_shot for each collective that it does.
 using one_shot_all_reduce = one_shot<collective::all_reduce>;
 using one_shot_reduce = one_shot<collective::reduce>;
 using one_shot_broadcast = one_shot<collective::broadcast>;

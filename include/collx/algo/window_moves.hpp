@@ -56,6 +56,7 @@ COLLX_HD constexpr void take_others(Ex& ex, int r, int n, int signal = 0) {
 }
 
 struct no_root {}; // the member `root` of an algorithm whose verb has none
+// The type of an algorithm's member `root`: int where C has a root.
 template <collective C>
 using root_member = std::conditional_t<is_rooted(C), int, no_root>;
 

@@ -74,6 +74,7 @@ struct zero_copy<collective::all_reduce> {
     }
 };
 
+// zero_copy for each collective that it does.
 using zero_copy_all_reduce = zero_copy<collective::all_reduce>;
 using zero_copy_reduce = zero_copy<collective::reduce>;
 using zero_copy_broadcast = zero_copy<collective::broadcast>;

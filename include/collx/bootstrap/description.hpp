@@ -12,7 +12,9 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// How ranks wait: COLLX_WAIT.
 enum class wait_choice { automatic, spin, yield };
+// How much a rank says on stderr: COLLX_DEBUG.
 enum class debug_level { warn, info, trace };
 
 // What the environment says about this process.

@@ -19,6 +19,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// What a rank says of its host when ranks meet: who shares its memory, and where others reach it.
 struct host_description {
     kept_text id;                    // COLLX_HOST_ID, or the machine
     kept_text machine;               // this start of this kernel, and what of it this process may see

@@ -23,6 +23,7 @@ struct chosen_address {
     kept_text address; // in numbers, or "unix", or "unix:" and a directory
     kept_text why;
 };
+// An address of a network interface of this host.
 struct interface_address {
     kept_text interface, address;
     bool is_up = true;

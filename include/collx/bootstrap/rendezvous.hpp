@@ -19,6 +19,7 @@ struct arrival {
     kept_text machine; // the same on ranks that can reach each other's loopback
     bool has_address = true;
 };
+// What all ranks know when they have met.
 struct agreement {
     kept_text token; // the name of the job
     bool is_one_host = true;

@@ -19,6 +19,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// The longest key and value of a store, in bytes.
 inline constexpr std::size_t most_key_bytes = 256;
 inline constexpr std::size_t most_value_bytes = 64 * 1024;
 

@@ -14,6 +14,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// A variable of the environment that collx reads.
 struct variable {
     // number: least..most · seconds: a fraction is allowed · flag: 0 or 1 · bytes: K, M, G, T are powers of 1024 ·
     // choice: one of `choices` · token: letters, digits and ._:- · store: file:DIR or tcp:HOST:PORT ·
@@ -28,6 +29,7 @@ struct variable {
     const char* choices = ""; // separated by |
 };
 
+// The largest job.
 inline constexpr int most_ranks = 1 << 20;
 
 inline constexpr variable variables[] = {

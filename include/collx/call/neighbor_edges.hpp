@@ -14,7 +14,7 @@ COLLX_BEGIN_NAMESPACE
 // its own neighbour, and one more than once: edges between two ranks keep their order at both ends.
 //   collx::neighbors ring{{right, left}, {left, right}}; // sources, destinations
 struct neighbors {
-    detail::growing_array<int> sources, destinations;
+    detail::growing_array<int> sources, destinations; // ranks of the communicator
 };
 
 namespace detail {

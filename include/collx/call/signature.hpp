@@ -11,18 +11,19 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// What a rank shows of a call before it begins, and the others compare: checked mode.
 struct signature {
-    enum form : std::uint8_t { call, group, split, persistent };
-    std::uint64_t count = 0;       // elements per rank, as the collective counts them
-    std::uint64_t counts_hash = 0; // of the table of a v-variant that all ranks must share
-    std::uint32_t sequence = 0;
-    std::uint32_t type_hash = 0;
-    std::uint32_t op_hash = 0;
-    std::int32_t root = 0;
-    std::uint32_t policy_hash = 0;
-    detail::verb what = detail::verb::barrier;
-    std::uint8_t zero_copy = 0;
-    form made_by = call;
+    enum form : std::uint8_t { call, group, split, persistent }; // what may be called
+    std::uint64_t count = 0;                                     // elements per rank, as the collective counts them
+    std::uint64_t counts_hash = 0;             // of the table of a v-variant that all ranks must share
+    std::uint32_t sequence = 0;                // number of the call on its communicator
+    std::uint32_t type_hash = 0;               // of the element type
+    std::uint32_t op_hash = 0;                 // of the operator, 0 where there is none
+    std::int32_t root = 0;                     // 0 where there is none
+    std::uint32_t policy_hash = 0;             // of what with() has bound
+    detail::verb what = detail::verb::barrier; // the verb of a call
+    std::uint8_t zero_copy = 0;                // whether all buffers lie in shared memory
+    form made_by = call;                       // what was called
 };
 static_assert(sizeof(signature) <= signal_line::inline_bytes);
 

@@ -33,8 +33,11 @@ struct barrier_fn {
 
 } // namespace detail
 
+// No rank leaves before all have come.
 // Cost: one signal each; no data.
 // Ensures: whatever any rank wrote to shared memory before the call is visible to all after it.
+// Errors: timed_out naming a rank that has not come, mismatch (checked), peer_failed, aborted.
+// Example: collx::barrier(world, {.timeout = 5s});
 COLLX_VERB(barrier)
 
 COLLX_END_NAMESPACE

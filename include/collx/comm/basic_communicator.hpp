@@ -45,6 +45,7 @@ constexpr bool require_net() {
 template <class... Transports>
 class basic_communicator : public communicator {
 public:
+    // The transports as one type.
     using list = per_peer<Transports...>;
     static_assert(list::size != 0 && detail::require_net<Transports...>()); // the list is checked here, once
     // Of this list, when the program runs.
@@ -57,8 +58,11 @@ public:
     basic_communicator(const unique_id& id, int rank, int size, duration timeout = duration::from_ns(60'000'000'000))
         : communicator(id, rank, size, timeout, over()) {}
 
+    // As communicator's; the list stays.
     basic_communicator split(int color, int key = 0) { return made(communicator::split(color, key)); }
+    // As communicator's.
     basic_communicator dup() { return split(0); }
+    // As communicator's.
     basic_communicator shrink() { return made(communicator::shrink()); }
 
 private:

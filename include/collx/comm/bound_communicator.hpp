@@ -16,9 +16,13 @@ template <class... Policies>
 class bound_communicator {
 public:
     bound_communicator(communicator& c, Policies... p) : comm_(&c), policies_(p...) {}
+    // The communicator that the policies are bound to. It must outlive this.
     communicator& base() const { return *comm_; }
+    // The policies.
     const policy_set<Policies...>& policies() const { return policies_; }
+    // As base().rank().
     int rank() const { return comm_->rank(); }
+    // As base().size().
     int size() const { return comm_->size(); }
     // The same policies on another communicator.
     bound_communicator rebound(communicator& c) const {

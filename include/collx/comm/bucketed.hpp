@@ -28,6 +28,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// How tensors are put into buckets, and what is made of their sums.
 struct bucket_options {
     std::size_t bytes = std::size_t{25} << 20;      // a bucket is closed when it has so many; a tensor is not cut
     std::size_t first_bytes = std::size_t{1} << 20; // of the first to go, so that it goes early

@@ -226,6 +226,7 @@ struct scatter_by_value {
 // Errors: as the verbs; invalid_argument on all ranks where scatter's root has not one part for each rank.
 // Example: for (const std::string& name : collx::by_value::all_to_all(world, names)) use(name);
 namespace by_value {
+// The verbs by value, each as above.
 inline constexpr detail::reduction_by_value<detail::all_reduce_fn<detail::blocking>> all_reduce{};
 inline constexpr detail::reduction_by_value<detail::reduce_fn<detail::blocking>> reduce{};
 inline constexpr detail::reduction_by_value<detail::scan_fn<detail::blocking>> scan{};

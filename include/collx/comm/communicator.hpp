@@ -22,6 +22,7 @@ COLLX_BEGIN_NAMESPACE
 
 class communicator {
 public:
+    // What calls work with; no part of it is for programs.
     using core = communicator_core;
 
     // All ranks of the job. Throws error (environment, timeout, peer_failed, …) when they do not come together.
@@ -46,7 +47,10 @@ public:
     communicator(communicator&&) noexcept = default;
     communicator& operator=(communicator&&) noexcept = default;
 
+    // The number of this rank, 0 to size() - 1.
+    // Errors: invalid_argument where the communicator is empty, as of all below.
     int rank() const { return live().net.rank(); }
+    // How many ranks there are.
     int size() const { return live().net.size(); }
 
     // How long a call may stand still, nothing arriving and nothing leaving, before it throws timed_out. A call's own
@@ -56,6 +60,7 @@ public:
     // Whether every call first compares its arguments across ranks (an error that names the odd ranks instead of a
     // hang). Collective.
     void set_checked(bool on) { live().settings.checked = on; }
+    // Whether calls compare their arguments across ranks.
     bool is_checked() const { return live().settings.checked != 0; }
 
     // A new communicator of all ranks with the same colour, in the order of (key, rank). A negative colour takes no
@@ -73,6 +78,7 @@ public:
     // Ensures: all who get one get the same; if one of them has died meanwhile, its first call says so and it may be
     // shrunk in turn.
     communicator shrink();
+    // Whether it has no ranks: split() gave it to a rank of negative colour, or it was moved from.
     bool is_empty() const { return core_ == nullptr; }
 
     // Ends the communicator for all ranks: every call under way or to come throws aborted. Local, immediate, from any
@@ -101,12 +107,14 @@ public:
         return live().net.sent_to(peer);
     }
     std::uint64_t sequence() const { return live().calls(); } // number of the last call
+    // The job that its ranks belong to.
     counted_ptr<const job> membership() const { return live().home; }
 
     // The same communicator with policies bound: all_reduce(comm.with(ring_all_reduce{}), x).
     template <class... Policies>
     auto with(Policies... p) &;
 
+    // For the headers above; programs have no use for it.
     core& internals() { return live(); }
 
 private:

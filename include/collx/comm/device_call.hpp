@@ -14,6 +14,7 @@ COLLX_BEGIN_NAMESPACE
 // gpu/calls.cuh it is CUDA's unless something else is bound.
 template <class Runtime>
 struct gpus {
+    // What launches, copies and synchronises: a model of GpuRuntime.
     Runtime runtime;
 };
 template <class R>

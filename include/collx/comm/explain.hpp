@@ -35,15 +35,17 @@ struct explain_options {
     const char* machine = nullptr; // a file; null: as COLLX_MACHINE says
 };
 
+// What runs for a call, why, and what the alternatives would take. Times are predictions, in nanoseconds.
 struct explanation {
+    // One algorithm that could run the call.
     struct candidate {
-        std::string name;
+        std::string name;                                               // the algorithm's, as in docs/algorithms.md
         double predicted_ns = std::numeric_limits<double>::quiet_NaN(); // not a number: not known
-        bool is_chosen = false;
+        bool is_chosen = false;                                         // it is what runs
     };
-    collective what;
-    std::size_t bytes = 0;
-    int ranks = 0;
+    collective what;                   // of the call
+    std::size_t bytes = 0;             // of the whole buffer
+    int ranks = 0;                     // of the communicator
     std::string venue;                 // where the call runs, and
     std::string row;                   // what the row there says of calls that take it
     std::string because;               // its reason
@@ -52,6 +54,7 @@ struct explanation {
     double residual = 0;               // median error of the costs on the points that they were fitted to
     std::string no_times;              // why times are not known; empty: they are
 
+    // What runs. Requires: candidates is not empty, as after explain().
     const candidate& chosen() const { return candidates.front(); }
 };
 
@@ -181,6 +184,7 @@ explanation explain(communicator& world, const Verb&, std::size_t bytes, const e
     return e;
 }
 
+// The explanation as lines for people.
 inline std::string to_text(const explanation& e) {
     char line[256];
     std::string text = std::string(name_of(e.what)) + " of " + detail::bytes_in_words(e.bytes) + ", " +

@@ -42,21 +42,24 @@ public:
 
     using verbs::neighbor_all_gather, verbs::neighbor_all_to_all; // what no form takes
     using verbs::neighbor_all_gather_v, verbs::neighbor_all_to_all_v;
-    // Each edge is a transfer of the group.
+    // Adds the call; each edge is a transfer of the group.
     template <Buffer In, Buffer Out>
     void neighbor_all_gather(const neighbors& g, In&& in, Out&& out) {
         add_edges<detail::verb::neighbor_all_gather, In, Out>(g, in, out, nullptr);
     }
+    // The same for neighbor_all_to_all.
     template <Buffer In, Buffer Out>
     void neighbor_all_to_all(const neighbors& g, In&& in, Out&& out) {
         add_edges<detail::verb::neighbor_all_to_all, In, Out>(g, in, out, nullptr);
     }
+    // counts: how many elements come from each source.
     template <Buffer In, Buffer Out, detail::CountList Counts = detail::count_list>
     void neighbor_all_gather_v(const neighbors& g, In&& in, Out&& out, const Counts& counts) {
         detail::count_tables t;
         t.second.assign_neighbors(comm_->rank(), g.sources.size(), counts, detail::count_list(), "receive");
         add_edges<detail::verb::neighbor_all_gather_v, In, Out>(g, in, out, &t);
     }
+    // send_counts: elements for each destination. recv_counts: elements from each source.
     template <Buffer In, detail::CountList SendCounts = detail::count_list, Buffer Out,
               detail::CountList RecvCounts = detail::count_list>
     void neighbor_all_to_all_v(const neighbors& g, In&& in, const SendCounts& send_counts, Out&& out,
@@ -66,8 +69,11 @@ public:
         t.second.assign_neighbors(comm_->rank(), g.sources.size(), recv_counts, detail::count_list(), "receive");
         add_edges<detail::verb::neighbor_all_to_all_v, In, Out>(g, in, out, &t);
     }
+    // How many calls it has.
     std::size_t size() const { return calls_.size() + transfers_.size(); }
 
+    // Runs all calls and returns when they are done; the group is empty afterwards. Of a persistent group: returns a
+    // persistent_call of all of them, which runs them as often as it is called.
     auto launch(const call_options& options = {}) {
         return comm_->internals().or_abandon([&] {
             if constexpr (detail::is_repeated_v<Mode>) return make_ready(options);
@@ -259,6 +265,9 @@ private:
     detail::unmade_calls unmade_;
 };
 
+// Many calls as one exchange: basic_group in its blocking mode.
+// Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts.
+// Example: collx::group(world).all_reduce(norm).broadcast(seed, 0).launch();
 using group = basic_group<detail::blocking>;
 namespace persistent {
 // The calls of a group, made ready together:

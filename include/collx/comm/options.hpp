@@ -10,6 +10,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// The options of a call on host memory.
 struct call_options {
     // How long the call may take as a whole, from its first wait on, whatever moves meanwhile. 0: as long as something
     // moves, see communicator::set_timeout().
@@ -24,6 +25,7 @@ struct device_call_options {
     void* stream = nullptr; // a cudaStream_t; null: the default stream of the current device
     // Of one wait inside a kernel. 0: the communicator's.
     duration timeout{};
+    // For rooted collectives.
     int root = 0;
 };
 

@@ -27,8 +27,10 @@ namespace progress {
 // Errors: invalid_argument (a core that this process may not use, or another than before; in a call of this
 //     communicator) · resource (no thread).
 struct thread {
+    // The core that the thread runs on, -1: any.
     int core = -1;
 
+    // What with() does.
     void apply_to(communicator_core& c) const {
         bool has_work = false;
         {
@@ -47,6 +49,7 @@ struct thread {
 
 // Calls alone, as in the beginning.
 struct calls {
+    // What with() does.
     void apply_to(communicator_core& c) const {
         c.require_own();
         { const detail::one_caller::call here(c.caller, c.net.rank()); }

@@ -26,6 +26,7 @@ concept FusedTeam = requires {
     typename std::remove_cvref_t<T>::is_fused_team;
 };
 
+// The options of a fused team's calls: stream, timeout and what its machine adds.
 template <FusedTeam T>
 using team_options = typename std::remove_cvref_t<T>::options;
 

@@ -303,10 +303,16 @@ private:
 // Example: if (world.rank() == 0) collx::send(world, x, 1);
 //     else if (world.rank() == 1) collx::recv(world, x, 0);
 inline constexpr detail::message_fn<detail::blocking, true> send{};
+// Receives into x from rank `peer`, which must send as many elements. Returns when they are there.
+// Cost, Errors: as send.
+// Example: collx::recv(world, x, 0);
 inline constexpr detail::message_fn<detail::blocking, false> recv{};
 // Sends to one rank while receiving from another (or the same): safe in rings, where all ranks sending first would wait
 // for ever. The two buffers may not overlap. Async: one handle for both messages; wait() returns what was received,
 // where that buffer was moved in.
+// Cost: as send and recv, both under way at once.
+// Errors: as send; invalid_argument where the buffers overlap.
+// Example: collx::sendrecv(world, last_row, below, halo, above);
 inline constexpr detail::sendrecv_fn<detail::blocking> sendrecv{};
 namespace async {
 inline constexpr detail::message_fn<detail::nonblocking, true> send{};

@@ -23,11 +23,14 @@ COLLX_BEGIN_NAMESPACE
 template <class T>
 class shared_allocator {
 public:
+    // Of the elements.
     using value_type = T;
     explicit shared_allocator(communicator& c) : memory_(c.internals().home->memory), owner_(::getpid()) {}
     template <class U>
     shared_allocator(const shared_allocator<U>& o) : memory_(o.memory()), owner_(o.owner()) {}
 
+    // Uninitialised memory for n elements.
+    // Errors: resource when shared memory is exhausted · forked in a child of the rank.
     T* allocate(std::size_t n) {
         if (owner_ != ::getpid())
             fail(errc::forked, -1, -1, "use memory of its own in the child",
@@ -47,7 +50,9 @@ public:
         if (owner_ == ::getpid()) memory_->give_back(memory_->offset_of(p), n * sizeof(T));
     }
 
+    // The job's arena.
     const counted_ptr<arena>& memory() const { return memory_; }
+    // The process that may allocate; its forked children may not.
     pid_t owner() const { return owner_; }
     template <class U>
     bool operator==(const shared_allocator<U>& o) const {

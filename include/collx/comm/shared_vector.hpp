@@ -18,6 +18,9 @@ COLLX_BEGIN_NAMESPACE
 template <class T>
 using shared_vector = std::vector<T, shared_allocator<T>>;
 
+// A shared vector of n elements, each a copy of `value`. Local: other ranks take no part.
+// Errors: resource when shared memory is exhausted.
+// Example: auto x = collx::make_shared_vector<float>(world, 1 << 20);
 template <class T>
 shared_vector<T> make_shared_vector(communicator& c, std::size_t n, const T& value = {}) {
     return shared_vector<T>(n, value, shared_allocator<T>(c));

@@ -52,7 +52,9 @@ public:
         : window(c, own_data(c, x), buffer(x).size()) {}
     window(const window&) = delete;
 
+    // This rank.
     int rank() const { return bytes_.rank(); }
+    // How many ranks have a part.
     int ranks() const { return bytes_.ranks(); }
     // Elements of a rank's part.
     std::size_t size(int peer) const {
@@ -110,6 +112,7 @@ public:
         require_op<Op>();
         return combine_one(peer, place, &x, detail::combination_of<T>(op));
     }
+    // fetch() with plus: a shared counter.
     T fetch_add(int peer, std::size_t place, const T& x) { return fetch(peer, place, x, plus{}); }
     // Stores `desired` if the element has the bytes of `expected`. Returns what was there.
     T exchange(int peer, std::size_t place, const T& expected, const T& desired) {

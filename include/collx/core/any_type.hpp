@@ -31,6 +31,7 @@ enum class any_type : std::uint8_t {
     complex64, // two floats
     complex128 // two doubles
 };
+// How many element types are known at run time.
 inline constexpr int any_type_count = 15;
 
 // The shipped operators without state. There is no average: divide a sum.
@@ -46,6 +47,7 @@ enum class any_op : std::uint8_t {
     logical_or,
     logical_xor
 };
+// How many operators are known at run time.
 inline constexpr int any_op_count = 10;
 
 // Bytes of an element; 0 for a number that is none of these types.

@@ -11,6 +11,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// What a load or store orders, as std::memory_order.
 enum class memory_order : int {
     relaxed = __ATOMIC_RELAXED,
     acquire = __ATOMIC_ACQUIRE,
@@ -76,6 +77,7 @@ private:
     alignas(sizeof(T)) T value_{};
 };
 
+// A flag that one thread takes at a time, as std::atomic_flag.
 class atomic_flag {
 public:
     bool test_and_set(memory_order order = memory_order::seq_cst) { return set_.exchange(true, order); }

@@ -31,6 +31,7 @@ enum class protection : std::uint32_t {
     integrity, // and what follows cannot be changed
     encrypted  // and not read
 };
+// Its word in COLLX_SECURITY and in messages.
 constexpr const char* name_of(protection p) {
     constexpr const char* names[] = {"none", "auth_only", "integrity", "encrypted"};
     return p <= protection::encrypted ? names[static_cast<int>(p)] : "unknown";

@@ -171,6 +171,7 @@ template <class X>
 concept Buffer = detail::how_seen_v<std::remove_reference_t<X>> <
                  detail::seen_as::bits&& BufferView<detail::seen_t<std::remove_reference_t<X>>>;
 
+// The view that buffer(x) makes of an X.
 template <class X>
 using buffer_t = detail::seen_t<std::remove_reference_t<X>>;
 

@@ -11,6 +11,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// Nanoseconds of the monotonic clock.
 inline std::int64_t now_ns() {
     timespec t{};
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -97,6 +97,7 @@ template <class Format>
 struct accumulator<basic_fp8<Format>> {
     using type = float;
 };
+// The type that sums of T are kept in.
 template <class T>
 using accumulator_t = typename accumulator<T>::type;
 

@@ -13,6 +13,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// What went wrong: the code of an error.
 enum class errc : unsigned char {
     invalid_argument, // this call cannot be right on this rank alone: null, overlapping, out of range, overflow
     mismatch,         // ranks disagree on what is called: counts, types, operators, roots, order
@@ -26,8 +27,10 @@ enum class errc : unsigned char {
     forked,           // used in a child process that fork() made
     security,         // a peer could not prove that it has the job's key, or what it sent was changed on the way
 };
+// The code with the highest number.
 inline constexpr errc last_errc = errc::security;
 
+// The name of a code.
 constexpr const char* name_of(errc c) {
     constexpr const char* names[] = {"invalid_argument", "mismatch",    "peer_failed", "timeout", "aborted", "resource",
                                      "unsupported",      "environment", "protocol",    "forked",  "security"};
@@ -60,22 +63,27 @@ private:
 };
 
 // The ones that programs catch by type.
+// A rank died; peer() says which. The communicator has ended on all ranks; shrink() goes on without it.
 struct peer_failed : error {
     using error::error;
     explicit peer_failed(const error& e) : error(e) {}
 };
+// A deadline passed; peer() says which rank was waited for, where one can be named.
 struct timed_out : error {
     using error::error;
     explicit timed_out(const error& e) : error(e) {}
 };
+// Ranks called different things: counts, types, operators, roots or order. The message has both.
 struct mismatch : error {
     using error::error;
     explicit mismatch(const error& e) : error(e) {}
 };
+// The communicator has ended: a rank called abort(), or left with an error of its own.
 struct aborted : error {
     using error::error;
     explicit aborted(const error& e) : error(e) {}
 };
+// This call cannot be right on this rank alone.
 struct invalid_argument : error {
     using error::error;
     explicit invalid_argument(const error& e) : error(e) {}

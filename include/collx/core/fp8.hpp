@@ -91,6 +91,7 @@ struct e4m3_format {
 #endif
 };
 
+// The same with five bits of exponent and two of mantissa: more range, fewer digits; has infinities.
 struct e5m2_format {
     COLLX_HD static constexpr std::uint8_t encode(float x) noexcept {
         return detail::fp8_bits_from_float(x, 2, 15, 0x7bu);
@@ -183,9 +184,11 @@ private:
     }
 };
 
+// Eight-bit floating-point numbers, as wire types and elements; sums are kept in float.
 using e4m3 = basic_fp8<e4m3_format>;
 using e5m2 = basic_fp8<e5m2_format>;
 
+// Whether T is one of the 8-bit floating-point types.
 template <class T>
 inline constexpr bool is_fp8_v = false;
 template <class Format>

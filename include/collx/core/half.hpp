@@ -186,6 +186,7 @@ __device__ inline std::uint32_t two_bf16(float low, float high) {
 } // namespace detail::hardware
 #endif
 
+// The format of f16: IEEE 754 binary16, 5 bits of exponent and 11 digits.
 struct binary16 {
     COLLX_HD static constexpr std::uint16_t bits_from_float(float x) noexcept {
 #if defined(__CUDA_ARCH__)
@@ -212,6 +213,7 @@ struct binary16 {
     static constexpr int exponent_bits = 5, digits = 11, max_exponent = 16, min_exponent = -13;
 };
 
+// The format of bf16: the upper half of a float, 8 bits of exponent and 8 digits.
 struct bfloat16 {
     COLLX_HD static constexpr std::uint16_t bits_from_float(float x) noexcept {
 #if defined(__CUDA_ARCH__)
@@ -239,12 +241,14 @@ struct bfloat16 {
     static constexpr int exponent_bits = 8, digits = 8, max_exponent = 128, min_exponent = -125;
 };
 
+// 16-bit floating-point numbers, as wire types and elements; sums are kept in float.
 using f16 = basic_half<binary16>;
 using bf16 = basic_half<bfloat16>;
 
 static_assert(sizeof(f16) == 2 && alignof(f16) == 2 && std::is_trivial_v<f16> && std::is_standard_layout_v<f16>);
 static_assert(sizeof(bf16) == 2 && alignof(bf16) == 2 && std::is_trivial_v<bf16> && std::is_standard_layout_v<bf16>);
 
+// Whether T is f16 or bf16.
 template <class T>
 inline constexpr bool is_half_v = false;
 template <class Format>

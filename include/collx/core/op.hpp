@@ -95,6 +95,7 @@ struct min {
     static constexpr bool is_vectorisable_for = is_lane_v<T>;
 };
 
+// The larger of two operands, as min.
 struct max {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -130,6 +131,7 @@ struct logical_op {
 
 } // namespace detail
 
+// a & b, bit by bit. Identity: all bits set.
 struct bit_and : detail::bit_op {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -142,6 +144,7 @@ struct bit_and : detail::bit_op {
     }
 };
 
+// a | b, bit by bit. Identity: 0.
 struct bit_or : detail::bit_op {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -151,6 +154,7 @@ struct bit_or : detail::bit_op {
     requires std::is_integral_v<T> COLLX_HD static constexpr T identity() { return T(0); }
 };
 
+// a ^ b, bit by bit. Identity: 0.
 struct bit_xor : detail::bit_op {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -172,6 +176,7 @@ struct logical_and : detail::logical_op {
     requires std::is_arithmetic_v<T> COLLX_HD static constexpr T identity() { return T(1); }
 };
 
+// Truth of either; the result is T(true) or T(false).
 struct logical_or : detail::logical_op {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>

@@ -39,8 +39,10 @@ concept hook_of = std::is_invocable_v<const F&, const X&> || std::is_invocable_v
 
 } // namespace detail
 
+// Whether the operator changes contributions of type X before it combines them.
 template <class Op, class X>
 inline constexpr bool has_pre_v = detail::has_plain_pre<Op, X> || detail::has_context_pre<Op, X>;
+// Whether it changes results of type X.
 template <class Op, class X>
 inline constexpr bool has_post_v = requires(const Op& op, const X& x, hook_context context) {
     op.post(x, context);
@@ -111,12 +113,14 @@ struct op_wrapper : bare_op<Op> {
     }
 };
 
+// What commutative(op) makes.
 template <class Op>
 struct commutative_op : op_wrapper<Op> {
     template <class T>
     static constexpr bool is_commutative_for = true;
 };
 
+// An operator with a hook before its own, called on each contribution.
 template <class Op, class F>
 struct with_pre_op : op_wrapper<Op> {
     F hook;
@@ -133,6 +137,7 @@ struct with_pre_op : op_wrapper<Op> {
     }
 };
 
+// An operator with a hook after its own, called on each result.
 template <class Op, class F>
 struct with_post_op : op_wrapper<Op> {
     F hook;

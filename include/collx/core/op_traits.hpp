@@ -145,6 +145,7 @@ template <class Op, class T>
 inline constexpr bool
     is_vectorisable_v = detail::says_vectorisable<detail::op_source<Op>, T>() && detail::takes_short_vectors<Op, T>();
 
+// Whether the operator says a value that changes no operand: identity<T>() or identity.
 template <class Op, class T>
 inline constexpr bool has_identity_v =
     detail::has_typed_identity<detail::op_source<Op>, T> || detail::has_plain_identity<detail::op_source<Op>, T>;

@@ -46,6 +46,7 @@ private:
     T* p_ = nullptr;
 };
 
+// A new T of these arguments, and its sole owner.
 template <class T, class... Args>
 sole_ptr<T> make_sole(Args&&... args) {
     return sole_ptr<T>(new T(std::forward<Args>(args)...));
@@ -113,6 +114,7 @@ private:
     detail::owner_count* count_ = nullptr;
 };
 
+// A new T of these arguments, and its first owner. Cost: one allocation.
 template <class T, class... Args>
 counted_ptr<T> make_counted(Args&&... args) {
     auto* made = new detail::counted_value<T>(std::forward<Args>(args)...);

@@ -23,11 +23,12 @@ requires is_lane_v<T>
 struct short_vector {
     typedef T type __attribute__((vector_size(Bytes)));
 };
+// The type of short_vector.
 template <class T, unsigned Bytes>
 using short_vector_t = typename short_vector<T, Bytes>::type;
 
-// The widest vector that this translation unit may pass around without a warning about the calling convention.
 #if defined(__AVX512F__)
+// The widest vector that this translation unit may pass around without a warning about the calling convention.
 inline constexpr unsigned short_vector_bytes = 64;
 #elif defined(__AVX__)
 inline constexpr unsigned short_vector_bytes = 32;
@@ -44,6 +45,7 @@ inline constexpr bool is_short_vector_v = [] {
         };
 }();
 
+// The element of a short vector as a member type; see lane_t.
 template <class V>
 struct lane {
     using type = V;

@@ -43,6 +43,7 @@ concept RunView = BufferView<V> && requires(const V& v, std::size_t i) {
     { v.pointer(i) } -> std::convertible_to<const typename V::value_type*>;
 };
 
+// Where the elements of a view lie: what it says, else host memory.
 template <class V>
 inline constexpr memory_kind memory_kind_v = [] {
     if constexpr (requires { V::memory; }) return V::memory;
@@ -250,6 +251,7 @@ struct in_place_view {
 
     COLLX_HD constexpr V collx_buffer() const { return view; }
 };
+// Whether X is an in_place_view.
 template <class X>
 inline constexpr bool is_in_place_v = false;
 template <class V>

@@ -18,7 +18,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-inline constexpr unsigned block_threads = 512;
+inline constexpr unsigned block_threads = 512; // of a fused kernel
 
 // Blocks: x is the lane, y the rank.
 template <class Protocol, int Groups, class Algorithm, class Types>

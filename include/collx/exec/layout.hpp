@@ -12,6 +12,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// Where the chunks of a buffer begin, and how many elements each has.
 class chunk_layout {
 public:
     // `total` elements in `chunks` almost equal chunks, cut at multiples of `align` elements.

@@ -7,6 +7,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// How far a look at a task has brought it.
 enum class task_state : unsigned char { blocked, moved, done, failed };
 
 namespace detail {

@@ -43,6 +43,7 @@ public:
     template <class... P>
     explicit device_group(const bound_communicator<P...>& c) : comm_(c) {}
 
+    // How many calls it has.
     std::size_t size() const { return calls_.size() + messages_.size(); }
 
     // The group is empty afterwards.

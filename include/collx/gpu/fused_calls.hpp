@@ -23,7 +23,7 @@ COLLX_BEGIN_NAMESPACE
 
 // One message of fused_team::send_recv; at most one for each pair of ranks.
 struct fused_message {
-    int from, to;
+    int from, to;                      // ranks of the team
     std::size_t count;                 // elements
     std::size_t in_at = 0, out_at = 0; // where it begins in the sender's input and the receiver's output
 };
@@ -39,11 +39,14 @@ using team_algorithm = algorithm_of<choices::last_choice(choices::team, C).use, 
 template <class Machine>
 class fused_calls : public detail::team_verbs<fused_calls<Machine>> {
 public:
+    // The options of its calls.
     using options = device::fused_options;
+    // How buffers fall into chunks.
     using cuts = device::even_cuts;
 
     fused_calls(Machine& machine, device::team<Machine>& team) : machine_(machine), team_(team) {}
 
+    // The ranks of the team.
     int size() const { return team_.size(); }
 
     // Each pair of ranks has a count of its own.
@@ -188,9 +191,12 @@ public:
     }
 
     // ------------------------------------------------------------------------------------------ checks
+    // The element type of a list of buffers, one for each rank.
     template <class X>
     using element = std::remove_cv_t<typename buffer_t<decltype(std::declval<X&>()[0])>::value_type>;
 
+    // The elements of each rank's buffer.
+    // Errors: invalid_argument naming the first rank whose buffer has others.
     template <class X>
     std::size_t same_size(X& x, const char* which) const {
         require_count(x, which);
@@ -198,6 +204,7 @@ public:
         require_size(x, n, which);
         return n;
     }
+    // Errors: invalid_argument naming the first rank whose buffer has not n elements.
     template <class X>
     void require_size(X& x, std::size_t n, const char* which) const {
         require_count(x, which);

@@ -32,7 +32,9 @@ public:
     using verbs::all_gather, verbs::all_gather_v, verbs::all_reduce, verbs::all_to_all, verbs::all_to_all_v,
         verbs::broadcast, verbs::exclusive_scan, verbs::gather, verbs::gather_v, verbs::reduce, verbs::reduce_scatter,
         verbs::reduce_scatter_v, verbs::scan, verbs::scatter, verbs::scatter_v, verbs::send_recv;
+    // What FusedTeam looks for.
     using is_fused_team = void;
+    // The options of its calls.
     using options = device::fused_options;
 
     // Errors: unsupported without a device; resource without memory; invalid_argument for shapes that cannot be.
@@ -40,8 +42,11 @@ public:
         : machine_(std::move(machine)), team_(machine_, shape) {}
     explicit fused_team(int ranks) : fused_team(shape_for(ranks)) {}
 
+    // How many ranks it has.
     int size() const { return team_.size(); }
+    // What launches its kernels.
     Machine& machine() { return machine_; }
+    // The team below the verbs.
     device::team<Machine>& ranks() { return team_; }
 
     // Waits for the stream; then throws what made a kernel give up (timed_out, aborted).
@@ -82,6 +87,7 @@ public:
     // Sums up to here are exchanged as LL words.
     static constexpr choices::row short_sums = choices::rows[choices::next_row(choices::team, collective::all_reduce)];
     static_assert(short_sums.by == choices::protocol::packets);
+    // The most bytes of such a sum.
     static constexpr std::size_t short_bytes = short_sums.up_to;
 
     // Lanes for every multiprocessor, rings of a few tens of MiB in all.

@@ -8,6 +8,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// A fused team on the current CUDA device: one kernel moves the data of all ranks.
 using gpu_team = fused_team<device::cuda_machine>;
 
 COLLX_END_NAMESPACE

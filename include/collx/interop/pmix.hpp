@@ -25,6 +25,7 @@ COLLX_BEGIN_NAMESPACE
 // when no PMIx server answers · protocol · timeout.
 class pmix_store {
 public:
+    // set() is seen after a barrier only.
     static constexpr bool is_collective = true;
 
     pmix_store() : owner_(::getpid()) {
@@ -49,8 +50,9 @@ public:
         if (owner_ == ::getpid()) (void)PMIx_Finalize(nullptr, 0); // a fork() is no rank
     }
 
-    int rank = 0, size = 1, local_rank = 0, local_size = 1;
+    int rank = 0, size = 1, local_rank = 0, local_size = 1; // of the job, and among its ranks on this host
 
+    // As Store; the other ranks see it after a barrier.
     void set(name_view key, name_view value) {
         detail::check_store_key(key);
         detail::check_store_value(value);
@@ -81,6 +83,7 @@ public:
             if (!pause.sleep(until)) detail::fail_store_timeout(key);
         }
     }
+    // Errors: unsupported, always.
     std::int64_t add(name_view, std::int64_t) {
         fail(errc::unsupported, rank, -1, "use a tcp_store or a file_store", "PMIx has no sums");
     }
@@ -108,6 +111,7 @@ public:
                      what.data());
         check(answer->status, "PMIx_Fence");
     }
+    // A number for each use of the store, from 0 on.
     int next_turn() { return turn_++; }
 
 private:

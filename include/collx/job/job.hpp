@@ -25,6 +25,7 @@
 COLLX_BEGIN_NAMESPACE
 
 #ifndef NDEBUG
+// Whether communicators begin in checked mode: in builds with assertions.
 inline constexpr bool checked_by_default = true;
 #else
 inline constexpr bool checked_by_default = false;

@@ -26,7 +26,9 @@ enum venue : unsigned {
     device = 64,     // kernels that reach every peer
     team = 128       // ranks of one device
 };
+// The bit of a collective in a set of them.
 constexpr unsigned bit(collective c) { return 1u << static_cast<unsigned>(c); }
+// Sets of collectives: what a row is for.
 enum collectives : unsigned {
     all_reduce = bit(collective::all_reduce),
     reduce = bit(collective::reduce),
@@ -43,6 +45,7 @@ enum collectives : unsigned {
     scans = scan | exclusive_scan,
     rooted_or_parted = reduce | broadcast | all_gather | reduce_scatter
 };
+// The algorithms that rows name.
 enum name : std::uint8_t {
     aggregated,
     binomial,
@@ -92,14 +95,18 @@ enum class measure : std::uint8_t {
 };
 enum class protocol : std::uint8_t { simple, packets }; // of kernels (exec/device/args.hpp)
 
+// Bounds that bound nothing.
 inline constexpr std::size_t any_bytes = SIZE_MAX;
 inline constexpr int any_ranks = INT32_MAX;
+// Bytes of n KiB.
 constexpr std::size_t kib(std::size_t n) { return n * 1024; }
 
+// From `least` to `most`, both included.
 struct range {
     int least = 1, most = any_ranks;
 };
 
+// One choice: for which calls, which algorithm, and why.
 struct row {
     unsigned where, what; // venues, collectives
     name use;
@@ -125,6 +132,7 @@ inline constexpr std::size_t few_steps = kib(512);
 inline constexpr std::size_t long_among_hosts = kib(64);
 
 // clang-format off
+// The table. Of the rows for a call's venue and collective the first that applies is taken.
 inline constexpr row rows[] = {
     // ---------------------------------------------------------------------------------------------------- memory
     // One-shot beats two-shot while a second synchronisation costs more than reading everything n times. (Time in that of
@@ -293,6 +301,7 @@ inline constexpr row rows[] = {
     {.where = device | team, .what = barrier, .use = flag, .why = "one flag for each rank, in one round"},
 };
 // clang-format on
+// How many rows there are.
 inline constexpr int row_count = static_cast<int>(sizeof rows / sizeof rows[0]);
 
 } // namespace choices

@@ -37,6 +37,7 @@ constexpr std::size_t measured(measure m, const situation& s) {
     const std::size_t part = s.bytes / static_cast<std::size_t>(s.ranks);
     return m == measure::part ? part : bytes_between_hosts(part, s.largest_host);
 }
+// Whether all these conditions hold.
 constexpr bool holds(unsigned needs, const situation& s) {
     if ((needs & in_windows) != 0 && !s.zero_copy) return false;
     if ((needs & private_buffers) != 0 && s.zero_copy) return false;
@@ -90,6 +91,7 @@ constexpr int end_of_run(unsigned p, collective c, int first) {
     return i;
 }
 
+// Whether the row asks for nothing.
 constexpr bool applies_always(const row& r) {
     return r.needs == 0 && r.ranks.least <= 1 && r.ranks.most == any_ranks && r.most_hosts == any_ranks &&
            r.above == 0 && r.up_to == any_bytes;
@@ -102,12 +104,14 @@ constexpr bool runs_always(unsigned p, collective c, int first, int end) {
     return false;
 }
 
+// A choice as a type.
 template <name N, protocol P = protocol::simple>
 struct chosen {
     static constexpr name use = N;
     static constexpr protocol by = P;
 };
 
+// Whether one of the rows [From, End) for P and C applies.
 template <venue P, collective C, int From, int End>
 [[gnu::always_inline]] constexpr bool any_applies(const situation& s) {
     if constexpr (From >= End) return false;

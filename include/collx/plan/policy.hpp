@@ -107,6 +107,7 @@ struct policy_set<A, Rest...> : policy_set<Rest...> {
     }
 };
 
+// What comm.with() takes: a type that a policy_set can have.
 template <class P>
 concept Policy = requires {
     sizeof(policy_set<P>);

@@ -10,6 +10,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// A ring through places that are not all linked with one another.
 struct ring_route {
     std::vector<int>
         order;            // indices of the places given, in ring order; index i is rank i where rank i is at places[i]

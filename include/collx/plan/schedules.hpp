@@ -62,6 +62,7 @@ constexpr std::size_t schedule_place(std::uint64_t id, std::uint64_t bits, int a
 
 } // namespace detail
 
+// The bound schedules of a communicator, each recorded at its first use.
 class schedule_cache {
 public:
     explicit schedule_cache(links& l) : links_(l), table_(slots) {}

@@ -31,6 +31,7 @@ template <collective C>
 
 } // namespace detail
 
+// The default algorithm of a call, bound.
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p) {
     if (p.links != nullptr) [[unlikely]]

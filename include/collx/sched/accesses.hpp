@@ -8,6 +8,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
+// One read or write of a chunk by a step.
 struct access {
     int rank = 0; // whose memory
     place where = place::none;

@@ -24,8 +24,10 @@ enum class collective : unsigned char {
     send_recv,
 };
 
+// How many collectives there are.
 inline constexpr int collective_count = 12;
 
+// The name of a collective, as that of its verb; send_recv: messages.
 constexpr const char* name_of(collective c) {
     constexpr const char* names[] = {"all_reduce",     "reduce",         "broadcast", "all_gather",
                                      "reduce_scatter", "gather",         "scatter",   "all_to_all",
@@ -33,10 +35,12 @@ constexpr const char* name_of(collective c) {
     return names[static_cast<int>(c)];
 }
 
+// Whether one rank has a part in it that others have not.
 constexpr bool is_rooted(collective c) {
     return c == collective::reduce || c == collective::broadcast || c == collective::gather || c == collective::scatter;
 }
 
+// Whether it takes an operator.
 constexpr bool reduces(collective c) {
     return c == collective::all_reduce || c == collective::reduce || c == collective::reduce_scatter ||
            c == collective::scan || c == collective::exclusive_scan;

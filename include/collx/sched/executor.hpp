@@ -38,6 +38,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
+// The words of an algorithm's text, for each reading of it: Self puts what a step says.
 template <class Self>
 struct verbs {
     // Strands are separate sequential programs of one rank. The text asks `if (ex.strand(k)) { … }`; a reading that

@@ -12,6 +12,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
+// The word for a place in pictures and explanations.
 constexpr const char* name_of(place p) {
     constexpr const char* names[] = {"", "in", "out", "tmp", "win0.", "win1."};
     return names[static_cast<int>(p)];
@@ -55,6 +56,7 @@ constexpr const char* name_of(problem p) {
     return names[static_cast<int>(p)];
 }
 
+// i in decimal.
 inline kept_text number_text(int i) {
     char digits[16];
     std::snprintf(digits, sizeof digits, "%d", i);
@@ -104,6 +106,7 @@ inline kept_text describe(const step& st, int chunks) {
     return s;
 }
 
+// The step at this place of the schedule, null where there is none.
 inline const step* find_step(const schedule& s, int rank, int strand, int index) {
     if (rank < 0 || rank >= static_cast<int>(s.programs.size()) || strand < 0 || index < 0) return nullptr;
     const auto& strands = s.programs[static_cast<unsigned>(rank)].strands;

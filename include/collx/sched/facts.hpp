@@ -81,6 +81,7 @@ private:
     std::vector<int> received_, sent_, by_slot_, by_signal_; // last round by strand, slot and signal
 };
 
+// How many messages or signals must follow one another; -1 where the schedule does not end.
 constexpr int rounds(const schedule& s) {
     round_reader reader(s);
     network<round_reader> run(s, reader, {.iterations = 1});
@@ -101,6 +102,7 @@ constexpr int min_depth(const schedule& s) {
     return -1;
 }
 
+// Adds what one rank does; of steps and messages the most of any rank is kept.
 constexpr void count(facts& f, const schedule& s, int rank) {
     const program& p = s.programs[static_cast<unsigned>(rank)];
     int steps = 0, messages = 0, sent = 0;
@@ -153,6 +155,7 @@ constexpr crossings messages_between(const schedule& s, NodeOf&& node_of) {
     return all;
 }
 
+// Counts a recorded schedule; `ok` says whether the verifier accepts it.
 constexpr facts facts_of(const schedule& s) {
     facts f;
     for (int r = 0; r < s.ranks; ++r) count(f, s, r);
@@ -217,6 +220,7 @@ constexpr const char* misdeclared(const Algorithm& a, int n, int tight_from = 4)
     return nullptr;
 }
 
+// Whether what an algorithm declares is what its steps show: for proofs.
 template <class Algorithm>
 constexpr bool declared_equals_derived(const Algorithm& a, int n, int tight_from = 4) {
     return misdeclared(a, n, tight_from) == nullptr;

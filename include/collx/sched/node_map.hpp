@@ -66,6 +66,7 @@ private:
     std::uint64_t hash_ = 0;
 };
 
+// Ranks that an algorithm inside an algorithm runs on.
 struct team {
     const int* list = nullptr; // these ranks; null: as the map says
     node_view all{};

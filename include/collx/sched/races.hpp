@@ -22,6 +22,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
+// Follows who has seen what, by vector clocks, while a schedule runs.
 class clock_reader {
 public:
     static constexpr int calls = 2;
@@ -160,6 +161,7 @@ private:
     std::vector<int> entered_;                      // by rank and call: clock of the user's last access before it
 };
 
+// The verdict for buffers in place or apart alone.
 constexpr verdict races_once(const schedule& s, bool in_place) {
     clock_reader clocks(s, in_place);
     network<clock_reader> run(s, clocks, {.calls = clock_reader::calls});

@@ -10,6 +10,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
+// What one rank does: a list of steps for each strand.
 struct program {
     detail::growing_array<detail::growing_array<step>> strands;
 };

@@ -14,6 +14,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
+// Writes a schedule as a picture; to_svg() is what callers use.
 class svg_writer {
 public:
     svg_writer(const schedule& s, const verdict& v) : s_(s), v_(v), t_(timeline_of(s)) {

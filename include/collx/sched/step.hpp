@@ -19,6 +19,7 @@ template <action What>
 struct kind {
     COLLX_HD constexpr operator action() const { return What; }
 };
+// Both: recv | reduce | send.
 template <action A, action B>
 COLLX_HD constexpr kind<A | B> operator|(kind<A>, kind<B>) {
     return {};
@@ -78,15 +79,18 @@ struct ref {
     constexpr bool operator==(const ref&) const = default;
 };
 
+// Chunks of the input, of the output, of scratch, of a segment of this rank's window.
 COLLX_HD constexpr ref in(chunk_set c) { return {place::in, c}; }
 COLLX_HD constexpr ref out(chunk_set c) { return {place::out, c}; }
 COLLX_HD constexpr ref tmp(chunk_set c) { return {place::tmp, c}; }
 COLLX_HD constexpr ref window(int segment, chunk_set c) { return {segment == 0 ? place::window0 : place::window1, c}; }
 COLLX_HD constexpr ref passing(chunk_set c) { return {place::none, c}; } // forwarded only, kept nowhere
 
+// Whether a place is a window, and of which segment.
 COLLX_HD constexpr bool is_window(place p) { return p == place::window0 || p == place::window1; }
 COLLX_HD constexpr int segment_of(place p) { return p == place::window1 ? 1 : 0; }
 
+// The peer that a message comes from, and below the one that it goes to.
 struct from {
     int rank;
     COLLX_HD constexpr explicit from(int r) : rank(r) {}
@@ -100,14 +104,17 @@ struct remote {
     int rank;
     ref what;
 };
+// An operand at one other rank.
 COLLX_HD constexpr remote at(int rank, ref what) { return {rank, what}; }
 // The same operand at every rank of [first, last); the own one is taken from elsewhere, see executor.hpp.
 struct remote_range {
     int first, last;
     ref what;
 };
+// An operand at the ranks of [first, last).
 COLLX_HD constexpr remote_range at_ranks(int first, int last, ref what) { return {first, last, what}; }
 
+// As the peer of a wait: each other rank.
 inline constexpr int all_ranks = -1;
 
 // One recorded action. The meaning of the peer fields depends on the kind:

@@ -10,6 +10,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
+// A step and the column of a picture that it stands in.
 struct timed_step {
     int rank = 0, strand = 0, index = 0;
     int column = -1; // -1: never reached
@@ -28,6 +29,7 @@ struct timeline {
     int columns = 0;
 };
 
+// Finds the columns while a schedule runs; timeline_of() is what callers use.
 class timeline_reader {
 public:
     constexpr timeline_reader(const schedule& s, timeline& t)

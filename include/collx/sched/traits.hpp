@@ -8,15 +8,18 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
+// Whether an algorithm has a member `root`.
 template <class A>
 concept has_root = requires(A a) {
     a.root = 0;
 };
+// Its root, 0 where it has none.
 template <class A>
 constexpr int root_of(const A& a) {
     if constexpr (has_root<A>) return a.root;
     else return 0;
 }
+// Gives it a root, where it has one.
 template <class A>
 constexpr void set_root(A& a, int root) {
     if constexpr (has_root<A>) a.root = root;
@@ -59,6 +62,7 @@ template <class A>
 inline constexpr bool has_scratch_v = requires(const A& a) {
     a.tmp_chunks(2);
 };
+// Chunks of scratch that it needs on n ranks.
 template <class A>
 constexpr int tmp_chunks_of(const A& a, int n) {
     if constexpr (has_scratch_v<A>) return a.tmp_chunks(n);

@@ -32,11 +32,13 @@ struct value {
     constexpr bool is_set() const { return count != 0; }
 };
 
+// What a rank contributes to a chunk.
 constexpr value leaf(int chunk, int rank) {
     const std::uint64_t h = mix_bits(static_cast<std::uint64_t>(rank));
     return {chunk, rank, 1, true, h, h};
 }
 
+// Whether two runs of ranks have one in common.
 constexpr bool overlaps(const value& a, const value& b, int n) {
     if (!a.contiguous || !b.contiguous) return false; // the multiset will tell at the end
     const int from_a_to_b = b.first >= a.first ? b.first - a.first : b.first - a.first + n;

@@ -8,6 +8,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
+// What the verifier finds wrong with a schedule.
 enum class problem : unsigned char {
     none,
     bad_peer,           // a peer that is no rank
@@ -44,10 +45,12 @@ enum class reduction_order : unsigned char {
     unordered,  // any permutation: needs a commutative operator
 };
 
+// Where a rank stands that waits for ever.
 struct waiting {
     int rank = -1, strand = -1, step = -1, peer = -1;
 };
 
+// What is wrong with one step, with the peer and chunk that it concerns.
 struct fault {
     problem what = problem::none;
     int peer = -1;

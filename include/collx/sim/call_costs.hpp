@@ -17,7 +17,9 @@ namespace sim {
 
 // How bytes go from rank to rank: windows or channels in shared memory, or sockets.
 enum class medium : unsigned char { windows, channels, sockets };
+// How many media there are.
 inline constexpr int medium_count = 3;
+// Its word in machine files.
 constexpr const char* name_of(medium w) {
     constexpr const char* names[] = {"windows", "channels", "sockets"};
     return names[static_cast<int>(w)];
@@ -35,12 +37,14 @@ enum term : unsigned char {
     far_byte, // likewise, the last-level cache
     reduced_byte
 };
+// How many terms a prediction has.
 inline constexpr int term_count = 8;
 constexpr const char* name_of(term t) {
     constexpr const char* names[] = {"call_ns", "task_ns",    "round_ns",    "step_ns",
                                      "byte_ns", "l2_byte_ns", "far_byte_ns", "reduced_byte_ns"};
     return names[t];
 }
+// How much of each term a call takes.
 struct work {
     double of[term_count] = {};
 };
@@ -57,6 +61,7 @@ constexpr double missing(double touched, std::size_t cache_bytes) {
     return touched > holds ? 1 - holds / touched : 0;
 }
 
+// What of a call is not in its schedule.
 struct call_shape {
     double bytes = 0;      // of the whole buffer
     double pieces = 1;     // the steps are repeated for each
@@ -107,6 +112,7 @@ struct costs {
     double residual = 0; // median of |predicted / measured - 1| over the points that it was fitted to
     int points = 0;
 };
+// Nanoseconds of a call: the sum of its terms.
 inline double predicted_ns(const work& w, const costs& c) {
     double ns = 0;
     for (int t = 0; t < term_count; ++t) ns += w.of[t] * c.of[t];

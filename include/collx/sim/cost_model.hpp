@@ -12,8 +12,10 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
+// NCCL's protocols.
 enum class protocol : unsigned char { simple, ll128, ll };
 
+// Its word.
 constexpr const char* name_of(protocol p) {
     constexpr const char* names[] = {"simple", "ll128", "ll"};
     return names[static_cast<int>(p)];
@@ -46,6 +48,7 @@ struct cost_model {
     double reduce_ns_per_byte = 0;  // gamma: of each byte that is reduced
 };
 
+// NCCL's algorithms that have a row of costs.
 enum class nccl_family : unsigned char { ring, tree };
 
 // NCCL's table (src/graph/tuning.cc, 2.30.7): base latency, and latency of a hop by NVLink, PCIe and network. Its hops

@@ -14,6 +14,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
+// One direction of a link.
 struct link {
     std::string name; // "GPU0 > GPU3"
     topo::link_type type = topo::link_type::nvlink;
@@ -21,6 +22,7 @@ struct link {
     double latency_ns = 0;
 };
 
+// The way between two ranks.
 struct route {
     std::vector<int> links; // in order; none: within a rank
     topo::link_type worst = topo::link_type::nvlink;
@@ -83,6 +85,7 @@ struct rails {
     double host_bytes_per_s = 450e9, card_bytes_per_s = 50e9;
     double host_latency_ns = 0, card_latency_ns = 0;
 };
+// The fabric of such rails.
 inline fabric fabric_of(const rails& m) {
     const int n = m.hosts * m.per_host;
     std::vector<link> links;

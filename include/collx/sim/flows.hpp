@@ -17,8 +17,10 @@ namespace sim {
 
 // Times are whole numbers, so that what happens at once is known to happen at once, on every machine alike.
 using picoseconds = std::int64_t;
+// The nearest whole number of picoseconds.
 inline picoseconds to_picoseconds(double ns) { return static_cast<picoseconds>(std::llround(ns * 1e3)); }
 
+// The messages that travel now, and the rate of each: links are shared fairly.
 class flow_set {
 public:
     explicit flow_set(const std::vector<link>& links) : on_(links.size()), link_mark_(links.size(), 0) {

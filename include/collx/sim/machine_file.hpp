@@ -33,6 +33,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
+// What a machine file says: the costs of calls on a CPU, as collx_perf --fit has measured them.
 struct machine_costs {
     std::string cpu; // its name
     cores on;
@@ -46,6 +47,7 @@ struct machine_costs {
     }
 };
 
+// The largest machine file.
 inline constexpr std::size_t most_machine_bytes = 64 * 1024;
 
 namespace detail {
@@ -174,6 +176,7 @@ inline std::string number_text(double v, int digits) {
     return std::string(room, std::to_chars(room, room + sizeof room, v, std::chars_format::general, digits).ptr);
 }
 
+// The text of a machine file.
 inline std::string to_text(const machine_costs& m) {
     std::string text = "collx-machine 1\ncpu " + m.cpu + "\ncores " + std::to_string(m.on.count) + "\nl2_bytes " +
                        std::to_string(m.on.l2_bytes) + "\nlast_bytes " + std::to_string(m.on.last_bytes) + "\n";

@@ -13,6 +13,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
+// What of a run the schedule and the machine do not say.
 struct options {
     double bytes = 0; // of the whole buffer: all chunks together
     int pieces = 1;   // the engines run the program once for each piece of the buffer
@@ -27,12 +28,14 @@ struct options {
     bool with_transfers = false;
 };
 
+// One message as it travelled.
 struct transfer {
     int from = 0, to = 0;
     double bytes = 0;                // of payload
     double begin_ns = 0, end_ns = 0; // from the first byte's departure to the last one's arrival
 };
 
+// How long it took, and what each link carried.
 struct result {
     double time_ns = 0;
     std::int64_t messages = 0;

@@ -21,6 +21,7 @@ struct message_queue {
     std::vector<std::byte> acquired;
 };
 
+// A sending end that can do what SendingEnd asks, and nothing else.
 class sending_archetype {
 public:
     explicit sending_archetype(message_queue& q) : q_(q) {}
@@ -40,6 +41,7 @@ private:
     message_queue& q_;
 };
 
+// A receiving end that can do what ReceivingEnd asks, and nothing else.
 class receiving_archetype {
 public:
     explicit receiving_archetype(message_queue& q) : q_(q) {}

@@ -43,6 +43,7 @@ concept ChannelUnderTest = requires(L& link) {
     link.move_receiver();
 };
 
+// What a channel promises, for the suite.
 struct channel_facts {
     std::size_t most_bytes = 4096; // of a message
     int least_messages = 1;        // that fit while none is taken
@@ -59,6 +60,7 @@ inline std::byte byte_of(std::uint64_t message, std::size_t i) {
 inline void fill_message(std::byte* to, std::uint64_t message, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i) to[i] = byte_of(message, i);
 }
+// Whether these bytes are those that the suite sends as this message.
 inline bool is_message(const std::byte* from, std::uint64_t message, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i)
         if (from[i] != byte_of(message, i)) return false;

@@ -13,6 +13,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace testing {
 
+// A rule that a type under test breaks.
 struct broken_rule {
     std::string rule; // one of those that the suite lists
     std::string what; // happened

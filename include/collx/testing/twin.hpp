@@ -17,6 +17,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
+// Launches the kernels of a fused team as host threads.
 class twin_machine {
 public:
     // threads: of a block's group. separate: each rank has a launch of its own, as on several devices; launches then

@@ -18,24 +18,28 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
+// A NUMA node of this host.
 struct numa_node {
     int number = 0;
     std::vector<int> cores;
     std::uint64_t memory_bytes = 0;
     std::vector<int> distances; // to all nodes, in their order; 10: itself
 };
+// A cache, and the cores that share it.
 struct cache {
     int level = 0;
     std::string type; // Data, Instruction, Unified
     std::uint64_t bytes = 0;
     std::vector<int> cores; // that share it
 };
+// A network interface of this host.
 struct network_card {
     std::string name;
     int node = -1;       // NUMA node, -1: not known
     int speed_mbit = -1; // -1: not known
     bool is_up = false;
 };
+// What /sys says of this host.
 struct discovered {
     std::vector<numa_node> nodes;
     std::vector<cache> caches; // each once, the small ones first
@@ -95,6 +99,7 @@ inline std::vector<std::string> entries(const std::string& path, const std::stri
 
 } // namespace detail
 
+// Reads it. root: another place than /sys, for tests. What is not there is left out.
 inline discovered discover(const std::string& root = "/sys") {
     discovered d;
     const std::string nodes = root + "/devices/system/node", cores = root + "/devices/system/cpu";

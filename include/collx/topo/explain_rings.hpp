@@ -67,6 +67,7 @@ struct better_cable {
     int arc = -1;
     double bound = 0;
 };
+// Finds it.
 inline better_cable find_better_cable(const graph& g, const ring_set& set, int most = 8) {
     better_cable best{-1, set.bound};
     if (set.rings.empty()) return best;

@@ -14,9 +14,12 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
+// What a machine is made of.
 enum class site_type : unsigned char { cpu, pcie_switch, gpu, nvswitch, nic, network_switch };
+// What connects two sites.
 enum class link_type : unsigned char { nvlink, c2c, pcie, socket, network };
 
+// Its words in pictures and explanations.
 constexpr const char* name_of(site_type t) {
     constexpr const char* names[] = {"CPU", "PCIe switch", "GPU", "NVSwitch", "NIC", "network switch"};
     return names[static_cast<int>(t)];

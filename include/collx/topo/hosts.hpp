@@ -76,6 +76,7 @@ struct joined_hosts {
     graph whole;
     std::vector<int> first;
 };
+// Joins them; one alone stays as it is.
 inline joined_hosts join_hosts(const std::vector<const graph*>& hosts) {
     joined_hosts j;
     if (hosts.size() == 1) return {*hosts[0], {0}};

@@ -13,6 +13,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
+// One ring of NCCL's graph file.
 struct nccl_channel {
     std::vector<int> gpus; // dev, in order
     int net_in = -1, net_out = -1;
@@ -77,6 +78,7 @@ inline std::vector<nccl_graph> read_nccl_graphs(const std::string& text, const s
     return graphs;
 }
 
+// The text of a graph file: NCCL_GRAPH_FILE.
 inline std::string write_nccl_graphs(const std::vector<nccl_graph>& graphs) {
     const auto number = [](double x) {
         char text[32];

@@ -19,6 +19,7 @@ namespace topo {
 // the network, DIS no way.
 enum class path_class : unsigned char { loc, nvl, nvb, c2c, pix, pxb, p2c, pxn, phb, sys, net, dis };
 
+// Its word in `nvidia-smi topo -m` and here.
 constexpr const char* name_of(path_class c) {
     constexpr const char* names[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
                                      "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};

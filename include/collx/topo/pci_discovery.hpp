@@ -15,6 +15,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
+// A device of the PCI tree.
 struct pci_device {
     std::string bus_id;
     unsigned type = 0; // the class: 0x0302xx and 0x0300xx GPUs, 0x02xxxx cards, 0x0604xx bridges

@@ -22,6 +22,7 @@ struct ring {
     std::vector<int> members;
     std::vector<path> hops;
 };
+// Rings that run at once, and how good they are.
 struct ring_set {
     std::vector<ring> rings;    // none: there is no ring
     double bytes_per_s = 0;     // of each ring
@@ -33,6 +34,7 @@ struct ring_set {
     bool is_rank_order = false; // the search found nothing better than one ring in the order given
     double total() const { return bytes_per_s * static_cast<double>(rings.size()); }
 };
+// What find_rings() may do.
 struct ring_options {
     way_limits limits;          // worst ways that may be taken
     std::vector<double> speeds; // bytes/s of a ring, to try in this order; empty: the rates of links and their shares

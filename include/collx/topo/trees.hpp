@@ -21,6 +21,7 @@ struct tree {
     std::vector<int> members, parents;
     std::vector<path> ups, downs;
 };
+// Trees that run at once, and how good they are.
 struct tree_set {
     std::vector<tree> trees;
     double bytes_per_s = 0; // of each tree, upward and downward at once

@@ -14,6 +14,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
+// An element of a file, with what is in it.
 struct xml_element {
     std::string name;
     std::vector<std::pair<std::string, std::string>> attributes; // in order

@@ -24,10 +24,12 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// Sizes that layouts of shared memory are rounded to, and the most ranks that share an arena.
 inline constexpr std::size_t cache_line_bytes = 64;
 inline constexpr std::size_t page_bytes = 4096;
 inline constexpr int max_local_ranks = 1024;
 
+// The next multiple of `to`.
 constexpr std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
 // Start of the mapping. A free list of ranges under one lock: ranges are taken when communicators and shared buffers

@@ -21,6 +21,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// The header line of a slot, and the short message in it.
 struct slot_header {
     static constexpr std::size_t inline_bytes = 112;
     atomic<std::uint64_t> number; // written by the sender (release) after the payload; read by the receiver (acquire)
@@ -125,6 +126,7 @@ struct channel_memory {
 };
 } // namespace detail
 
+// The sender's end: a model of SendingEnd.
 class sending_end {
 public:
     sending_end() = default;
@@ -246,6 +248,7 @@ private:
     std::size_t settled_bytes_ = least_settled_bytes;
 };
 
+// The receiver's end: a model of ReceivingEnd.
 class receiving_end {
 public:
     receiving_end() = default;

@@ -53,6 +53,7 @@ template <class End>
 concept TaggingEnd = SendingEnd<End> && requires(End& end, std::size_t bytes, std::uint32_t tag) {
     end.commit(bytes, tag);
 };
+// The receiver's side of that.
 template <class End>
 concept TagCheckingEnd = ReceivingEnd<End> && requires(End& end, std::size_t bytes, std::uint32_t tag) {
     { end.is_expected(bytes, tag) } -> std::same_as<bool>;

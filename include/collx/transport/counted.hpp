@@ -13,6 +13,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// What an endpoint has moved.
 struct transport_counts {
     std::uint64_t sent_messages = 0, sent_bytes = 0, received_messages = 0, received_bytes = 0;
 };

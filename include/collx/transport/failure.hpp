@@ -114,6 +114,7 @@ struct chain_end {
     bool is_circle = false;
     bool is_certain = false; // each waits for this very rank, not for one of several
 };
+// Follows it. now, fresh_ns, late_ns: how old a word may be to count, more for each rank on the way.
 inline chain_end follow_chain(const waiting_words& words, int first, awaited next, std::int64_t now,
                               std::int64_t fresh_ns, std::int64_t late_ns) {
     int r = next.rank, steps = 0;

@@ -20,10 +20,11 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
+// The way from one rank's device to another's.
 enum class gpu_way : unsigned char {
-    self,
-    nvlink,
-    pcie,
+    self,   // the device itself
+    nvlink, // loads and stores over NVLink
+    pcie,   // over PCIe
     unseen, // one of these two: this process does not see the peer's device and cannot ask which
     host,   // staged through pinned memory, and whatever transport joins the two hosts
 };
@@ -42,6 +43,7 @@ enum class gpu_obstacle : unsigned char {
     too_many,     // more ranks than a fused call has
 };
 
+// What it is called in messages.
 inline const char* name_of(gpu_way w) {
     constexpr const char* names[] = {"this rank", nvlink::name, pcie::name, "peer access to hidden devices", "host"};
     return names[static_cast<int>(w)];

@@ -19,13 +19,16 @@ enum class handle_kind : unsigned char {
     file,  // a file descriptor, given from process to process: one host, whatever its IPC namespaces
     fabric // CUmemFabricHandle: wherever the NVLink fabric goes, other hosts too
 };
-inline constexpr int handle_kinds = 3;
+inline constexpr int handle_kinds = 3; // how many there are
+// Its name, for messages.
 inline const char* name_of(handle_kind k) {
     constexpr const char* names[] = {"CUDA IPC", "file descriptors", "fabric handles"};
     return names[static_cast<int>(k)];
 }
+// The bit of a kind in a set of them.
 constexpr unsigned bit_of(handle_kind k) { return 1u << static_cast<unsigned>(k); }
 
+// What a runtime says of its device.
 struct gpu_facts {
     char bus_id[16] = "";       // of the PCI bus, "0000:3b:00.0"
     std::uint64_t uuid[2] = {}; // the same for one device in all processes, whatever its number there
@@ -41,13 +44,16 @@ struct gpu_access {
     int performance_rank = 0;
 };
 
+// Where memory lies.
 enum class memory_place : unsigned char { host, pinned, device, managed };
+// What a runtime says of an address.
 struct memory_facts {
     memory_place place = memory_place::host;
     int device = -1;
     bool is_foreign = false; // of another context than the runtime's
 };
 
+// What a runtime says of a stream.
 struct stream_facts {
     int device = -1;
     bool is_capturing = false;

@@ -27,11 +27,11 @@ COLLX_BEGIN_NAMESPACE
 // Ports keep traffic apart that may be under way at the same time: blocking calls, a few outstanding calls, messages
 // between two ranks.
 namespace port {
-inline constexpr int blocking = 0;
-inline constexpr int first_async = 1;
-inline constexpr int async_ports = 3;
-inline constexpr int messages = 4;
-inline constexpr int count = 5;
+inline constexpr int blocking = 0;    // of blocking calls
+inline constexpr int first_async = 1; // of outstanding calls, in turn
+inline constexpr int async_ports = 3; // how many of these
+inline constexpr int messages = 4;    // of send and recv
+inline constexpr int count = 5;       // of all
 } // namespace port
 
 // One rank's part in the end of a communicator: whether its share of the memory is given up, and what it proposes to be
@@ -89,6 +89,7 @@ struct links_layout {
     }
 };
 
+// The words of a communicator that all its ranks on a host share.
 struct links_control {
     atomic<std::uint64_t> failed;              // see failure; written by who notices first, read by all waits
     alignas(64) atomic<std::int32_t> users;    // ranks that still hold this communicator
@@ -106,6 +107,7 @@ struct links_places {
     atomic<std::uint64_t> windows[max_windows]; // in the order in which all ranks make them
 };
 
+// What a communicator has in the arena from its beginning.
 struct links_fixed {
     alignas(page_bytes) links_control control;
     alignas(cache_line_bytes) links_places places;

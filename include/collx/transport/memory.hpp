@@ -18,6 +18,7 @@ constexpr std::size_t arena_bytes_for(int ranks) {
     return ranks <= 256 ? default_arena_bytes : 32 * default_arena_bytes;
 }
 
+// An arena of this process. bytes: address space; halved where there is less.
 inline counted_ptr<arena> make_memory_arena(int ranks, std::size_t bytes = default_arena_bytes) {
     constexpr std::size_t least_bytes = std::size_t{64} << 20;
     for (;; bytes /= 2) { // a limited address space (ulimit -v) gets a smaller one

@@ -64,6 +64,7 @@ concept Endpoint = std::constructible_from<E, int, int> && requires(E& e, int pe
     { e.is_gone(peer) } -> std::same_as<bool>;
 };
 
+// A way to move bytes between two ranks: its name, and which ranks it joins.
 template <class T>
 concept Transport = requires(relation r) {
     { T::name } -> std::convertible_to<const char*>;

@@ -56,6 +56,7 @@ struct verbs_write {
     std::uint32_t remote_key = 0;
 };
 
+// What a queue pair says of a post that is done.
 struct verbs_completion {
     enum class kind : unsigned char { sent, received, failed };
     kind what = kind::sent;
@@ -72,6 +73,7 @@ struct verbs_limits {
     std::uint32_t head_bytes = 0;
 };
 
+// One end of a connection by RDMA, as transports see it; interop/libibverbs.hpp has the model.
 class queue_pair {
 public:
     virtual ~queue_pair() = default;

@@ -14,6 +14,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// Lets the other hardware thread of the core go first, between two looks at a word.
 inline void cpu_relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

@@ -45,6 +45,7 @@ struct signal_word {
     }
 };
 
+// The word of a signal, and a short contribution that travels with it.
 struct signal_line {
     static constexpr std::size_t inline_bytes = 120;
     atomic<std::uint64_t> word; // written by its rank (release); read by all (acquire)
@@ -60,6 +61,7 @@ constexpr std::size_t spaced_bytes(std::size_t bytes, std::size_t most, std::siz
     return lines + gap <= most ? lines + gap : lines;
 }
 
+// How a window is laid out: signals, segments, iterations that it holds, bytes.
 struct window_shape {
     int signals = 1;
     int segments = 1;
@@ -92,6 +94,7 @@ private:
     }
 };
 
+// A window in shared memory: the model of Window.
 class window_memory {
 public:
     window_memory() = default;

@@ -28,6 +28,7 @@ concept SignalLine = requires(Line& line) {
     { std::remove_reference_t<Line>::inline_bytes } -> std::convertible_to<std::size_t>;
 };
 
+// Memory that all ranks of a host load and store, with the rules above.
 template <class W>
 concept Window = std::copyable<W> && requires(const W& w, int n, std::uint64_t iteration, std::size_t bytes) {
     { w.line(n, n, iteration) } -> SignalLine;

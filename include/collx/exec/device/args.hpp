@@ -91,6 +91,7 @@ struct call_args {
     }
 };
 
+// The arguments of a fused kernel: one call of all ranks of a team.
 template <class Algorithm, class Types>
 struct fused_args : call_args {
     Algorithm algorithm;

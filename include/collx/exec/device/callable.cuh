@@ -44,6 +44,7 @@ struct callable<commutative_op<Op>, T> {
         callable<Op, T>::operator_must_be_marked_COLLX_HD(op.op, a);
     }
 };
+// Named so that the compiler's message about a hook of the host alone says what to do.
 template <class F, class T>
 __device__ void hook_must_be_marked_COLLX_HD(const F& f, const T& a) {
     if constexpr (std::is_invocable_v<const F&, const T&, hook_context>) static_cast<void>(f(a, hook_context{}));
@@ -64,6 +65,7 @@ struct callable<with_post_op<Op, F>, T> {
     }
 };
 
+// The same for the iterator of an input that is computed while it is read.
 template <class View>
 struct readable {
     __device__ static void iterator_must_be_device_code(const View&) {}
@@ -76,6 +78,7 @@ struct readable<input_view<Iterator>> {
     }
 };
 
+// Refuses operators and iterators that a kernel cannot call. Never run.
 template <class Types, class Operands>
 __device__ void require_device_code(const Operands& r, const typename Types::acc_type& a) {
     if constexpr (Types::reduces)

@@ -65,6 +65,7 @@ COLLX_NOINLINE COLLX_HD bool run_has_elements(const Cuts& cuts, sched::ref r, in
     return false;
 }
 
+// How the move of a chunk has ended.
 struct move_result {
     std::uint32_t at; // after this chunk
     bool stops;       // the block gives up

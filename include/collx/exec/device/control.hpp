@@ -17,8 +17,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-inline constexpr int max_ranks = 16; // of one fused call: one line of 8-byte words
-inline constexpr int max_signals = 4;
+inline constexpr int max_ranks = 16;           // of one fused call: one line of 8-byte words
+inline constexpr int max_signals = 4;          // of one algorithm
 inline constexpr std::size_t line_bytes = 128; // what a GPU's second-level cache moves
 
 // All words are 64 bits wide, only grow and are never reset: a reset would race with a fast neighbour.
@@ -39,7 +39,7 @@ struct alignas(line_bytes) lane_control {
     std::uint64_t calls;
 };
 
-inline constexpr unsigned max_slots = 64;
+inline constexpr unsigned max_slots = 64; // of a channel
 inline constexpr unsigned said_calls = 8; // more than any rank is ahead of one that hears of it: see call_words.hpp
 
 // One per rank. What follows abort is used by the blocks of lane 0.
@@ -59,7 +59,9 @@ struct alignas(line_bytes) rank_control {
     alignas(line_bytes) std::uint64_t unheard[max_ranks][2];
 };
 
+// What a block waits for.
 enum class waits_for : unsigned char { nothing, message, room, signal, packet, neighbours, words };
+// How its wait has ended, if it has.
 enum class wait_state : unsigned char { idle, waiting, timed_out, aborted };
 
 // What a block waits for, in one word, so that the host may read it while the kernel runs.

@@ -136,6 +136,7 @@ private:
 // Of: a type whose kernel() is the address. A launch instantiates this, which registers the kernel before main().
 template <class Of>
 inline const known_kernel known_kernel_v{Of::kernel()};
+// The kernel of Of, registered.
 template <class Of>
 const void* make_known() {
     static_cast<void>(&known_kernel_v<Of>);

@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(block_threads) lanes_kernel(const __grid_const
     body(env, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
 }
 
+// The same for the calls of a group.
 template <class Call>
 __device__ void require_device_code_of(const call_array<Call>& calls) {
     require_device_code_of(calls[0]);

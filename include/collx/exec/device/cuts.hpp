@@ -108,6 +108,7 @@ struct own_cuts {
     }
 };
 
+// A run of a buffer's elements.
 struct part {
     std::size_t at, count; // elements
 };

@@ -20,6 +20,7 @@ struct fused_call {
     fused_args<Algorithm, Types> args;
 };
 
+// The calls of a group, of any types, one after the other in memory.
 template <class... Calls>
 struct call_list {};
 template <class First, class... Rest>

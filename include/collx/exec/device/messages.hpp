@@ -28,6 +28,7 @@ struct message_slots {
     bool stops;                          // give up
 };
 
+// The part of a block's work that this file is about; the executor derives from it.
 template <class Env>
 class message_worker : public block_worker<Env> {
     using worker = block_worker<Env>;

@@ -133,6 +133,7 @@ struct width {
     static constexpr bool is_whole = Whole;
     static constexpr bool is_aligned = Whole && N > 1;
 };
+// One element.
 using single = width<1, true>;
 
 // One rank's side of a call.

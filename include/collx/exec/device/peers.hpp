@@ -14,6 +14,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
+// One rank of such a team, by a runtime of its own.
 template <GpuRuntime Runtime>
 class peer_machine {
 public:

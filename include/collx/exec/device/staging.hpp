@@ -16,7 +16,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-inline constexpr int max_staging_lanes = 16;
+inline constexpr int max_staging_lanes = 16;   // of a kernel
 inline constexpr unsigned staging_turns = 2;   // buffers: one is filled while the other is on its way
 inline constexpr unsigned staging_orders = 16; // more than can be under way: a stream has two turns at most
 
@@ -33,6 +33,7 @@ struct alignas(line_bytes) staging_words {
     // Why kernels gave up, once they did: a staging_end. Written by any block: relaxed. Read by the host.
     alignas(line_bytes) std::uint64_t gave_up;
 };
+// Why a kernel gave up.
 struct staging_end {
     static constexpr std::uint64_t waited_too_long = 1;
     static constexpr std::uint64_t peer_gave_up = 2; // a kernel beside this rank's, so that data is missing

@@ -31,6 +31,7 @@ struct fused_options {
     void* multicast_out = nullptr;
 };
 
+// What it waits for, in words.
 inline const char* name_of(waits_for w) {
     constexpr const char* names[] = {"nothing", "a message",     "room for a message", "a signal",
                                      "words",   "the last call", "what the call is"};

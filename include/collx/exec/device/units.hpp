@@ -14,6 +14,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
+// What a thread loads or stores at once.
 struct alignas(16) unit16 {
     std::uint64_t low, high;
 };
@@ -86,6 +87,7 @@ COLLX_HD inline bool is_aligned(const T* p) {
     return reinterpret_cast<std::uintptr_t>(p) % pack<T, V>::alignment == 0;
 }
 
+// A pack from aligned memory.
 template <class Env, class T, int V>
 COLLX_HD inline pack<T, V> load_pack(const void* from) {
     using unit = typename detail::unit_of<pack<T, V>::alignment, T>::type;
@@ -97,6 +99,7 @@ COLLX_HD inline pack<T, V> load_pack(const void* from) {
     __builtin_memcpy(static_cast<void*>(&p), raw, sizeof raw);
     return p;
 }
+// A pack into aligned memory.
 template <class Env, class T, int V>
 COLLX_HD inline void store_pack(void* to, const pack<T, V>& p) {
     using unit = typename detail::unit_of<pack<T, V>::alignment, T>::type;
@@ -116,6 +119,7 @@ inline constexpr int packet_lines = static_cast<int>((pack<T, V>::bytes + 7) / 8
 template <class T, int V>
 inline constexpr std::size_t packet_stride = packet_lines<T, V> * sizeof(unit16);
 
+// The words of a pack, each with the flag beside it.
 template <class Env, class T, int V>
 COLLX_HD inline void store_packet(void* to, const pack<T, V>& p, std::uint32_t flag) {
     constexpr int lines = packet_lines<T, V>;

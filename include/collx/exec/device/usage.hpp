@@ -39,6 +39,7 @@ public:
     }
 };
 
+// What all ranks of a team use of an algorithm's words.
 template <class Algorithm>
 constexpr usage usage_of(const Algorithm& algorithm, int ranks) {
     usage u;
@@ -62,6 +63,7 @@ constexpr bool may_copy() {
         return true;
     }
 }
+// may_copy() as a value.
 template <class Algorithm>
 inline constexpr bool may_copy_v = may_copy<Algorithm>();
 
