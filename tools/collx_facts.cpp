@@ -2,7 +2,8 @@
 //
 // collx_facts: what each algorithm costs, counted from its steps. `collx_facts` prints the tables of
 // docs/algorithms.md, `collx_facts 5` the same for 5 ranks, `collx_facts --choices` which algorithm runs by default,
-// `collx_facts --verbs` the table of docs/verbs.md.
+// `collx_facts --verbs` the table of docs/verbs.md, `collx_facts --draw FOLDER` writes a picture of each algorithm.
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +11,7 @@
 
 #include "support/choices_table.hpp"
 #include "support/facts_table.hpp"
+#include "support/pictures.hpp"
 #include "support/verbs_table.hpp"
 
 int main(int argc, char** argv) {
@@ -21,11 +23,18 @@ int main(int argc, char** argv) {
         std::fputs(collx::tools::choices_tables().c_str(), stdout);
         return 0;
     }
-    constexpr const char* usage = "usage: collx_facts [ranks, 1 to 64 | --choices | --verbs]\n"
+    if (argc == 3 && std::strcmp(argv[1], "--draw") == 0) {
+        const std::string failed = collx::tools::write_pictures(argv[2]);
+        if (failed.empty()) return 0;
+        std::fprintf(stderr, "collx_facts: cannot write %s: %s\n", failed.c_str(), std::strerror(errno));
+        return 1;
+    }
+    constexpr const char* usage = "usage: collx_facts [ranks, 1 to 64 | --choices | --verbs | --draw FOLDER]\n"
                                   "Prints what each algorithm costs, counted from its steps: the tables of "
                                   "docs/algorithms.md, for so many ranks.\n"
                                   "--choices: which algorithm runs by default, also of docs/algorithms.md.\n"
-                                  "--verbs: the table of docs/verbs.md.\n";
+                                  "--verbs: the table of docs/verbs.md.\n"
+                                  "--draw: a picture of each algorithm for 4 ranks, as FOLDER/COLLECTIVE.NAME.svg.\n";
     if (argc == 2 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
         std::fputs(usage, stdout);
         return 0;

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -12,6 +13,7 @@
 
 #include "support/choices_table.hpp"
 #include "support/facts_table.hpp"
+#include "support/pictures.hpp"
 #include "support/verbs_table.hpp"
 
 namespace {
@@ -75,6 +77,22 @@ TEST_CASE("the documented pictures are the rendered ones") {
     CHECK(shows(collx::algo::aggregated_all_to_all{}));
     const auto led = to_table(collx::sched::record_all(collx::algo::leader_all_to_all{nodes}, 4));
     CHECK(design.find("<!-- table: all_to_all through leaders -->\n```\n" + led + "```\n") != std::string::npos);
+}
+
+TEST_CASE("every algorithm has a picture with a name of its own") {
+    int algorithms = 0;
+    collx::algo::for_each_algorithm([&](auto) { ++algorithms; });
+    const auto pictures = collx::tools::pictures_of_algorithms();
+    CHECK(pictures.size() == static_cast<std::size_t>(algorithms));
+    std::set<std::string> files;
+    for (const auto& p : pictures) {
+        INFO(p.file);
+        CHECK(files.insert(p.file).second);
+        CHECK(p.svg.find("rank 3") != std::string::npos);
+        CHECK(p.svg.find("rank 4") == std::string::npos);
+    }
+    CHECK(files.count("all_reduce.ring.svg") == 1);
+    CHECK(collx::tools::write_pictures("/nowhere/at/all") == "/nowhere/at/all/" + pictures.front().file);
 }
 
 TEST_CASE("shares of a buffer are reduced fractions") {
