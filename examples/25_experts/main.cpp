@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A mixture of experts is trained: each rank has two experts, a gate that all have sends each token to one of them, and
+// what an expert cannot take is dropped. Two exchanges forward, two backward, and a sum for what all ranks have.
+// Without a loss for balance a few experts get most tokens; with it all get about as many. Both end with the weights of
+// the serial program, to the bit. Example 09 has the exchange by itself, without packing and across hosts. Next:
+// docs/lessons/25_experts.md.
+// collx-example: everywhere timeout=60
+#include <collx/algo/pairwise.hpp>
+#include <collx/collx.hpp>
+#include <collx/net.hpp>
+
+#include <numeric>
+#include <span>
+#include <string>
+
+#include "../draw.hpp"
+#include "serial.hpp"
+
+namespace {
+
+using namespace lesson;
+using example::say;
+using counts = std::vector<int>;
+constexpr std::size_t each = 2; // experts of a rank
+constexpr double capacity_factor = 1.25;
+
+struct rank_program {
+    rank_program(collx::communicator& w, const settings& s)
+        : set(s), world(w), wires(w.dup()), me(static_cast<std::size_t>(w.rank())), weights(begin_shared(s.experts)) {
+        for (std::size_t k = 0; k < each; ++k) experts.push_back(begin_expert(me * each + k));
+    }
+
+    settings set;
+    collx::communicator& world;
+    collx::communicator wires; // which counts what the exchanges of tokens send
+    std::size_t me;
+    shared weights;
+    std::vector<expert> experts;
+    // Of one step.
+    std::vector<token> tokens;
+    std::vector<token*> order; // those that are kept, expert after expert
+    counts asked, from_rank, outgoing, incoming;
+    double loss = 0;
+
+    void choose_experts(std::size_t step) {
+        tokens.assign(set.tokens, {});
+        for (std::size_t i = 0; i < set.tokens; ++i) tokens[i] = make_token(step, me * set.tokens + i, set.experts);
+        asked = route(weights, tokens, set.capacity);
+        order.clear(), outgoing.assign(set.ranks, 0), incoming.assign(set.ranks, 0), from_rank.resize(set.experts);
+        // [doc:counts]
+        counts for_expert(set.experts); // tokens that this rank sends to each
+        for (std::size_t e = 0; e < set.experts; ++e)
+            for (token& t : tokens)
+                if (t.is_kept && t.expert == e) order.push_back(&t), ++for_expert[e], ++outgoing[e / each];
+        collx::all_to_all(world, for_expert, from_rank); // for each of my experts, from rank 0, then from rank 1, ...
+        for (std::size_t k = 0; k < from_rank.size(); ++k) incoming[k / each] += from_rank[k];
+        collx::all_reduce(world, asked); // by all ranks' tokens, which the loss for balance reads
+        // [doc:end]
+    }
+    matrix exchange(const matrix& rows, const counts& to, const counts& from) {
+        matrix arrived(static_cast<std::size_t>(std::accumulate(from.begin(), from.end(), 0)));
+        collx::all_to_all_v(wires.with(collx::algo::pairwise_all_to_all{}), rows, to, arrived, from);
+        return arrived;
+    }
+    template <class F>
+    matrix of_tokens(F&& f) const {
+        matrix m;
+        for (const token* t : order) m.push_back(f(*t));
+        return m;
+    }
+    // f(expert, i) for each token that is here.
+    template <class F>
+    matrix by_experts(F&& f) const {
+        matrix m;
+        for (std::size_t k = 0; k < from_rank.size(); ++k)
+            for (int i = 0; i < from_rank[k]; ++i) m.push_back(f(k % each, m.size()));
+        return m;
+    }
+
+    void step(std::size_t number) {
+        const std::size_t all = set.ranks * set.tokens;
+        choose_experts(number);
+        // [doc:layer]
+        const matrix here = exchange(of_tokens([](const token& t) { return t.x; }), outgoing, incoming); // dispatch
+        const matrix answers = by_experts([&](std::size_t e, std::size_t i) { return experts[e].forward(here[i]); });
+        const matrix y = exchange(answers, incoming, outgoing); // combine
+        for (std::size_t i = 0; i < order.size(); ++i) order[i]->y = y[i];
+
+        loss = 0;
+        for (token& t : tokens) t.d = loss_of(t, all, loss);
+        const matrix dy = exchange(of_tokens(gradient_of_answer), outgoing, incoming);
+        std::vector<expert> by_expert(each, zero_expert());
+        const matrix dx = exchange(
+            by_experts([&](std::size_t e, std::size_t i) { return experts[e].backward(here[i], dy[i], by_expert[e]); }),
+            incoming, outgoing);
+        for (std::size_t i = 0; i < order.size(); ++i) order[i]->dx = dx[i];
+        // [doc:end]
+        // [doc:shared]
+        shared gradient{matrix(hidden), matrix(set.experts)};
+        for (const token& t : tokens) backward(weights, t, set.alpha, asked, all, gradient);
+        for (matrix* m : {&gradient.in, &gradient.gate})
+            collx::all_reduce(world.with(collx::deterministic{}), std::span(m->front().data(), m->size() * hidden));
+        // [doc:end]
+        descend(weights.in, gradient.in, set.rate), descend(weights.gate, gradient.gate, set.rate);
+        for (std::size_t e = 0; e < each; ++e)
+            descend(experts[e].a, by_expert[e].a, set.rate), descend(experts[e].b, by_expert[e].b, set.rate);
+    }
+};
+
+// Tokens that ask each expert, all ranks together; # is taken, x dropped; a mark for four.
+void draw(rank_program& p, const char* when) {
+    counts taken = p.asked;
+    for (std::size_t e = 0; e < taken.size(); ++e) taken[e] = 0;
+    for (const token& t : p.tokens) taken[t.expert] += t.is_kept ? 1 : 0;
+    collx::all_reduce(p.world, taken);
+    const auto busiest = std::max_element(p.asked.begin(), p.asked.end());
+    const int all = static_cast<int>(p.set.tokens * p.set.ranks),
+              dropped = all - std::accumulate(taken.begin(), taken.end(), 0);
+    std::array<double, 2> sums{p.loss, 0}; // of the outputs, and of experts * sum f P
+    for (const token& t : p.tokens)
+        for (std::size_t e = 0; e < t.p.size(); ++e)
+            sums[1] += t.p[e] * balance_gradient(1, p.asked, e, static_cast<std::size_t>(all));
+    collx::all_reduce(p.world, sums);
+    say(p.world, "%s: loss %.3f, E sum f P %.2f; %d of %d tokens dropped; most are at expert %d, %.1f times the mean\n",
+        when, sums[0], sums[1], dropped, all, static_cast<int>(busiest - p.asked.begin()),
+        *busiest * static_cast<double>(taken.size()) / all);
+    for (std::size_t e = 0; e < taken.size(); ++e)
+        say(p.world, "  rank %zu, expert %zu |%s%s %d\n", e / each, e,
+            std::string(static_cast<std::size_t>((taken[e] + 2) / 4), '#').c_str(),
+            std::string(static_cast<std::size_t>((p.asked[e] - taken[e] + 2) / 4), 'x').c_str(), p.asked[e]);
+}
+
+bool is_same(const rank_program& p, const serial_program& s) {
+    bool same = p.weights.in == s.weights.in && p.weights.gate == s.weights.gate;
+    for (std::size_t k = 0; k < each; ++k) {
+        const expert& e = s.experts[p.me * each + k];
+        same = same && p.experts[k].a == e.a && p.experts[k].b == e.b;
+    }
+    return same;
+}
+
+struct outcome {
+    int dropped = 0, most = 0; // in the last step
+};
+
+outcome train(collx::communicator& world, const settings& set, std::size_t steps, bool draws_begin) {
+    rank_program p(world, set);
+    serial_program alone(set);
+    std::uint64_t sent = 0;
+    outcome r;
+    for (std::size_t s = 0; s < steps; ++s) {
+        sent = p.wires.sent().bytes;
+        p.step(s), alone.step(s);
+        sent = p.wires.sent().bytes - sent;
+        if (s == 0 && draws_begin) draw(p, "before training");
+    }
+    example::expect(is_same(p, alone), "the weights of the serial program, to the bit");
+    draw(p, set.alpha > 0 ? "trained with the loss for balance" : "trained without a loss for balance");
+    std::uint64_t rows = 0; // to ranks and from them, elsewhere
+    for (std::size_t k = 0; k < set.ranks; ++k)
+        if (k != p.me) rows += static_cast<std::uint64_t>(p.outgoing[k] + p.incoming[k]);
+    example::expect(sent == 2 * rows * sizeof(row), "what goes to experts elsewhere twice, and what comes from there");
+    std::array<std::uint64_t, 3> sums{sent, 2 * rows * sizeof(row), p.order.size()};
+    collx::all_reduce(world, sums);
+    const double n = world.size(), tokens = static_cast<double>(set.tokens), bytes = sizeof(row),
+                 limit = 4 * (n - 1) * each * set.capacity * bytes;
+    example::expect(*std::max_element(p.from_rank.begin(), p.from_rank.end()) <= set.capacity,
+                    "no more than they take");
+    say(world, "a rank sends %.0f bytes in a step on average, formula %.0f; 4 (n-1)/n T h w = %.0f, capacity %.0f\n\n",
+        static_cast<double>(sums[0]) / n, static_cast<double>(sums[1]) / n, 4 * (n - 1) / n * tokens * bytes, limit);
+    r.dropped = static_cast<int>(n * tokens) - static_cast<int>(sums[2]);
+    r.most = *std::max_element(p.asked.begin(), p.asked.end());
+    return r;
+}
+
+void run(collx::communicator& world) {
+    world.set_checked(false); // ranks would compare the arguments of each call, and that would be counted, too
+    settings set;
+    set.ranks = static_cast<std::size_t>(world.size()), set.experts = each * set.ranks;
+    set.capacity = static_cast<int>(
+        std::ceil(capacity_factor * static_cast<double>(set.tokens) / static_cast<double>(set.experts)));
+    if (world.rank() == 0) check_by_differences(set);
+    say(world, "%d ranks, %zu experts, %zu tokens of %zu numbers a rank; an expert takes %d of a rank\n\n",
+        world.size(), set.experts, set.tokens, hidden, set.capacity);
+    const std::size_t steps = example::is_short() ? 40 : 600;
+    const outcome without = train(world, set, steps, true);
+    set.alpha = 0.1;
+    const outcome with = train(world, set, steps, false);
+    example::expect(with.most < without.most, "the loss for balance makes the busiest expert less busy");
+    example::expect(with.dropped < without.dropped, "and fewer tokens are dropped");
+}
+
+} // namespace
+
+int main() {
+    collx::communicator world;
+    if (world.size() > 1) run(world);
+    else collx::run_threads(4, run); // alone: four threads
+    return example::result();
+}
