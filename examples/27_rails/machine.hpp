@@ -98,12 +98,13 @@ struct load {
     }
 };
 
-inline collx::sim::result predict(const machine& m, const schedule& s, double chunk_bytes, double message_ns) {
+inline collx::sim::result predict(const machine& m, const schedule& s, double chunk_bytes, double message_ns,
+                                  int pieces = 1) {
     auto f = m.fabric();
     collx::sim::cost_model costs; // the links' rates and latencies, and
     costs.overhead_ns = message_ns;
     collx::sim::options o;
-    o.bytes = chunk_bytes * s.ranks, o.with_transfers = true;
+    o.bytes = chunk_bytes * s.ranks, o.with_transfers = true, o.pieces = pieces;
     collx::sim::result r = collx::sim::simulate(s, f, costs, o);
     example::expect(r.link_bytes == load(m, s, chunk_bytes).bytes, "the simulator moves the bytes that were counted");
     example::expect(r.time_ns >= collx::sim::link_bound_ns(f, r.link_bytes), "no sooner than the fullest link");

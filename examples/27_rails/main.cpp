@@ -71,12 +71,12 @@ void print_matrix(const schedules& s) {
 
 void times(const schedules& s) {
     const machine full(2, 2 * 50e9), half(2, 50e9);
-    std::printf("\npredicted, us, on 2 hosts: one by one  all at once  half a spine        PXN\n");
+    std::printf("\npredicted, us, on 2 hosts: one by one  all at once  half a spine        PXN  in 8 pieces\n");
     for (const double c : {1024.0, 65536.0, 1048576.0}) {
         const double one = predict(full, s.directly, c, 0).time_ns, all = predict(full, s.at_once, c, 0).time_ns,
                      halved = predict(half, s.at_once, c, 0).time_ns, pxn = predict(full, s.pxn, c, 0).time_ns;
-        std::printf("  parts of %7.0f KiB %16.1f %12.1f %13.1f %10.1f\n", c / 1024, one / 1e3, all / 1e3, halved / 1e3,
-                    pxn / 1e3);
+        std::printf("  parts of %7.0f KiB %16.1f %12.1f %13.1f %10.1f %12.1f\n", c / 1024, one / 1e3, all / 1e3,
+                    halved / 1e3, pxn / 1e3, predict(full, s.pxn, c, 0, 8).time_ns / 1e3);
         example::expect(pxn == predict(half, s.pxn, c, 0).time_ns, "PXN does not notice the spine");
         if (c < 1e6) continue; // long parts: bytes by the rates of the links
         const double card = gpus * c / 50, spine = 2 * (gpus - 1) * c / 50, nvlink = 2 * (gpus - 1) * c / 450;
