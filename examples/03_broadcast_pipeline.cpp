@@ -20,11 +20,12 @@
 
 #include "check.hpp"
 #include "draw.hpp"
+#include "timeline.hpp"
 
 namespace {
 
+using example::events;
 using example::say;
-using example::stretch;
 using bytes = std::vector<unsigned char>;
 
 // [doc:wire]
@@ -38,11 +39,10 @@ struct wire {
 };
 
 // This rank's part in a broadcast from rank 0. One piece: store and forward.
-std::vector<stretch> pass_on(collx::communicator& world, std::span<unsigned char> message, int pieces,
-                             const wire& left) {
+events pass_on(collx::communicator& world, std::span<unsigned char> message, int pieces, const wire& left) {
     const int me = world.rank(), last = world.size() - 1;
     const std::size_t each = message.size() / static_cast<std::size_t>(pieces);
-    std::vector<stretch> seen;
+    events seen;
     const example::stopwatch now;
     for (int s = 0; s < pieces; ++s) {
         const auto piece = message.subspan(static_cast<std::size_t>(s) * each, each);
@@ -90,7 +90,7 @@ double broadcast_ms(collx::communicator& world, std::size_t n, int pieces, const
     example::expect(message == root, "the root's bytes everywhere");
     example::expect(sent == n * static_cast<std::size_t>(world.size() - 1), "each of K - 1 wires carries N bytes");
     example::expect(ms >= 0.999 * f.pipelined_ms(n, pieces), "no broadcast is faster than its wires");
-    if (draws) example::print_timeline(world, seen);
+    if (draws) example::draw_with_waits(world, seen);
     return ms;
 }
 

@@ -19,6 +19,7 @@
 
 #include "check.hpp"
 #include "draw.hpp"
+#include "timeline.hpp"
 
 namespace {
 
@@ -70,7 +71,7 @@ outcome train(collx::communicator& c, const settings& set, const std::vector<int
     const auto by_ring = c.with(collx::algo::ring_all_reduce{});
     const double device_ms = shares[me] * set.sample_ms * slow[me];
     numbers w(in * out), gradient(w.size());
-    std::vector<example::stretch> seen;
+    example::events seen;
     std::uint64_t sent = 0;
     double waited_ms = 0;
     collx::barrier(c);
@@ -107,7 +108,7 @@ outcome train(collx::communicator& c, const settings& set, const std::vector<int
     example::expect(sent == formula, "each rank sends 2(n-1)/n of the gradients a step");
     r.bytes = static_cast<double>(sent) / set.steps / c.size();
     collx::all_reduce(c, collx::value(r.waited_ms));
-    if (draws) example::print_timeline(c, seen);
+    if (draws) example::draw_with_waits(c, seen);
     return r;
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,30 +17,31 @@
 namespace example {
 
 struct event {
-    int what = ' ', number = -1; // a letter; -1: it has no number
-    double begin = 0, end = 0;   // in ms, or in units of work
+    double begin, end; // in ms, or in any other unit
+    char mark;
+    int number = -1; // -1: it has none
 };
 using events = std::vector<event>;
 
-// One rank's record. Ranks of one machine share its clock, so their lines fit together.
+// One rank's clock and record. Ranks of one machine share its clock, so their lines fit together.
 class stopwatch {
 public:
-    // All ranks begin together.
-    explicit stopwatch(collx::communicator& world) {
+    stopwatch() = default;
+    explicit stopwatch(collx::communicator& world) { // all ranks begin together
         collx::barrier(world);
         begin_ns_ = collx::now_ns();
     }
-    double now_ms() const { return static_cast<double>(collx::now_ns() - begin_ns_) / 1e6; }
+    double ms() const { return static_cast<double>(collx::now_ns() - begin_ns_) / 1e6; }
     template <class F>
-    void during(char what, int number, F&& f) {
-        const double begin = now_ms();
+    void during(char mark, int number, F&& f) {
+        const double begin = ms();
         std::forward<F>(f)();
-        seen.push_back({what, number, begin, now_ms()});
+        seen.push_back({begin, ms(), mark, number});
     }
     events seen;
 
 private:
-    std::int64_t begin_ns_ = 0;
+    std::int64_t begin_ns_ = collx::now_ns();
 };
 
 // Work that takes as long as it is said to, arithmetic included, and leaves the core to other ranks: f, then a wait.
@@ -52,21 +54,19 @@ void work_for(double ms, F&& f) {
 
 // The records of all ranks, on all ranks. Collective.
 inline std::vector<events> all_of(collx::communicator& world, const events& mine) {
-    std::size_t most = mine.size();
-    collx::all_reduce(world, collx::value(most), collx::max{});
-    events padded = mine, all(most * static_cast<std::size_t>(world.size()));
-    padded.resize(most);
-    collx::all_gather(world, padded, all);
+    std::vector<int> counts(static_cast<std::size_t>(world.size()));
+    const int count = static_cast<int>(mine.size());
+    collx::all_gather(world, collx::value(count), counts);
+    events all(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0)));
+    collx::all_gather_v(world, mine, all, counts);
     std::vector<events> by_rank;
-    for (auto at = all.begin(); at != all.end(); at += static_cast<std::ptrdiff_t>(most)) {
-        by_rank.emplace_back(at, at + static_cast<std::ptrdiff_t>(most));
-        std::erase_if(by_rank.back(), [](const event& e) { return e.what == ' '; });
-    }
+    auto at = all.begin();
+    for (const int c : counts) by_rank.emplace_back(at, at + c), at += c;
     return by_rank;
 }
 
 inline double end_of(const std::vector<events>& all) {
-    double end = 0;
+    double end = 1e-9; // lines are divided by it
     for (const events& of : all)
         for (const event& e : of) end = std::max(end, e.end);
     return end;
@@ -80,25 +80,34 @@ inline double idle_share(const std::vector<events>& all) {
     return 1 - busy / (end_of(all) * static_cast<double>(all.size()));
 }
 
-// A line of so many columns: "F3---" where something was done, dots where nothing was.
-inline std::string line_of(const events& of, double end, int columns) {
-    std::string line(static_cast<std::size_t>(columns), '.');
+// A line of so many columns: "F3---" or "TTT" where something was done. Later events are drawn over earlier ones.
+inline std::string line_of(const events& of, double end, int columns = 99, char nothing = '.') {
+    std::string line(static_cast<std::size_t>(columns), nothing);
     const auto column = [&](double t) {
         return std::min(static_cast<std::size_t>(t / end * columns + 0.5), line.size());
     };
     for (const event& e : of) {
         const std::size_t from = column(e.begin), width = column(e.end) - from;
-        std::string label(1, static_cast<char>(e.what));
+        std::string label(1, e.mark);
         if (e.number >= 0) label += std::to_string(e.number);
-        label.resize(width, e.number >= 0 ? '-' : static_cast<char>(e.what));
+        label.resize(width, e.number >= 0 ? '-' : e.mark);
         line.replace(from, width, label);
     }
     return line;
 }
 
-inline void draw(const std::vector<events>& all, int columns = 99) {
+inline void draw(const std::vector<events>& all, int columns = 99, char nothing = '.') {
     for (std::size_t r = 0; r < all.size(); ++r)
-        std::printf("rank %zu |%s|\n", r, line_of(all[r], end_of(all), columns).c_str());
+        std::printf("rank %zu |%s|\n", r, line_of(all[r], end_of(all), columns, nothing).c_str());
+}
+
+// Collective. Rank 0 draws all records, in which dots are for waits, and how long it took below them.
+inline void draw_with_waits(collx::communicator& world, const events& mine) {
+    constexpr int columns = 72;
+    const std::vector<events> all = all_of(world, mine);
+    if (world.rank() != 0) return;
+    draw(all, columns, ' ');
+    std::printf("       0%*.1f ms\n", columns - 1, end_of(all));
 }
 
 } // namespace example

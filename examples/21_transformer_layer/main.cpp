@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "../draw.hpp"
+#include "../timeline.hpp"
 #include "model.hpp"
 
 namespace {
@@ -50,7 +51,7 @@ struct exchange {
 
     collx::communicator own;
     example::stopwatch now;
-    std::vector<example::stretch> seen;
+    example::events seen;
     double last_ms = 0;
     std::size_t halves = 0;
     std::uint64_t calls_before = own.sequence(), bytes_before = own.sent().bytes;
@@ -152,9 +153,9 @@ void run(collx::communicator& world) {
     compare(world, m, r, mine(y), mine(dx));
 
     say(world, "\nA attention, M perceptron, m and a their backward passes, . in a call\ntensor\n");
-    example::print_timeline(world, sums.seen);
+    example::draw_with_waits(world, sums.seen);
     say(world, "tensor, sequence\n");
-    example::print_timeline(world, pieces.seen);
+    example::draw_with_waits(world, pieces.seen);
     say(world, "\n");
     rows_first(world, m, perceptron(m.mlp).forward(m.x));
     say(world, "2048 tokens of 12288 numbers in bf16 on 8 ranks: %.0f MB a layer\n",

@@ -84,7 +84,7 @@ result train(collx::communicator& world, const run_of& r, const order& o, wire&&
 std::vector<order> orders_of(const std::vector<example::events>& timeline) {
     std::vector<order> of(timeline.size());
     for (std::size_t r = 0; r < of.size(); ++r)
-        for (const example::event& e : timeline[r]) of[r].push_back({static_cast<char>(e.what), e.number});
+        for (const example::event& e : timeline[r]) of[r].push_back({e.mark, e.number});
     return of;
 }
 

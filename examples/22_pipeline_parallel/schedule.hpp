@@ -90,7 +90,7 @@ inline std::vector<example::events> replay(const std::vector<order>& of, int v =
                 }
                 const double end = ready + (op.what == 'F' ? forward_time : backward_time);
                 done[{op.what, op.micro, place}] = end;
-                all[i].push_back({op.what, op.micro, ready, end});
+                all[i].push_back({ready, end, op.what, op.micro});
                 moves = true;
             }
         }

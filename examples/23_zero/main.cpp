@@ -61,8 +61,8 @@ void draw(const result (&all)[4]) {
                 "U: Adam. Below it what is held, in eighths of what plain data parallel holds.\n");
     for (int stage = 0; stage < 4; ++stage) {
         const double end = example::end_of({all[stage].seen});
-        std::printf("%-7s|%s|\n       |%s|\n", names[stage], example::line_of(all[stage].seen, end, 99).c_str(),
-                    example::line_of(all[stage].held, end, 99).c_str());
+        std::printf("%-7s|%s|\n       |%s|\n", names[stage], example::line_of(all[stage].seen, end).c_str(),
+                    example::line_of(all[stage].held, end).c_str());
     }
 }
 

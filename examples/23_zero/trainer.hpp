@@ -60,8 +60,9 @@ public:
 private:
     void during(char what, auto&& f) {
         watch_.during(what, -1, f);
-        const auto eighths = static_cast<int>((memory.all + s_.all()) / (2 * s_.all())); // rounded
-        held.push_back({'0' + eighths, -1, watch_.seen.back().begin, watch_.seen.back().end});
+        const auto eighths = (memory.all + s_.all()) / (2 * s_.all()); // rounded
+        held.push_back(watch_.seen.back());
+        held.back().mark = static_cast<char>('0' + eighths);
     }
 
     // [doc:weights]

@@ -51,7 +51,7 @@ void draw(const placement& p, const std::vector<int>& host, const std::vector<ex
     for (std::size_t r = 0; r < all.size(); ++r) {
         const by_axis at = p.places_of(static_cast<int>(r));
         std::printf("rank %zu host %d: t%d p%d d%d |%s|\n", r, host[r], at[tensor], at[pipeline], at[data],
-                    example::line_of(all[r], example::end_of(all), 99).c_str());
+                    example::line_of(all[r], example::end_of(all)).c_str());
     }
 }
 

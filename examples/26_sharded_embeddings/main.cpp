@@ -17,6 +17,7 @@
 
 #include "../check.hpp"
 #include "../draw.hpp"
+#include "../timeline.hpp"
 #include "model.hpp"
 
 namespace {
@@ -97,7 +98,7 @@ struct worker {
     collx::window<row> rows{world, at.mine()};
     collx::window<int> read{world, 1}, made{world, 1}; // made: the steps of each rank
     table mine{words, row{}};                          // what this rank changed
-    std::vector<example::stretch> seen{};
+    example::events seen{};
     example::stopwatch watch{};
     double ms = 0, loss = 0;
     int ahead = 0; // steps, of the slowest, at most
@@ -173,7 +174,7 @@ void straggle(collx::communicator& world, int steps, double step_ms) {
             const double through = through_ms(ms, s);
             example::expect(r.ms > 0.999 * through, "not sooner than the formula says");
             say(world, "%-26s %3d %10.2f %10.2f %12d %8.3f\n", who, s, r.ms / steps, through / steps, r.ahead, r.loss);
-            if (who[0] == 'e') formula[s / 2] = through, example::print_timeline(world, r.seen);
+            if (who[0] == 'e') formula[s / 2] = through, example::draw_with_waits(world, r.seen);
         }
     example::expect(formula[1] < formula[0], "ranks that are slow in turn cost less if others may go on");
 }

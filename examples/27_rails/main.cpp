@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "../draw.hpp"
+#include "../timeline.hpp"
 #include "machine.hpp"
 
 namespace {
@@ -42,15 +43,14 @@ void check(const machine& m, const schedule& s, bool is_pxn, int hosts, double c
 
 // What each rank has under way, of several what ends first: n by NVLink, = along its rail, ^ over the spine.
 void draw(const char* name, const collx::sim::result& r, double end_ns, int ranks) {
-    constexpr double columns = 72;
-    std::vector<std::string> lines(at(ranks), std::string(at(columns), ' '));
-    for (auto t = r.transfers.rbegin(); t != r.transfers.rend(); ++t)
-        for (int c = static_cast<int>(t->begin_ns / end_ns * columns); c < t->end_ns / end_ns * columns; ++c)
-            lines[at(t->from)][at(c)] = t->from / gpus == t->to / gpus   ? 'n'
-                                        : t->from % gpus == t->to % gpus ? '='
-                                                                         : '^';
+    std::vector<example::events> all(at(ranks));
+    for (auto t = r.transfers.rbegin(); t != r.transfers.rend(); ++t) {
+        const char mark = t->from / gpus == t->to / gpus ? 'n' : t->from % gpus == t->to % gpus ? '=' : '^';
+        all[at(t->from)].push_back({t->begin_ns, t->end_ns, mark});
+    }
     std::printf("%s: %.1f us\n", name, r.time_ns / 1e3);
-    for (int k = 0; k < ranks; ++k) std::printf("  rank %d |%s|\n", k, lines[at(k)].c_str());
+    for (int k = 0; k < ranks; ++k)
+        std::printf("  rank %d |%s|\n", k, example::line_of(all[at(k)], end_ns, 72, ' ').c_str());
 }
 
 // Messages from card to card, between hosts.
