@@ -30,22 +30,19 @@ layout layout_of(const collx::communicator& world) {
 }
 
 // ------------------------------------------------------------------------------------------------ in step
-void by_exchanges(collx::communicator& world, int steps) {
-    const layout at = layout_of(world);
-    const auto n = static_cast<std::size_t>(world.size());
-    collx::communicator own = world.dup(); // counts these exchanges only
-    const auto wires = own.with(collx::algo::pairwise_all_to_all{});
-    table shard;
-    for (std::size_t i = 0; i < at.mine(); ++i) shard.push_back(begin_row(at.word(i)));
-    std::uint64_t formula = 0, distinct = 0, sent = own.sent().bytes; // making it may have sent some
-    double loss = 0;
-    for (int s = 0; s < steps; ++s) {
+struct in_step {
+    collx::communicator own; // counts these exchanges only
+    layout at = layout_of(own);
+    table shard{};
+    std::uint64_t formula = 0, distinct = 0;
+
+    void step(int s) {
+        const auto wires = own.with(collx::algo::pairwise_all_to_all{});
+        const auto n = static_cast<std::size_t>(own.size());
+        double loss = 0;
         // [doc:exchanges]
-        batch b(world.rank(), s);
-        std::vector<std::size_t> order(b.rows.size()); // the batch's rows, owner after owner
-        std::iota(order.begin(), order.end(), 0u);
-        std::stable_sort(order.begin(), order.end(),
-                         [&](auto x, auto y) { return at.owner(b.rows[x]) < at.owner(b.rows[y]); });
+        const batch b(own.rank(), s);
+        const std::vector<std::size_t> order = b.by_owner(at); // places in b.rows, owner after owner
         std::vector<int> asks(n), asked(n);
         std::vector<std::uint32_t> ids;
         for (const auto k : order) ids.push_back(b.rows[k]), ++asks[static_cast<std::size_t>(at.owner(b.rows[k]))];
@@ -60,10 +57,7 @@ void by_exchanges(collx::communicator& world, int steps) {
         const table by_row = b.changes(now, loss);
         for (const auto k : order) changes.push_back(by_row[k]);
         collx::all_to_all_v(wires, changes, asks, changes_here, asked); // their changes
-        for (std::size_t i = 0; i < wanted.size(); ++i) {
-            row& r = shard[at.place(wanted[i])];
-            r = add_rows{}(r, changes_here[i]);
-        }
+        for (std::size_t i = 0; i < wanted.size(); ++i) add_to(shard[at.place(wanted[i])], changes_here[i]);
         // [doc:end]
         distinct += ids.size();
         for (std::size_t k = 0; k < n; ++k)
@@ -71,11 +65,20 @@ void by_exchanges(collx::communicator& world, int steps) {
                 formula += sizeof(int) + static_cast<unsigned>(asks[k]) * (sizeof(std::uint32_t) + sizeof(row)) +
                            static_cast<unsigned>(asked[k]) * sizeof(row);
     }
-    sent = own.sent().bytes - sent;
-    example::expect(sent == formula, "4 (n-1) for counts, 4 and a row each way for rows that are elsewhere");
-    example::expect(is_same(at, shard.data(), serial(world.size(), steps)), "in step: the table of the serial program");
+};
+
+void by_exchanges(collx::communicator& world, int steps) {
+    in_step r{world.dup()};
+    for (std::size_t i = 0; i < r.at.mine(); ++i) r.shard.push_back(begin_row(r.at.word(i)));
+    std::uint64_t sent = r.own.sent().bytes; // making it may have sent some
+    for (int s = 0; s < steps; ++s) r.step(s);
+    sent = r.own.sent().bytes - sent;
+    example::expect(sent == r.formula, "4 (n-1) for counts, 4 and a row each way for rows that are elsewhere");
+    example::expect(is_same(r.at, r.shard.data(), serial(world.size(), steps)),
+                    "in step: the table of the serial program");
     const double per = 1.0 / steps, ranks = world.size();
-    std::array<double, 3> sums{static_cast<double>(sent), static_cast<double>(formula), static_cast<double>(distinct)};
+    std::array<double, 3> sums{static_cast<double>(sent), static_cast<double>(r.formula),
+                               static_cast<double>(r.distinct)};
     collx::all_reduce(world, sums);
     for (double& x : sums) x *= per / ranks;
     say(world, "in step: %.0f bytes a step and rank, formula %.0f; by the batch's %.1f rows, expected %.1f: %.0f\n",
@@ -83,6 +86,7 @@ void by_exchanges(collx::communicator& world, int steps) {
         (ranks - 1) / ranks * expected_rows() * (4 + 2 * sizeof(row)) + 4 * (ranks - 1));
     say(world, "all_reduce of the table's gradient: 2 (n-1)/n V d w = %.0f\n",
         2 * (ranks - 1) / ranks * words * sizeof(row));
+    const auto n = static_cast<std::size_t>(world.size());
     const double in_turn = busiest_share(n, true), in_blocks = busiest_share(n, false);
     example::expect(in_turn < in_blocks, "rows in turn spread the frequent words");
     say(world, "of all words, the busiest rank has %.0f%% (r %% n), in blocks it would have %.0f%%\n", 100 * in_turn,
@@ -132,7 +136,7 @@ struct worker {
         made.fetch_add(me, 0, 1);
         tell(rows);
         // [doc:end]
-        for (std::size_t i = 0; i < changes.size(); ++i) mine[b.rows[i]] = add_rows{}(mine[b.rows[i]], changes[i]);
+        for (std::size_t i = 0; i < changes.size(); ++i) add_to(mine[b.rows[i]], changes[i]);
         seen.insert(seen.end(), {{from_ms, begin_ms, '.'}, {begin_ms, end_ms, '#'}, {end_ms, watch.ms(), '.'}});
     }
     void train(const std::vector<double>& device_ms) {
@@ -145,7 +149,7 @@ struct worker {
         ms = watch.ms();
         rows.fence(), read.fence(), made.fence();
         collx::all_reduce(world, std::span(mine.front().data(), words * width));
-        for (std::size_t w = 0; w < words; ++w) mine[w] = add_rows{}(mine[w], begin_row(w));
+        for (std::size_t w = 0; w < words; ++w) add_to(mine[w], begin_row(w));
         example::expect(is_same(at, rows.local().data(), mine), "the table has every change, once");
         if (s == 0)
             example::expect(mine == serial(n, static_cast<int>(device_ms.size())), "s = 0: the serial program's table");

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace lesson {
@@ -26,6 +27,7 @@ struct add_rows {
         return sum;
     }
 };
+inline void add_to(row& sum, const row& x) { sum = add_rows{}(sum, x); }
 inline double dot(const row& a, const row& b) {
     double sum = 0;
     for (std::size_t i = 0; i < width; ++i) sum += a[i] * b[i];
@@ -113,6 +115,13 @@ struct batch {
         };
         for (std::size_t i = 0; i < all.size(); i += 2) pair.push_back({place(i), place(i + 1)});
     }
+    std::vector<std::size_t> by_owner(const layout& at) const {
+        std::vector<std::size_t> order(rows.size());
+        std::iota(order.begin(), order.end(), 0u);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](auto x, auto y) { return at.owner(rows[x]) < at.owner(rows[y]); });
+        return order;
+    }
     // By how much each of the rows changes, given what they are. Adds the squared errors to `loss`.
     [[gnu::noinline]] table changes(const table& now, double& loss) const {
         table c(rows.size(), row{});
@@ -140,7 +149,7 @@ inline table serial(int ranks, int steps) {
             now.clear();
             for (const auto w : b.rows) now.push_back(t[w]);
             const table c = b.changes(now, loss);
-            for (std::size_t k = 0; k < c.size(); ++k) next[b.rows[k]] = add_rows{}(next[b.rows[k]], c[k]);
+            for (std::size_t k = 0; k < c.size(); ++k) add_to(next[b.rows[k]], c[k]);
         }
         t = next;
     }
