@@ -14,6 +14,7 @@ namespace lesson {
 // As std::mdspan (C++23) with layout_stride: what collx asks of one is these members, by whichever library.
 struct grid {
     using element_type = float;
+    using reference = float&;
     struct extents_type {
         using index_type = std::ptrdiff_t;
         std::array<std::ptrdiff_t, 2> n;
