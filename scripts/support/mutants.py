@@ -47,6 +47,8 @@ ROWS = [
      "state_(static_cast<std::uint64_t>(now_ns()) ^ static_cast<std::uint64_t>(::getpid()) << 32)", "state_(1)",
      ["core/descriptor"]),
     ("pauses between attempts stay short", "core/descriptor.hpp", "pause_ns_ *= 2", "pause_ns_ *= 1", ["core/descriptor"]),
+    ("SIGPIPE is taken back only after EPIPE", "core/signals_blocked.hpp", "if (!was_pending_) take_back();",
+     "if (errno == EPIPE) take_back();", ["core/signals_blocked"]),
     # ---------------------------------------------------------------- sched
     ("a read is no conflict with a later write", "sched/races.hpp", "&& reads[i] > now[i]) return", "&& false) return",
      ["sched/races"]),
@@ -239,6 +241,8 @@ ROWS = [
     ("a hop gives its relay to none", "plan/ring_order.hpp", "&& !extend(static_cast<unsigned>(hop_of_[place]))) continue;", ") continue;",
      ["plan/ring_order"]),
     # ---------------------------------------------------------------- comm
+    ("a scan passes on results that a hook has changed", "call/run.hpp", "is_scan && !passes_on", "is_scan && !passes_on && false",
+     ["comm/hooks"]),
     ("counts that overflow are taken", "exec/count_table.hpp", "if (at > SIZE_MAX / 2 ||", "if (false && at > SIZE_MAX / 2 ||",
      ["exec/layout"]),
     ("a root that is no rank is taken", "call/checks.hpp", "if (root < 0 || root >= c.net.size())", "if (root < 0)", ["call/bad_input"]),

@@ -140,7 +140,7 @@ TEST_CASE("a communicator that not all ranks made in time leaves nothing") {
         const int me = still.rank();
         const auto try_to_make = [&](int late) {
             collx::barrier(still);
-            home->settings.timeout_ns = me == late && late != 0 ? 20'000 * ms : 20 * ms; // nobody tells rank 0
+            home->settings.timeout_ns = me == late && late != 0 ? 20'000 * ms : 20 * ms; // no rank tells rank 0
             if (me == late) collx::barrier(still); // the others have given up by then
             int failures = 0;
             try {
