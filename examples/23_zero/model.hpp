@@ -11,15 +11,15 @@ namespace zero {
 
 using numbers = std::vector<float>;
 
-// Gradients of a layer are more than 16 KiB: sums of less are made in one step in shared memory, where each rank reads
+// Gradients of a layer are more than 48 KiB: sums of less may be made in one step in shared memory, where each rank reads
 // all that the others have (docs/algorithms.md).
 struct shape {
-    std::size_t layers = 32, width = 128, samples = 4; // samples of a rank in a step
+    std::size_t layers = 32, width = 160, samples = 4; // samples of a rank in a step
     std::size_t layer = 0;                             // weights of a layer, rounded up to a multiple of the ranks
     int ranks = 1, steps = 4;
     shape(int n, bool is_short) : ranks(n) {
         const auto wide = static_cast<std::size_t>(n);
-        if (is_short) layers = 16, width = 96, samples = 1, steps = 2;
+        if (is_short) layers = 16, samples = 1, steps = 2;
         layers = std::max(layers, 5 * wide); // a layer that is there as a whole is then little beside a rank's share
         layer = (width * width + wide - 1) / wide * wide;
     }

@@ -18,6 +18,7 @@
 
 #include "../check.hpp"
 #include "../draw.hpp"
+#include "../timeline.hpp"
 #include "grid.hpp"
 
 namespace {
