@@ -11,8 +11,8 @@ namespace zero {
 
 using numbers = std::vector<float>;
 
-// Gradients of a layer are more than 48 KiB: sums of less may be made in one step in shared memory, where each rank reads
-// all that the others have (docs/algorithms.md).
+// Gradients of a layer are more than 48 KiB: sums of less may be made in one step in shared memory, where each rank
+// reads all that the others have (docs/algorithms.md).
 struct shape {
     std::size_t layers = 32, width = 160, samples = 4; // samples of a rank in a step
     std::size_t layer = 0;                             // weights of a layer, rounded up to a multiple of the ranks

@@ -48,3 +48,31 @@ TEST_CASE("split does not throw the failure of the communicator that it makes, a
     fail_children({0, 0, 1, 1}, 100);
     fail_children({0, 1, 2, 3, 4}, 50);
 }
+
+TEST_CASE("a place of its own that a rank has taken when the communicator fails under split() is given back") {
+    collx::run_threads(3, [](collx::communicator& w) {
+        const auto home = w.internals().home;
+        const auto free_in_peace = [&] {
+            collx::barrier(w);
+            long sum = 0;
+            const auto& h = home->memory->header();
+            for (int i = 0; i < h.free_count; ++i) sum += static_cast<long>(h.free[i].bytes);
+            collx::barrier(w);
+            return sum;
+        };
+        const long before = free_in_peace();
+        for (int round = 0; round < 3000; ++round) {
+            collx::communicator one(home);
+            try { // each is alone in its part; who is through first may fail it while others are in split()
+                collx::barrier(one);
+                auto part = one.split(one.rank());
+                if (one.rank() == round % 3) one.abort();
+                else collx::barrier(one);
+            } catch (const collx::aborted&) {
+            }
+            collx::barrier(w);
+        }
+        const long after = free_in_peace();
+        EXPECT_AT(before - after, before == after);
+    });
+}

@@ -53,14 +53,20 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     } catch (...) { // all of the group hear of it below
         place.has_failed = 1;
     }
-    c.exchange(&place, sizeof place, [&](int r, const std::byte* line) {
-        split_place theirs;
-        std::memcpy(&theirs, line, sizeof theirs);
-        if (r == leader) offset = theirs.offset;
-        if (all[static_cast<std::size_t>(r)].color != color) return;
-        if (theirs.has_failed != 0 && failed < 0) failed = r;
-        shares = shares || theirs.is_full != 0;
-    });
+    try {
+        c.exchange(&place, sizeof place, [&](int r, const std::byte* line) {
+            split_place theirs;
+            std::memcpy(&theirs, line, sizeof theirs);
+            if (r == leader) offset = theirs.offset;
+            if (all[static_cast<std::size_t>(r)].color != color) return;
+            if (theirs.has_failed != 0 && failed < 0) failed = r;
+            shares = shares || theirs.is_full != 0;
+        });
+    } catch (...) { // a rank that was through has failed this communicator; others may use a place that they share
+        const links_layout layout = c.home->layout_of(members);
+        if (place.offset != job::no_place && layout.ranks == 1) c.home->memory->give_back(place.offset, layout.bytes());
+        throw;
+    }
     if (color < 0) return {};
     if (failed >= 0) { // on whichever host
         if (place.offset != job::no_place) c.home->memory->give_back(place.offset, c.home->layout_of(members).bytes());
