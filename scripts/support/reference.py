@@ -17,7 +17,7 @@ CHECKED_MEMBERS = {"", "comm", "call", "gpu", "interop"}
 NEEDED_OF_VERBS = ("Cost", "Errors", "Example")  # shape and order are columns of the table of verbs
 
 
-class Library:
+class Declarations:
     """What the headers under root/include declare in public."""
 
     def __init__(self, root):
@@ -228,12 +228,12 @@ def anchor(heading):
 class Pages:
     """path below reference/ -> Markdown. link(page of the project) -> its place on the site, or None."""
 
-    def __init__(self, library, link):
-        self.library, self.link = library, link
-        self.costs = cost_tables(library.root / "docs/algorithms.md")
+    def __init__(self, declared, link):
+        self.declared, self.link = declared, link
+        self.costs = cost_tables(declared.root / "docs/algorithms.md")
         self.place = {}  # name -> page#anchor
         self.pages = {}
-        self.groups = {path: self.grouped(ds) for path, ds in library.of_header.items()}
+        self.groups = {path: self.grouped(ds) for path, ds in declared.of_header.items()}
         for path, groups in self.groups.items():
             for group in groups:
                 for name in group:
@@ -244,14 +244,14 @@ class Pages:
         rooms = collections.OrderedDict()
         for path in self.groups:
             if self.groups[path]:
-                rooms.setdefault(library.room(path), []).append(path)
+                rooms.setdefault(declared.room(path), []).append(path)
         for room, paths in rooms.items():
             self.pages[f"{room}/index.md" if room else "top.md"] = self.room_page(room, paths)
         self.pages["index.md"] = self.index_page(rooms)
         self.pages["names.md"] = self.names_page()
 
     def page(self, path):
-        return str(path.relative_to(self.library.include / "collx").with_suffix("")) + \
+        return str(path.relative_to(self.declared.include / "collx").with_suffix("")) + \
             ("_cuh" if path.suffix == ".cuh" else "") + ".md"
 
     def up(self, page):
@@ -269,7 +269,7 @@ class Pages:
         groups = collections.OrderedDict()
         group_of_name = {}
         for d in declarations:
-            if self.library.is_mode(d.name) or not re.search(r"\w$", d.name):
+            if self.declared.is_mode(d.name) or not re.search(r"\w$", d.name):
                 continue
             key = group_of_name.setdefault(d.name, d.group)
             groups.setdefault(key, collections.OrderedDict()).setdefault(d.name, []).append(d)
@@ -277,14 +277,14 @@ class Pages:
 
     # ------------------------------------------------------------------ one header
     def header_page(self, path):
-        page, library = self.page(path), self.library
+        page, declared = self.page(path), self.declared
         link = self.from_page(page)
-        relative = path.relative_to(library.include)
-        room = library.room(path)
+        relative = path.relative_to(declared.include)
+        room = declared.room(path)
         lines = [f"# {relative}", ""]
         crumb = f"[Reference]({self.up(page)}index.md) › " + (f"[{room}](index.md)" if page.count("/") == 1 and room else
                                                               f"[{room}](../index.md)" if room else "[top](top.md)")
-        introduction = library.headers[path].introduction()
+        introduction = declared.headers[path].introduction()
         lines += [crumb, "", markdown(introduction, link), ""]
         if f"#include <{relative}>" not in introduction:
             lines += [code_block(f"#include <{relative}>"), ""]
@@ -297,7 +297,7 @@ class Pages:
         lines = ["", f"## `{names[0]}`", ""]
         lines += [f'<div id="{anchor(n)}"></div>' for n in names[1:] if anchor(n) != anchor(names[0])] + [""]
         first = group[names[0]][0]
-        if names[0] in self.library.verbs:
+        if names[0] in self.declared.verbs:
             for name in names:
                 lines += self.verb(name, link, len(names) > 1)
             return lines
@@ -347,10 +347,10 @@ class Pages:
         return lines
 
     def verb(self, name, link, is_one_of_several):
-        row, said = self.library.verbs[name], self.library.sections_of_verb(name)
-        own = sections(self.library.doc_of(name))
+        row, said = self.declared.verbs[name], self.declared.sections_of_verb(name)
+        own = sections(self.declared.doc_of(name))
         modes = [f"`collx::{m}::{name}`" for m in public_names.MODES
-                 if self.library.by_name[name][0].kind == "verb" or f"{m}::{name}" in self.library.by_name]
+                 if self.declared.by_name[name][0].kind == "verb" or f"{m}::{name}" in self.declared.by_name]
         lines = [f"**`collx::{name}`**", ""] if is_one_of_several else []
         lines += [markdown(own.get("", ""), link), "", "| | |", "|---|---|"]
         lines.append(f"| modes | `collx::{name}` (blocking), {', '.join(modes)} |")
@@ -379,7 +379,7 @@ class Pages:
         lines = ["| header | names |", "|---|---|"]
         for path in paths:
             names = [n for group in self.groups[path] for n in group]
-            relative = path.relative_to(self.library.include / "collx")
+            relative = path.relative_to(self.declared.include / "collx")
             words = " ".join(f"[`{n}`]({prefix}{self.place[n]})" for n in names)
             lines.append(f"| [{relative}]({prefix}{self.page(path)}) | {words} |")
         return lines
@@ -392,16 +392,16 @@ class Pages:
         return "\n".join(lines + self.rows(paths, page)) + "\n"
 
     def rooms_of_contributing(self):
-        path = self.library.root / "CONTRIBUTING.md"
+        path = self.declared.root / "CONTRIBUTING.md"
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         return {room: holds for names, holds in re.findall(r"^\| \d+ \| (`.*?`) \| (.*) \|$", text, flags=re.M)
                 for room in re.findall(r"`(\w+)`", names)}
 
     def index_page(self, rooms):
-        lines = ["# Reference", "", f"The {self.library.undocumented()[1]} public names of the headers, read from them. "
+        lines = ["# Reference", "", f"The {self.declared.undocumented()[1]} public names of the headers, read from them. "
                  "[All in the order of the alphabet](names.md).", "", "## Verbs", "", "| verb | what it does |", "|---|---|"]
-        for name in self.library.verbs:
-            brief = escaped(brief_of(self.library.doc_of(name)), self.from_page("index.md"))
+        for name in self.declared.verbs:
+            brief = escaped(brief_of(self.declared.doc_of(name)), self.from_page("index.md"))
             lines.append(f"| [`{name}`]({self.place[name]}) | {brief} |")
         lines += ["", "## Rooms", "", "A program includes `<collx/collx.hpp>`, `<collx/net.hpp>` for several hosts, and what "
                   "these do not bring. Rooms are listed from the top of the house down; the lower ones are for who builds on parts.", "",
@@ -419,7 +419,7 @@ class Pages:
     def names_page(self):
         lines = ["# All names", "", "[Reference](index.md)", "", "| name | what it is |", "|---|---|"]
         for name in sorted(self.place, key=lambda n: (n.split("::")[-1].lower(), n)):
-            brief = escaped(brief_of(self.library.doc_of(name)), self.from_page("names.md"))
+            brief = escaped(brief_of(self.declared.doc_of(name)), self.from_page("names.md"))
             lines.append(f"| [`{name}`]({self.place[name]}) | {brief} |")
         return "\n".join(lines) + "\n"
 

@@ -116,12 +116,12 @@ class Site:
         self.drawn = collections.OrderedDict()  # chapter of the gallery -> (place, what it shows)
         for path in self.own_pages():
             self.place[path] = self.place_of(path)
-        self.library = library = reference.Library(self.root)
-        made = reference.Pages(library, lambda page: self.place.get(self.root / page))
+        self.declared = declared = reference.Declarations(self.root)
+        made = reference.Pages(declared, lambda page: self.place.get(self.root / page))
         for place, text in made.pages.items():
             self.pages[f"reference/{place}"] = text
-        for path in library.of_header:
-            if library.of_header[path] and f"reference/{made.page(path)}" in self.pages:
+        for path in declared.of_header:
+            if declared.of_header[path] and f"reference/{made.page(path)}" in self.pages:
                 self.place[path] = f"reference/{made.page(path)}"
         for path in self.own_pages():
             self.pages[self.place[path]] = self.moved(path, path.read_text(encoding="utf-8"))

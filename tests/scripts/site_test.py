@@ -259,8 +259,8 @@ class Links(unittest.TestCase):
         site.gallery()
         self.assertEqual(site.check(), [])
         self.assertGreater(len(site.pages), 300)
-        self.assertEqual(site.library.problems(), [])
-        self.assertGreater(site.library.undocumented()[1], 1000)
+        self.assertEqual(site.declared.problems(), [])
+        self.assertGreater(site.declared.undocumented()[1], 1000)
         for page in ("index.md", "reference/comm/all_reduce.md", "reference/names.md", "gallery.md"):
             self.assertIn(page, site.pages)
 
