@@ -162,6 +162,37 @@ TEST_CASE("a rank that leaves by an exception of its own is named by all others"
         5);
 }
 
+// Rank 0 hears of the death in a part that rank 2 is not in, and leaves; then rank 2 waits for rank 0.
+TEST_CASE("of a rank that has died and one that left for it the dead one is named") {
+    const store_directory dir;
+    const cell c{.n = 3};
+    shared_page<report> page;
+    processes all;
+    for (int r = 0; r < c.n; ++r)
+        all.start(r, [&, r] {
+            collx::communicator world = world_of(c, dir, r);
+            std::vector<int> x(1), y(3);
+            collx::all_gather(world, x, y); // all are connected
+            auto part = world.split(r == 2);
+            if (r == 1) ::kill(::getpid(), SIGKILL);
+            if (r == 2) {
+                for (int i = 0; i < 60'000 && page->struck_ns == 0; ++i) ::usleep(1000);
+                collx::recv(world, x, 0);
+            } else {
+                try {
+                    collx::recv(part, x, 1);
+                } catch (const collx::error&) {
+                    collx::communicator gone = std::move(part), too = std::move(world);
+                }
+                page->struck_ns = 1;
+            }
+            return 0;
+        });
+    all.wait();
+    INFO(all[2].what);
+    CHECK((all[2].has_thrown && all[2].code == collx::errc::peer_failed && all[2].peer == 1));
+}
+
 TEST_CASE("an abort reaches all ranks soon") {
     stopwatch watch{"abort across hosts"};
     each_cell(6, [&](const cell& c) {

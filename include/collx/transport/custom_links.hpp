@@ -59,6 +59,7 @@ public:
     }
     int find_gone(int waiting_for, std::int64_t now) override {
         const turn_taken here(hub_->its_turn());
+        int lost = -1;
         for (std::size_t p = 0; p < peers_.size(); ++p) {
             peer& q = peers_[p];
             if (!q.memory || q.has_left) continue;
@@ -66,11 +67,13 @@ public:
                 hub_->read(members_[p]); // its last words
                 if (!q.has_left) q.lost_at_ns = now;
             }
-            const bool is_missed = q.lost_at_ns != 0 && now - q.lost_at_ns > missed_after_ns;
-            if (is_missed || (q.lost_at_ns != 0 && waiting_for == static_cast<int>(p))) return static_cast<int>(p);
+            if (q.lost_at_ns == 0) continue;
+            if (now - q.lost_at_ns > missed_after_ns || waiting_for == static_cast<int>(p)) return static_cast<int>(p);
+            if (lost < 0) lost = static_cast<int>(p);
         }
         const bool is_peer = waiting_for >= 0 && waiting_for < static_cast<int>(peers_.size());
-        return is_peer && at(waiting_for).has_left ? waiting_for : -1;
+        if (!is_peer || !at(waiting_for).has_left) return -1;
+        return lost < 0 ? waiting_for : lost; // it left for a reason: the death of another comes before it
     }
 
     [[gnu::cold]] void announce_failure() override {

@@ -62,7 +62,8 @@ public:
             if (p == waiting_for || now - at(p).lost_at_ns > missed_after_ns) return p;
         if (waiting_for < 0 || waiting_for >= count()) return -1;
         const auto& s = at(waiting_for).connection;
-        return s && s->state() == stream::phase::left ? waiting_for : -1;
+        if (!s || s->state() != stream::phase::left) return -1;
+        return lost.empty() ? waiting_for : lost[0]; // it left for a reason: the death of another comes before it
     }
     [[gnu::cold]] void settle() {
         for (far_peer& p : all_)
