@@ -72,17 +72,20 @@ topo::graph machine_without_lost(const choices& c) {
     return g;
 }
 
-// One order for each ring that the search finds.
-std::vector<std::vector<int>> ring_orders(const topo::graph& g, const std::vector<int>& sites) {
+// One order for each ring that the search finds, and its way. Inside a host no GPU comes twice, as algorithms take
+// rings; between hosts a ring passes the GPU beside its card a second time (PXN).
+void take_rings(sim::options& run, const topo::graph& g, const std::vector<int>& sites) {
     topo::ring_options o;
-    o.once = true;
-    std::vector<std::vector<int>> orders;
+    o.once = std::all_of(sites.begin(), sites.end(), [&](int s) { return g.at(s).host == g.at(sites[0]).host; });
     for (const topo::ring& r : topo::find_rings(g, sites, o).rings) {
-        orders.emplace_back();
+        run.orders.emplace_back(), run.ways.emplace_back();
         for (const int s : r.members)
-            orders.back().push_back(static_cast<int>(std::find(sites.begin(), sites.end(), s) - sites.begin()));
+            run.orders.back().push_back(static_cast<int>(std::find(sites.begin(), sites.end(), s) - sites.begin()));
+        for (const topo::path& hop : r.hops) run.ways.back().push_back(hop.arcs);
     }
-    return orders;
+    if (run.orders.empty())
+        fail(errc::invalid_argument, -1, -1, "leave --rings, or look at `collx_topo rings`",
+             "no ring joins these %zu ranks", sites.size());
 }
 
 void write(const std::string& name, const std::string& text) {
@@ -115,7 +118,7 @@ void run(choices c) {
     const sched::schedule s = schedule_of(c, static_cast<int>(sites.size()));
     const sim::cost_model m = costs_of(c.costs);
     sim::fabric f(g, sites);
-    if (c.with_rings) c.run.orders = ring_orders(g, sites);
+    if (c.with_rings) take_rings(c.run, g, sites);
     c.run.with_transfers = !c.trace.empty();
     std::printf("%14s %14s %16s\n", "bytes", "time us", "bus GB/s");
     for (const double bytes : c.bytes) {

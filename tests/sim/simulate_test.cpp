@@ -6,6 +6,7 @@
 #include <collx/sim/simulate.hpp>
 #include <collx/topo/machines.hpp>
 #include <collx/topo/max_flow.hpp>
+#include <collx/topo/rings.hpp>
 
 #include <random>
 
@@ -281,4 +282,48 @@ TEST_CASE("the formula's machine equals the graph's") {
     // As they are numbered, ranks 7 and 15 send to another rail: without PXN through the link between the sockets.
     o.orders.clear();
     CHECK(sim::simulate(s, graph, m, o).time_ns > 1.5 * ns);
+}
+
+TEST_CASE("rings between hosts take their own cards, as the search says") {
+    const auto bus = [](const topo::graph& g, const std::vector<double>& speeds, bool with_ways) {
+        const std::vector<int> gpus = g.all(topo::site_type::gpu);
+        const topo::ring_set set = topo::find_rings(g, gpus, {.limits = {}, .speeds = speeds});
+        sim::fabric f(g, gpus);
+        sim::options o = of_bytes(1e9);
+        for (const topo::ring& r : set.rings) {
+            o.orders.emplace_back();
+            for (const int s : r.members)
+                o.orders.back().push_back(static_cast<int>(std::find(gpus.begin(), gpus.end(), s) - gpus.begin()));
+            if (!with_ways) continue;
+            o.ways.emplace_back();
+            for (const topo::path& hop : r.hops) o.ways.back().push_back(hop.arcs);
+        }
+        sim::cost_model m;
+        m.with_link_latency = false;
+        const sched::schedule s = sched::record_all(algo::ring_all_reduce{}, static_cast<int>(gpus.size()));
+        const sim::result r = sim::simulate(s, f, m, o);
+        CHECK(r.time_ns >= sim::link_bound_ns(f, r.link_bytes) * (1 - 1e-9));
+        for (const int i : {0, 1}) { // each ring leaves by its own card, which carries no other
+            const auto card = static_cast<std::size_t>(g.arcs_of(g.require("rail" + std::to_string(i)))[0]);
+            if (with_ways) CHECK(r.link_bytes[card] == Approx(2 * (gpus.size() - 1.0) / gpus.size() * o.bytes / 8));
+        }
+        return sim::bus_bandwidth(s, o.bytes, r) / 1e9;
+    };
+    // NCCL's search finds 8 x 45 with its ladder of speeds, and runs what the links then allow: 370.8 by the NVSwitch.
+    const topo::graph h100 = topo::on_rails(topo::dgx_h100(topo::rate_basis::nccl), 2, 50);
+    CHECK(bus(h100, {45e9}, true) == Approx(370.8));
+    CHECK(bus(h100, {45e9}, false) < 200); // best ways: some hops by PCIe, and a card for several rings
+    const topo::graph a100 = topo::on_rails(topo::dgx_a100(topo::rate_basis::nccl), 2, 25);
+    CHECK(bus(a100, {24e9}, true) == Approx(192)); // by PCIe 4
+}
+
+TEST_CASE("ways that do not fit are refused") {
+    const topo::graph g = star(4, 10, 100);
+    sim::options o = of_bytes(4000);
+    o.orders = {{0, 1, 2, 3}}, o.ways = {{{}, {}, {}}};
+    CHECK_THROWS_WITH(run(algo::ring_all_reduce{}, g, 4, o), Contains("3 ways of 4 ranks"));
+    o.ways = {{{0, 3}, {99}, {}, {}}};
+    CHECK_THROWS_WITH(run(algo::ring_all_reduce{}, g, 4, o), Contains("link 99 of a machine of 8 links"));
+    o.ways = {{{}, {}, {}, {}}};
+    CHECK(run(algo::ring_all_reduce{}, g, 4, o).time_ns == run(algo::ring_all_reduce{}, g, 4, of_bytes(4000)).time_ns);
 }

@@ -55,13 +55,13 @@ public:
         if (is_new && from != to) it->second = measured(find_(from, to));
         return it->second;
     }
-
-private:
-    static int badness(topo::link_type t) {
-        return t == topo::link_type::network ? 2 : t == topo::link_type::pcie || t == topo::link_type::socket ? 1 : 0;
-    }
+    // What follows from the links of a way. Errors: invalid_argument for a link that the machine has not.
     route measured(std::vector<int> links) const {
         route r{std::move(links)};
+        for (const int i : r.links)
+            if (i < 0 || i >= static_cast<int>(links_.size()))
+                fail(errc::invalid_argument, -1, -1, "count the links of the fabric from 0",
+                     "a way takes link %d of a machine of %zu links", i, links_.size());
         for (const int i : r.links) {
             const link& l = links_[static_cast<std::size_t>(i)];
             if (badness(l.type) > badness(r.worst)) r.worst = l.type;
@@ -69,6 +69,11 @@ private:
             if (r.bytes_per_s == 0 || l.bytes_per_s < r.bytes_per_s) r.bytes_per_s = l.bytes_per_s;
         }
         return r;
+    }
+
+private:
+    static int badness(topo::link_type t) {
+        return t == topo::link_type::network ? 2 : t == topo::link_type::pcie || t == topo::link_type::socket ? 1 : 0;
     }
 
     int ranks_;

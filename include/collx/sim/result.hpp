@@ -21,6 +21,9 @@ struct options {
     // Several rings (channels) at once, each with its share of the bytes: rank r of the schedule is rank orders[k][r]
     // of the machine. Empty: one, as they are.
     std::vector<std::vector<int>> orders;
+    // Where each of them goes over the machine: ways[k][r] are the links from the r-th rank of order k to the next one,
+    // the last one's to the first. Empty, or none for a rank: the best way. Messages to other ranks take the best way.
+    std::vector<std::vector<std::vector<int>>> ways;
     int slow_rank = -1; // sends, reduces and starts messages so many times slower:
     double slowdown = 1;
     int dead_rank = -1; // does nothing from this time on:

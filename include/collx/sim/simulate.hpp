@@ -30,6 +30,10 @@ public:
         if (orders_[0].empty())
             for (int r = 0; r < s.ranks; ++r) orders_[0].push_back(r);
         depth_ = std::max(o.depth, s.depth);
+        for (const auto& ways : o.ways) {
+            next_.emplace_back();
+            for (const auto& way : ways) next_.back().push_back(f.measured(way));
+        }
         const double shares = static_cast<double>(orders_.size()) * o.pieces * std::max(1, s.chunks);
         chunk_bytes_ = o.bytes / shares;
         result_.link_bytes.assign(f.links().size(), 0);
@@ -92,6 +96,11 @@ private:
     static std::size_t sized(int i) { return static_cast<std::size_t>(i); }
     strand& at(int i) { return strands_[sized(i)]; }
     int place(const strand& s, int rank) const { return orders_[sized(s.order)][sized(rank)]; }
+    const route& route_of(const strand& s, int from, int to) {
+        if (!next_.empty() && to == (from + 1) % s_.ranks)
+            if (const route& r = next_[sized(s.order)][sized(from)]; !r.links.empty()) return r;
+        return fabric_.between(place(s, from), place(s, to));
+    }
 
     void check_options() const {
         const auto is_rank = [&](int r) { return r >= -1 && r < s_.ranks; };
@@ -106,6 +115,11 @@ private:
             fail(errc::invalid_argument, -1, -1, "name ranks of the schedule, and a slowdown of 1 or more",
                  "slow rank %d (%g times), dead rank %d of %d ranks", o.slow_rank, o.slowdown, o.dead_rank, s_.ranks);
         for (const auto& order : o.orders) check_order(order);
+        for (const auto& ways : o.ways)
+            if (o.ways.size() != o.orders.size() || ways.size() != sized(s_.ranks))
+                fail(errc::invalid_argument, -1, -1, "give a way for each rank of each order, empty for the best one",
+                     "%zu ways of %d ranks, in %zu sets for %zu orders", ways.size(), s_.ranks, o.ways.size(),
+                     o.orders.size());
     }
     void check_order(const std::vector<int>& order) const {
         std::vector<char> seen(sized(fabric_.ranks()), 0);
@@ -256,7 +270,7 @@ private:
 
     void start(int id, int from, int to, double bytes, int into) {
         strand& me = at(id);
-        const route& r = fabric_.between(place(me, from), place(me, to));
+        const route& r = route_of(me, from, to);
         const double wire = bytes * model_.wire_bytes_per_byte;
         const double slow = from == options_.slow_rank ? options_.slowdown : 1;
         double most = model_.most_bytes_per_s * model_.wire_bytes_per_byte;
@@ -301,7 +315,7 @@ private:
             const std::size_t c = counter(me.order, k, st.index);
             if (said_[c].size() <= sized(iteration)) return waiting_[c].push_back(id), false;
             if (k == me.rank) continue;
-            const route& r = fabric_.between(place(me, k), place(me, me.rank));
+            const route& r = route_of(me, k, me.rank);
             const double ns = model_.hop.of(r.worst) + (model_.with_link_latency ? r.latency_ns : 0);
             seen = std::max(seen, said_[c][sized(iteration)] + to_picoseconds(ns));
         }
@@ -340,6 +354,7 @@ private:
     const options options_;
     flow_set flows_;
     std::vector<std::vector<int>> orders_;
+    std::vector<std::vector<route>> next_; // of each order, from each place to the next
     std::vector<strand> strands_;
     std::vector<channel> channels_;
     std::unordered_map<std::uint64_t, int> number_of_;
