@@ -308,6 +308,8 @@ ROWS = [
      "p.from->stored.load(memory_order::acquire) >= p.carried", "true", ["comm/window"]),
     ("a fence leaves puts in the lines of their signals", "comm/one_sided_once.hpp",
      "store_carried(p, p.from->word.load(memory_order::acquire));", ";", ["comm/window"]),
+    ("combinations of another element type of the window's size are made", "comm/far_window_once.hpp",
+     "how->type != window_.elem_type() ||", "", ["comm/window:combinations from*"]),
     ("a large put signals after each part", "comm/far_window_once.hpp", "if (o.left == 0 && o.signals) give_signal",
      "if (o.signals) give_signal", ["comm/window"]),
     ("groups are no part of what ranks agree on", "comm/group.hpp", "(void)comm_->internals().agree(agree_on(calls, o));",

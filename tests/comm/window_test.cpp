@@ -482,19 +482,23 @@ TEST_CASE("combinations from other hosts that do not fit the window's elements a
     };
     const auto wide = collx::detail::combination_of<std::uint64_t>(collx::plus{});
     const auto narrow = collx::detail::combination_of<std::uint32_t>(collx::plus{});
-    for (const sent& it : {sent{4, wide}, sent{8, narrow}})
+    const auto real = collx::detail::combination_of<double>(collx::plus{}); // as wide, and other numbers
+    const auto is_signed = collx::detail::combination_of<std::int64_t>(collx::max{});
+    const auto swapped = collx::detail::combination_of<double>(collx::detail::swapped{});
+    for (const sent& it : {sent{4, wide}, sent{8, narrow}, sent{8, real}, sent{0, is_signed}, sent{0, swapped}})
         on_hosts(2, {1}, [&](collx::communicator& w) {
             collx::detail::one_sided x(
                 w, {nullptr, 32, 8, collx::type_hash<std::uint64_t>(), collx::type_name<std::uint64_t>()});
-            const std::uint64_t one = 1;
+            const std::uint64_t two[2] = {0, 1};
             if (w.rank() == 0) {
-                x.combine(1, it.at, &one, 1, it.how, nullptr);
-                refused(
-                    w, [&] { x.wait(1, 1, 0); }, errc::protocol, "");
+                x.combine(1, it.at, two, 1, it.how, nullptr);
+                const auto e = refused(
+                    w, [&] { x.wait(1, 1, 0); }, errc::protocol, "other ranks refused what this rank sent");
+                EXPECT(e.rank() == 0 && says(e, "same version of collx"));
             } else {
-                EXPECT(refused(
-                           w, [&] { x.wait(0, 1, 0); }, errc::protocol, "rank 0")
-                           .peer() == 0);
+                const auto e = refused(
+                    w, [&] { x.wait(0, 1, 0); }, errc::protocol, "rank 0 sent what this call does not allow");
+                EXPECT(e.rank() == 1 && e.peer() == 0 && says(e, "same version of collx"));
                 for (std::size_t i = 0; i < 32; ++i) EXPECT_AT(i, x.shared_part(1)[i] == std::byte{0});
             }
         });

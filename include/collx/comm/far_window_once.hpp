@@ -234,8 +234,8 @@ COLLX_ONCE far_window::served far_window::take_head(int peer, other& o, const st
             return owe(o, mine.at + h.at, h.bytes), served::yes;
         case window_head::combine: {
             const window_operator* const how = window_operator::find(h.kind, h.distance);
-            if (how == nullptr || how->elem_bytes != window_.elem_bytes() || h.at % how->elem_bytes != 0 ||
-                h.bytes % how->elem_bytes != 0 || rest != how->operands * h.bytes ||
+            if (how == nullptr || how->type != window_.elem_type() || how->elem_bytes != window_.elem_bytes() ||
+                h.at % how->elem_bytes != 0 || h.bytes % how->elem_bytes != 0 || rest != how->operands * h.bytes ||
                 (h.signals != 0 && h.bytes != how->elem_bytes))
                 return served::refused;
             if (how->needs_lock && !window_.try_lock()) return served::not_yet;

@@ -74,6 +74,8 @@ public:
     int rank() const { return rank_; }
     int ranks() const { return static_cast<int>(peers_.size()); }
     std::uint64_t elem_bytes() const { return elem_bytes_; }
+    // See type_hash.
+    std::uint64_t elem_type() const { return elem_type_; }
 
     // Offsets and sizes are bytes of the peer's part. what: for the errors.
     void put(int peer, std::size_t at, const void* from, std::size_t bytes, bool signals);
@@ -123,7 +125,7 @@ private:
     communicator_core* core_;
     counted_ptr<communicator_end> base_end_;
     int rank_;
-    std::uint64_t elem_bytes_;
+    std::uint64_t elem_bytes_, elem_type_;
     growing_array<window_peer> peers_;
     window_line* far_lines_ = nullptr; // of signals from other hosts, in memory of this process
     counted_ptr<far_window> far_;      // null: all ranks are here

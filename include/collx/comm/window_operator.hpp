@@ -44,11 +44,12 @@ struct combination {
 // before main(), so processes that run the same program have the same.
 class window_operator {
 public:
-    // run: makes its own operator. distance: 0 for one whose name says which it is.
-    window_operator(combine_fn run, std::uint64_t kind, std::uint64_t distance, std::size_t elem_bytes,
-                    std::size_t operands, bool needs_lock)
-        : run(run), kind(kind), distance(distance), elem_bytes(elem_bytes), operands(operands), needs_lock(needs_lock),
-          next_(first) {
+    // run: makes its own operator. distance: 0 for one whose name says which it is. type: of the elements, see
+    // type_hash.
+    window_operator(combine_fn run, std::uint64_t kind, std::uint64_t distance, std::uint64_t type,
+                    std::size_t elem_bytes, std::size_t operands, bool needs_lock)
+        : run(run), kind(kind), distance(distance), type(type), elem_bytes(elem_bytes), operands(operands),
+          needs_lock(needs_lock), next_(first) {
         first = this;
     }
     window_operator(const window_operator&) = delete;
@@ -59,7 +60,7 @@ public:
     }
 
     const combine_fn run;
-    const std::uint64_t kind, distance;
+    const std::uint64_t kind, distance, type;
     const std::size_t elem_bytes, operands;
     const bool needs_lock;
 
@@ -143,6 +144,7 @@ struct registered_operator {
                                                   ? 0
                                                   : reinterpret_cast<std::uint64_t>(&combine_with_own<T, Op>) -
                                                         reinterpret_cast<std::uint64_t>(&mark_of_program),
+                                              type_hash<T>(),
                                               sizeof(T),
                                               operands_of<Op>,
                                               !is_word_v<T>};

@@ -47,7 +47,10 @@ public:
             delete[] at_;
         } else {
             clear();
-            ::operator delete(at_);
+            // Clang 14 asks whether a const variable can end while compiling, passes over `operator delete` with all
+            // that it is given, and then calls no destructor. A read of what it does not know there says no.
+            T* const memory = at_;
+            ::operator delete(memory);
         }
     }
 

@@ -196,6 +196,9 @@ COLLX_ONCE std::size_t communicator_core::progress() {
             fail(errc::security, me, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
                  "call %llu: rank %d did not prove to have this job's key, or its bytes were changed on the way", call,
                  who);
+        case errc::protocol:
+            fail(errc::protocol, me, who, "are all ranks the same program, built with the same version of collx?",
+                 "call %llu: rank %d sent what this call does not allow", call, who);
         default: fail(f.code(), me, who, "see the output of that rank", "call %llu: rank %d failed", call, who);
     }
 }
@@ -224,6 +227,10 @@ COLLX_ONCE std::size_t communicator_core::progress() {
         case errc::security:
             what = "refused this rank: it did not prove to have the job's key, or its bytes were changed on the way";
             remedy = "give all ranks the same key and COLLX_SECURITY; see docs/security.md";
+            break;
+        case errc::protocol:
+            what = "refused what this rank sent";
+            remedy = "are all ranks the same program, built with the same version of collx?";
             break;
         case errc::aborted:
             fail(code, net.rank(), net.rank(),
