@@ -4,14 +4,15 @@
 // Runs no collective and measures nothing.
 #include <CLI/CLI.hpp>
 
-#include <collx/algo/algorithms.hpp>
 #include <collx/sim/simulate.hpp>
 #include <collx/sim/traces.hpp>
 #include <collx/topo/rings.hpp>
 
 #include <cstdio>
 #include <numeric>
+#include <optional>
 
+#include "sim/algorithms.hpp"
 #include "topo/source.hpp"
 
 namespace {
@@ -22,32 +23,13 @@ struct choices {
     tools::machine_choice machine;
     std::vector<int> ranks;
     std::vector<std::string> lost;
+    std::string rails;
     std::string op = "all_reduce", algorithm, costs = "links", trace, goal;
     std::vector<double> bytes = {1 << 20};
     int links = 4;
     bool with_rings = false;
     sim::options run;
 };
-
-// The schedule of that collective by that name, the first one's where none is given.
-sched::schedule schedule_of(const choices& c, int n) {
-    sched::schedule s;
-    std::string names, collectives;
-    algo::for_each_algorithm([&](auto a) {
-        const std::string op = name_of(a.op);
-        if (collectives.find(" " + op) == std::string::npos) collectives += " " + op;
-        if (op != c.op) return;
-        names += std::string(" ") + a.name;
-        if (s.ranks == 0 && (c.algorithm.empty() || c.algorithm == a.name)) s = sched::record_all(a, n);
-    });
-    if (names.empty())
-        fail(errc::invalid_argument, -1, -1, ("there are" + collectives).c_str(), "no collective is called '%.100s'",
-             c.op.c_str());
-    if (s.ranks == 0)
-        fail(errc::invalid_argument, -1, -1, ("there are" + names).c_str(), "no %s is called '%.100s'", c.op.c_str(),
-             c.algorithm.c_str());
-    return s;
-}
 
 sim::cost_model costs_of(const std::string& name) {
     using sim::nccl_family, sim::protocol;
@@ -109,23 +91,61 @@ void print_links(const sim::fabric& f, const sim::result& r, int most) {
     }
 }
 
-void run(choices c) {
-    const topo::graph g = machine_without_lost(c);
-    const std::vector<int> sites = tools::ranks_of(g, c.ranks);
-    if (sites.size() < 2)
+// Where the ranks are: a graph, or rails by their formula.
+struct place {
+    std::optional<topo::graph> g;
+    std::vector<int> sites;
+    std::vector<int> host_of; // by rank
+    std::optional<sim::fabric> f;
+};
+
+// HOSTSxRANKS, with the rates of a DGX H100.
+sim::rails rails_of(const choices& c) {
+    sim::rails m;
+    char rest = 0;
+    if (std::sscanf(c.rails.c_str(), "%dx%d%c", &m.hosts, &m.per_host, &rest) != 2 || m.hosts < 1 || m.per_host < 1 ||
+        m.hosts > (1 << 20) / m.per_host)
+        fail(errc::invalid_argument, -1, -1, "give hosts and ranks of each: --rails 2048x8, at most 2^20 ranks",
+             "rails of '%.100s'", c.rails.c_str());
+    if (!c.machine.machine.empty() || !c.machine.file.empty() || !c.ranks.empty() || !c.lost.empty() || c.with_rings)
+        fail(errc::unsupported, -1, -1, "name a machine with --machine instead",
+             "rails are a formula: they take no --machine, --file, --ranks, --lost and --rings");
+    if (c.machine.nccl_rates) m.host_bytes_per_s = 370.8e9;
+    if (c.machine.nic > 0) m.card_bytes_per_s = c.machine.nic * 1e9;
+    return m;
+}
+
+place place_of(const choices& c) {
+    place p;
+    if (!c.rails.empty()) {
+        const sim::rails m = rails_of(c);
+        for (int r = 0; r < m.hosts * m.per_host; ++r) p.host_of.push_back(r / m.per_host);
+        p.f = sim::fabric_of(m);
+    } else {
+        p.g = machine_without_lost(c);
+        p.sites = tools::ranks_of(*p.g, c.ranks);
+        for (const int s : p.sites) p.host_of.push_back(p.g->at(s).host);
+    }
+    if (p.host_of.size() < 2)
         fail(errc::invalid_argument, -1, -1, "name a machine with --machine, or more --ranks",
-             "a collective of %zu ranks", sites.size());
-    const sched::schedule s = schedule_of(c, static_cast<int>(sites.size()));
+             "a collective of %zu ranks", p.host_of.size());
+    return p;
+}
+
+void run(choices c) {
+    place p = place_of(c);
+    if (p.g) p.f = sim::fabric(*p.g, p.sites);
+    const node_map nodes(p.host_of);
+    const sim::recording s = tools::recording_of(c.op, c.algorithm, static_cast<int>(p.host_of.size()), nodes);
     const sim::cost_model m = costs_of(c.costs);
-    sim::fabric f(g, sites);
-    if (c.with_rings) take_rings(c.run, g, sites);
+    if (c.with_rings) take_rings(c.run, *p.g, p.sites);
     c.run.with_transfers = !c.trace.empty();
     std::printf("%14s %14s %16s\n", "bytes", "time us", "bus GB/s");
     for (const double bytes : c.bytes) {
         c.run.bytes = bytes;
-        const sim::result r = sim::simulate(s, f, m, c.run);
+        const sim::result r = sim::simulate(s, *p.f, m, c.run);
         std::printf("%14.0f %14.3f %16.3f\n", bytes, r.time_ns / 1e3, sim::bus_bandwidth(s, bytes, r) / 1e9);
-        print_links(f, r, c.links);
+        print_links(*p.f, r, c.links);
         if (!c.trace.empty()) write(c.trace, sim::to_chrome_trace(s, r));
     }
     if (!c.goal.empty()) write(c.goal, sim::to_goal(s, c.bytes.back(), m.reduce_ns_per_byte));
@@ -142,9 +162,11 @@ int main(int argc, char** argv) {
     app.add_option("--nic", c.machine.nic, "GB/s of a card on its rail, if not that of its port")
         ->check(CLI::PositiveNumber);
     app.add_flag("--nccl-rates", c.machine.nccl_rates, "the rates that NCCL counts on instead of the published ones");
+    app.add_option("--rails", c.rails, "2048x8: so many hosts of so many ranks on rails, for thousands of ranks");
     app.add_option("--ranks", c.ranks, "numbers of GPUs, or of CPUs where there is no GPU")->delimiter(',');
     app.add_option("-c,--collective", c.op, "all_reduce, broadcast, ...");
-    app.add_option("-a,--algorithm", c.algorithm, "ring, binomial, ... (else the first that there is)");
+    app.add_option("-a,--algorithm", c.algorithm,
+                   "ring, binomial, hierarchical, hierarchical-trees, ... (else the first that there is)");
     app.add_option("-b,--bytes", c.bytes, "of the whole buffer; several: a sweep")
         ->delimiter(',')
         ->transform(CLI::AsSizeValue(false));

@@ -65,6 +65,16 @@ TEST_CASE("collx_sim prints what docs/cost_model.md compares with published figu
     }
 }
 
+TEST_CASE("collx_sim goes host by host, also among thousands of ranks") {
+    // 14 steps inside, 62 between 32 hosts, as tests/sim/recording_test.cpp computes them.
+    CHECK_THAT(sim("--rails 32x8 -a hierarchical --costs nccl-ring-simple -b 1000000000 --links 0").text,
+               Contains("      9656.639 "));
+    const result big = sim("--rails 512x8 -a hierarchical-trees --links 1 -b 1GB"); // 9 rounds of an eighth by 50 GB/s
+    CHECK(big.code == 0);
+    CHECK_THAT(big.text, Contains("rank0 > rail"));
+    CHECK_THAT(sim("-m dgx-h100 --hosts 2 -a hierarchical -b 1GB --links 0").text, Contains(" 292."));
+}
+
 TEST_CASE("collx_sim writes traces and GOAL") {
     const std::string file = "/tmp/collx-sim-" + std::to_string(::getpid());
     CHECK(sim("-m dgx-h100 --ranks 0,1 -b 1000 --trace " + file + " --goal " + file + ".goal").code == 0);
@@ -108,6 +118,10 @@ TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
     CHECK_THAT(ends(1, "-m dgx-1v --trace /no/such/file"), Contains("cannot write"));
     CHECK_THAT(refused("-m dgx-1v --ranks 0,99"), Contains("rank 99 of a machine for 8 ranks"));
     CHECK_THAT(ends(1, "-f /no/such/file"), Contains("no file '/no/such/file'"));
+    CHECK_THAT(refused("--rails 8"), Contains("rails of '8'") && Contains("--rails 2048x8"));
+    CHECK_THAT(refused("--rails 1000000x8"), Contains("2^20"));
+    CHECK_THAT(refused("--rails 2x8 --rings"), Contains("a formula"));
+    CHECK_THAT(refused("--rails 1x1"), Contains("a collective of 1 ranks"));
     CHECK(sim("--pieces 0").code == 2);
     CHECK(sim("--help").code == 0);
 }

@@ -58,8 +58,9 @@ constexpr double bus_factor(collective c, int n) {
         default: return 1;
     }
 }
-// Bytes/s.
-inline double bus_bandwidth(const sched::schedule& s, double bytes, const result& r) {
+// Bytes/s. S: a schedule or a recording.
+template <class S>
+double bus_bandwidth(const S& s, double bytes, const result& r) {
     return r.time_ns > 0 ? bytes / (r.time_ns / 1e9) * bus_factor(s.op, s.ranks) : 0;
 }
 

@@ -8,11 +8,12 @@
 // Local copies take no time. The same input gives the same output, to the picosecond.
 #pragma once
 
-#include <queue>
 #include <unordered_map>
 
 #include <collx/sim/cost_model.hpp>
+#include <collx/sim/event_queue.hpp>
 #include <collx/sim/flows.hpp>
+#include <collx/sim/recording.hpp>
 #include <collx/sim/result.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -22,7 +23,7 @@ namespace detail {
 
 class simulation {
 public:
-    simulation(const sched::schedule& s, fabric& f, const cost_model& m, const options& o)
+    simulation(const recording& s, fabric& f, const cost_model& m, const options& o)
         : s_(s), fabric_(f), model_(m), options_(o), flows_(f.links()) {
         check(m), check_options();
         orders_ = o.orders;
@@ -40,23 +41,20 @@ public:
         said_.resize(orders_.size() * sized(s.ranks * s.signals));
         waiting_.resize(said_.size());
         for (int k = 0; k < static_cast<int>(orders_.size()); ++k)
-            for (int r = 0; r < s.ranks; ++r)
-                for (const auto& steps : s.programs[static_cast<unsigned>(r)].strands) add(k, r, steps);
+            for (const short_strand& one : s.strands) add(k, one);
     }
 
     result run() {
         for (int i = 0; i < static_cast<int>(strands_.size()); ++i) advance(i);
         for (;;) {
-            if (events_.empty() || events_.top().at > now_) {
+            if (events_.empty() || events_.time() > now_) {
                 flows_.share(now_, [&](int flow, unsigned version, picoseconds at) {
                     push(at, event::flow_ends, flow, version);
                 });
                 if (events_.empty()) break;
-                now_ = events_.top().at;
+                now_ = events_.time();
             }
-            const event e = events_.top();
-            events_.pop();
-            handle(e);
+            handle(events_.take());
         }
         if (running_ > 0) blame();
         result_.time_ns = static_cast<double>(last_) / 1e3 + model_.call_ns;
@@ -66,7 +64,8 @@ public:
 private:
     struct strand {
         int rank = 0, order = 0, iteration = 0;
-        const sched::step *begin = nullptr, *end = nullptr, *at = nullptr;
+        const short_step *begin = nullptr, *end = nullptr, *at = nullptr;
+        int done = 0;          // how often `at` has been run
         int in = -1, out = -1; // channels of the current step; kept, since the next step's are often the same
         int in_peer = -1, out_peer = -1;
         int pending = 0; // flows of the current phase
@@ -75,15 +74,13 @@ private:
     struct channel {
         std::int64_t sent = 0, arrived = 0, taken = 0;
         int sender = -1, receiver = -1; // strands that are blocked
+        const route* way = nullptr;     // of all its messages
     };
     struct event {
         enum type : unsigned char { flow_ends, message_arrives, window_arrives, computed, resumed };
-        picoseconds at;
-        std::uint64_t number; // of two at one time the one that was known first
         type what;
         int id;
         unsigned version;
-        bool operator<(const event& o) const { return at != o.at ? at > o.at : number > o.number; }
     };
     struct load { // what a flow carries
         int strand = -1;
@@ -100,6 +97,11 @@ private:
         if (!next_.empty() && to == (from + 1) % s_.ranks)
             if (const route& r = next_[sized(s.order)][sized(from)]; !r.links.empty()) return r;
         return fabric_.between(place(s, from), place(s, to));
+    }
+
+    const route& way_of(channel& c, const strand& s, int from, int to) {
+        if (c.way == nullptr) c.way = &route_of(s, from, to);
+        return *c.way;
     }
 
     void check_options() const {
@@ -131,16 +133,16 @@ private:
                  s_.ranks);
     }
 
-    void add(int order, int rank, const collx::detail::growing_array<sched::step>& steps) {
+    void add(int order, const short_strand& one) {
         strand s;
-        s.rank = rank, s.order = order;
-        s.begin = s.at = steps.data();
-        s.end = s.begin + steps.size();
+        s.rank = one.rank, s.order = order;
+        s.begin = s.at = s_.steps.data() + one.begin;
+        s.end = s_.steps.data() + one.end;
         strands_.push_back(s);
         ++running_;
     }
     void push(picoseconds at, typename event::type what, int id, unsigned version = 0) {
-        events_.push({at, number_++, what, id, version});
+        events_.push(at, {what, id, version});
     }
 
     void handle(const event& e) {
@@ -180,11 +182,11 @@ private:
                 me.is_over = true, --running_, last_ = std::max(last_, now_);
                 return;
             }
-            const sched::step& st = *me.at;
+            const short_step& st = *me.at;
             if ((st.what & sched::signal) != 0) give(me, st);
             else if ((st.what & sched::wait) != 0) {
                 if (!has_seen(id, me, st)) return;
-                ++me.at;
+                next(me);
             } else if (!may_begin(id, me, st) || !begin(id, me, st)) return;
         }
     }
@@ -199,7 +201,7 @@ private:
         if (is_new) channels_.emplace_back();
         return it->second;
     }
-    bool may_begin(int id, strand& me, const sched::step& st) {
+    bool may_begin(int id, strand& me, const short_step& st) {
         if ((st.what & sched::recv) != 0) {
             if (me.in_peer != st.peer_from)
                 me.in_peer = st.peer_from, me.in = channel_of(me.order, st.peer_from, me.rank);
@@ -214,11 +216,9 @@ private:
         return true;
     }
 
-    double bytes_of(const sched::step& st) const {
-        return chunk_bytes_ * (st.what == sched::send ? st.src : st.dst).chunks.count;
-    }
+    double bytes_of(const short_step& st) const { return chunk_bytes_ * st.chunks; }
     // Whether the step is over already.
-    bool begin(int id, strand& me, const sched::step& st) {
+    bool begin(int id, strand& me, const short_step& st) {
         me.is_spread = false;
         const double bytes = bytes_of(st);
         if ((st.what & sched::get) != 0) start(id, st.peer_from, me.rank, bytes, -1);
@@ -229,9 +229,9 @@ private:
     }
     void after_flows(int id) {
         strand& me = at(id);
-        if (me.is_spread ? complete(me, *me.at) : compute(id, me, *me.at)) advance(id);
+        if (me.is_spread ? complete(me) : compute(id, me, *me.at)) advance(id);
     }
-    bool compute(int id, strand& me, const sched::step& st) {
+    bool compute(int id, strand& me, const short_step& st) {
         double ns = (st.what & sched::send) != 0 ? model_.overhead_ns : 0;
         const bool has_operator = (st.what & (sched::reduce | sched::reduce_after | sched::fold)) != 0;
         const int operands = (st.what & sched::fold) != 0 ? std::max(0, st.peer_to - st.peer_from - 1) : 1;
@@ -244,7 +244,7 @@ private:
         strand& me = at(id);
         if (!is_dead(me) && begin_spread(id, me, *me.at)) advance(id);
     }
-    bool begin_spread(int id, strand& me, const sched::step& st) {
+    bool begin_spread(int id, strand& me, const short_step& st) {
         me.is_spread = true;
         const double bytes = bytes_of(st);
         const int in = (st.what & sched::recv) != 0 ? me.in : -1;
@@ -255,7 +255,7 @@ private:
         if ((st.what & sched::to_all) != 0)
             for (int k = 0; k < s_.ranks; ++k)
                 if (k != me.rank) start(id, me.rank, k, bytes, -1);
-        const bool is_over = me.pending == 0 && complete(me, st);
+        const bool is_over = me.pending == 0 && complete(me);
         if (in >= 0) { // the message has left its slot; waking may run other strands, so it comes last
             channel& c = channels_[sized(in)];
             ++c.taken;
@@ -263,14 +263,17 @@ private:
         }
         return is_over;
     }
-    bool complete(strand& me, const sched::step&) {
-        ++me.at;
+    static void next(strand& me) {
+        if (++me.done == me.at->times) ++me.at, me.done = 0;
+    }
+    bool complete(strand& me) {
+        next(me);
         return true;
     }
 
     void start(int id, int from, int to, double bytes, int into) {
         strand& me = at(id);
-        const route& r = route_of(me, from, to);
+        const route& r = into < 0 ? route_of(me, from, to) : way_of(channels_[sized(into)], me, from, to);
         const double wire = bytes * model_.wire_bytes_per_byte;
         const double slow = from == options_.slow_rank ? options_.slowdown : 1;
         double most = model_.most_bytes_per_s * model_.wire_bytes_per_byte;
@@ -300,13 +303,13 @@ private:
     std::size_t counter(int order, int rank, int index) const {
         return (sized(order) * sized(s_.ranks) + sized(rank)) * sized(s_.signals) + sized(index);
     }
-    void give(strand& me, const sched::step& st) {
+    void give(strand& me, const short_step& st) {
         const std::size_t id = counter(me.order, me.rank, st.index);
         said_[id].push_back(now_);
-        ++me.at;
+        next(me);
         for (const int other : std::exchange(waiting_[id], {})) push(now_, event::resumed, other);
     }
-    bool has_seen(int id, strand& me, const sched::step& st) {
+    bool has_seen(int id, strand& me, const short_step& st) {
         const int iteration = me.iteration - st.lag;
         if (iteration < 0) return true;
         picoseconds seen = now_;
@@ -340,15 +343,19 @@ private:
                  "rank %d is dead from %g ns on, and %d strands wait for it or for each other at %g ns",
                  options_.dead_rank, options_.dead_at_ns, running_, static_cast<double>(now_) / 1e3);
         fail(errc::protocol, first->rank, peer_of(*first), "verify the schedule first; sched::verify names the step",
-             "the schedule does not end: step %d waits for rank %d", static_cast<int>(first->at - first->begin),
-             peer_of(*first));
+             "the schedule does not end: step %d waits for rank %d", step_number(*first), peer_of(*first));
+    }
+    static int step_number(const strand& s) {
+        int before = s.done;
+        for (const short_step* k = s.begin; k != s.at; ++k) before += k->times;
+        return before;
     }
     static int peer_of(const strand& s) {
         if (s.at == s.end) return -1;
         return (s.at->what & (sched::recv | sched::wait)) != 0 ? s.at->peer_from : s.at->peer_to;
     }
 
-    const sched::schedule& s_;
+    const recording& s_;
     fabric& fabric_;
     const cost_model model_;
     const options options_;
@@ -361,8 +368,7 @@ private:
     std::vector<std::vector<picoseconds>> said_;
     std::vector<std::vector<int>> waiting_;
     std::vector<load> loads_;
-    std::priority_queue<event> events_;
-    std::uint64_t number_ = 0;
+    event_queue<event> events_;
     picoseconds now_ = 0, last_ = 0;
     double chunk_bytes_ = 0;
     int depth_ = 1, running_ = 0;
@@ -374,8 +380,11 @@ private:
 // The time of a collective, and what crosses each link. Cost: one event or two for each message, more where flows share
 // links. Errors: invalid_argument for options, costs, or ranks without a path; peer_failed where a dead rank is waited
 // for; protocol where the schedule never ends.
-inline result simulate(const sched::schedule& s, fabric& f, const cost_model& m, const options& o) {
+inline result simulate(const recording& s, fabric& f, const cost_model& m, const options& o) {
     return detail::simulation(s, f, m, o).run();
+}
+inline result simulate(const sched::schedule& s, fabric& f, const cost_model& m, const options& o) {
+    return simulate(recording_of(s), f, m, o);
 }
 
 } // namespace sim

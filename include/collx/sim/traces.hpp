@@ -6,13 +6,16 @@
 #include <cstdio>
 #include <string>
 
+#include <collx/sim/recording.hpp>
 #include <collx/sim/result.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
-// One line of events per rank: each message from its first byte's departure to its last one's arrival, at its sender.
-inline std::string to_chrome_trace(const sched::schedule& s, const result& r) {
+// One line of events per rank: each message from its first byte's departure to its last one's arrival, at its
+// sender. S: a schedule or a recording.
+template <class S>
+std::string to_chrome_trace(const S& s, const result& r) {
     std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
     char line[256];
     for (int k = 0; k < s.ranks; ++k) {
@@ -34,39 +37,44 @@ inline std::string to_chrome_trace(const sched::schedule& s, const result& r) {
 
 // One call in one piece. A strand is a sequence; reductions are calc of `reduce_ns_per_byte`. Errors: unsupported for
 // steps over windows, since GOAL has messages only.
-inline std::string to_goal(const sched::schedule& s, double bytes, double reduce_ns_per_byte = 0) {
+inline std::string to_goal(const recording& s, double bytes, double reduce_ns_per_byte = 0) {
     constexpr sched::action messages = sched::recv | sched::reduce | sched::reduce_after | sched::copy | sched::send;
     std::string text = "num_ranks " + std::to_string(s.ranks) + "\n";
-    for (int r = 0; r < s.ranks; ++r) {
-        text += "\nrank " + std::to_string(r) + " {\n";
-        int label = 0, cpu = 0;
-        for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands) {
-            int before = 0;
-            const auto line = [&](const std::string& what) {
-                const std::string name = "l" + std::to_string(++label);
-                text += name + ": " + what + "\n";
-                if (before > 0) text += name + " requires l" + std::to_string(before) + "\n";
-                before = label;
-            };
-            for (const sched::step& st : strand) {
-                if ((st.what & ~messages) != 0)
-                    fail(errc::unsupported, r, -1, "export an algorithm that sends messages, a ring for example",
-                         "GOAL has messages only, and this schedule uses windows");
-                const int count = (st.what == sched::send ? st.src : st.dst).chunks.count;
-                const double size = bytes / (s.chunks > 0 ? s.chunks : 1) * count;
-                const std::string b = std::to_string(static_cast<long long>(size + 0.5)) + "b";
-                const std::string on = " tag 0 cpu " + std::to_string(cpu);
-                const double ns = reduce_ns_per_byte * size;
+    int rank = -1, label = 0, cpu = 0;
+    for (const short_strand& strand : s.strands) {
+        if (strand.rank != rank) {
+            text += std::string(rank < 0 ? "" : "}\n") + "\nrank " + std::to_string(strand.rank) + " {\n";
+            rank = strand.rank, label = 0, cpu = 0;
+        }
+        int before = 0;
+        const auto line = [&](const std::string& what) {
+            const std::string name = "l" + std::to_string(++label);
+            text += name + ": " + what + "\n";
+            if (before > 0) text += name + " requires l" + std::to_string(before) + "\n";
+            before = label;
+        };
+        for (std::size_t i = strand.begin; i < strand.end; ++i) {
+            const short_step& st = s.steps[i];
+            if ((st.what & ~messages) != 0)
+                fail(errc::unsupported, rank, -1, "export an algorithm that sends messages, a ring for example",
+                     "GOAL has messages only, and this schedule uses windows");
+            const double size = bytes / (s.chunks > 0 ? s.chunks : 1) * st.chunks;
+            const std::string b = std::to_string(static_cast<long long>(size + 0.5)) + "b";
+            const std::string on = " tag 0 cpu " + std::to_string(cpu);
+            const double ns = reduce_ns_per_byte * size;
+            for (int k = 0; k < st.times; ++k) {
                 if ((st.what & sched::recv) != 0) line("recv " + b + " from " + std::to_string(st.peer_from) + on);
                 if ((st.what & (sched::reduce | sched::reduce_after)) != 0 && ns > 0)
                     line("calc " + std::to_string(static_cast<long long>(ns + 0.5)) + " cpu " + std::to_string(cpu));
                 if ((st.what & sched::send) != 0) line("send " + b + " to " + std::to_string(st.peer_to) + on);
             }
-            ++cpu;
         }
-        text += "}\n";
+        ++cpu;
     }
-    return text;
+    return text + (rank < 0 ? "" : "}\n");
+}
+inline std::string to_goal(const sched::schedule& s, double bytes, double reduce_ns_per_byte = 0) {
+    return to_goal(recording_of(s), bytes, reduce_ns_per_byte);
 }
 
 } // namespace sim
