@@ -9,12 +9,12 @@
 
 #include <array>
 #include <chrono>
-#include <ranges>
 #include <thread>
 
 #include <rapidcheck.h>
 
 #include "support.hpp"
+#include "support/computed.hpp"
 
 using namespace collx_test;
 using collx::node_map;
@@ -230,7 +230,7 @@ TEST_CASE("elements that are computed while they are read, into an output with g
         const int me = w.rank();
         const std::array counts{1, 2, 3, 4};
         std::vector<int> receives(4, me + 1), out(2 * 4 * static_cast<std::size_t>(me + 1), -1);
-        auto lazy = std::views::iota(0, 10) | std::views::transform([me](int i) { return me * 100 + i; });
+        const collx_test::computed lazy(10, [me](int i) { return me * 100 + i; });
         collx::all_to_all_v(w.with(aggregated_all_to_all{m}), lazy, counts,
                             collx::strided(out.data(), out.size() / 2, 2), receives);
         const int first = me * (me + 1) / 2; // of my part at every sender
@@ -263,7 +263,8 @@ TEST_CASE("two wrong counts do not hide each other in one message") {
 
 // Whatever one end thinks of a part and the other of it: nothing, short, long.
 TEST_CASE("a part that one end takes for short and the other for long is found by the leaders") {
-    for (const auto& [sent, expected] : {std::array{0, 900}, {900, 0}, {3, 900}, {900, 3}, {900, 901}, {3, 0}, {0, 3}})
+    for (const auto& ends : {std::array{0, 900}, {900, 0}, {3, 900}, {900, 3}, {900, 901}, {3, 0}, {0, 3}}) {
+        const int sent = ends[0], expected = ends[1];
         on_ranks(5, [&](collx::communicator& w) {
             w.set_checked(false);
             at("%d sent, %d expected", sent, expected);
@@ -278,6 +279,7 @@ TEST_CASE("a part that one end takes for short and the other for long is found b
             });
             EXPECT_AT(e.peer(), e.peer() == 0); // its leader, whose message it was
         });
+    }
 }
 
 TEST_CASE("algorithms that need to know all counts are refused") {

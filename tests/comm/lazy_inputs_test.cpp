@@ -12,6 +12,8 @@
 
 using namespace collx_test;
 
+// clang 14 cannot compile the views of libstdc++ 12.
+#if !defined(__clang__) || __clang_major__ >= 16
 TEST_CASE("a lazy range of the standard library is an input") {
     for (const int n : {1, 2, 5})
         on_ranks(n, [n](collx::communicator& w) {
@@ -33,6 +35,7 @@ TEST_CASE("a lazy range of the standard library is an input") {
             }
         });
 }
+#endif
 
 TEST_CASE("a view of range-v3 is an input") {
     for (const int n : {1, 3})
@@ -65,7 +68,7 @@ TEST_CASE("the output may have another element type than the input") {
             EXPECT(wide.back() == n * (n + 1) / 2 && float(narrow.back()) == static_cast<float>(n * (n + 1) / 2));
             std::vector<int> rounded(3000 * static_cast<std::size_t>(n));
             const auto whole = [](float v) { return static_cast<int>(v); }; // of fractions only in so many words
-            collx::all_gather(w, in | std::views::transform(whole), rounded);
+            collx::all_gather(w, ranges::views::transform(in, whole), rounded);
             EXPECT(rounded.back() == n);
         });
 }

@@ -256,7 +256,7 @@ namespace {
 // Memory that takes its time to be written.
 struct slow_view {
     using value_type = float;
-    static constexpr bool is_contiguous = false, is_output = true, is_window = false;
+    [[maybe_unused]] static constexpr bool is_contiguous = false, is_output = true, is_window = false;
     float* p;
     std::size_t n;
     bool is_slow;

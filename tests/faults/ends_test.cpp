@@ -114,6 +114,8 @@ TEST_CASE("a rank that stops for longer than the time-out is named") {
         shared_page<report> page;
         processes all;
         std::string job = new_job();
+        job_with_victim(verb what, int ranks, int who, std::size_t elems)
+            : v(what), n(ranks), victim(who), part(elems) {}
     };
     // Small, and large: rings, where most ranks wait for a rank that waits itself. One after the other they begin,
     // and wait side by side: their limits can be long, and who is not scheduled for a quarter of it may be blamed

@@ -34,6 +34,7 @@ struct running {
     shared_page<report> page;
     store_directory dir;
     processes all;
+    explicit running(const cell& what) : c(what) {}
 };
 
 // Runs calls on all ranks; the victim calls strike() in the middle and the others call on until the error comes,

@@ -209,7 +209,7 @@ namespace {
 // Scratch for five ranks only, and more of it than there are chunks.
 struct late_scratch {
     static constexpr const char* name = "late scratch";
-    static constexpr collective op = collective::broadcast;
+    [[maybe_unused]] static constexpr collective op = collective::broadcast;
     static constexpr int chunks(int) { return 1; }
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int, int n) const {
@@ -228,8 +228,8 @@ struct wide_scratch : late_scratch {
 // A copy that is no put for five ranks only, and where a member is set.
 struct late_copy {
     static constexpr const char* name = "late copy";
-    static constexpr collective op = collective::all_reduce;
-    static constexpr int signals = 1, window_depth = 2;
+    [[maybe_unused]] static constexpr collective op = collective::all_reduce;
+    [[maybe_unused]] static constexpr int signals = 1, window_depth = 2;
     static constexpr int chunks(int) { return 1; }
     int ranks = 5;
     template <class Ex>

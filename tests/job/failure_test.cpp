@@ -7,12 +7,12 @@
 #include "comm/support.hpp"
 #include "faults/support.hpp"
 #include "support/caught_stderr.hpp"
+#include "support/computed.hpp"
 #include "support/side_by_side.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ranges>
 #include <thread>
 
 using namespace collx_test;
@@ -173,10 +173,10 @@ TEST_CASE("a communicator's time is for standing still, a call's own for the who
             w.set_checked(false);
             w.set_timeout(own ? collx_test::patient(30s) : collx_test::patient(2s));
             constexpr int n = 16'000;
-            auto slow = std::views::iota(0, n) | std::views::transform([](int i) {
-                            if (i % 1000 == 999) std::this_thread::sleep_for(160ms); // 2.6 s in all, 0.6 s a piece
-                            return i;
-                        });
+            const collx_test::computed slow(n, [](int i) {
+                if (i % 1000 == 999) std::this_thread::sleep_for(160ms); // 2.6 s in all, 0.6 s a piece
+                return i;
+            });
             std::vector<int> x(n);
             const auto call = [&](collx::call_options o) {
                 if (w.rank() == 1) collx::reduce(w.with(collx::piece{4000}), slow, x, collx::plus{}, o);
@@ -266,10 +266,10 @@ TEST_CASE("what an operator or an iterator throws ends the communicator for all,
             collx::run_threads(host_of, [&](collx::communicator& w) {
                 std::vector<int> x(n), out(n * 3);
                 fails(w, [&, me = w.rank()] {
-                    collx::all_gather(w, x | std::views::transform([me](int v) {
-                                             return me == 1 ? throw std::runtime_error("of the range") : v;
-                                         }),
-                                      out);
+                    const collx_test::computed thrower(n, [&](int i) {
+                        return me == 1 ? throw std::runtime_error("of the range") : x[static_cast<std::size_t>(i)];
+                    });
+                    collx::all_gather(w, thrower, out);
                 });
             });
             collx::run_threads(host_of, [&](collx::communicator& w) {
@@ -422,10 +422,10 @@ TEST_CASE("a dropped receive writes nothing more into its buffer, whatever still
             w.set_timeout(40s);
             constexpr std::size_t n = 4u << 20;
             if (w.rank() == 1) { // half of it goes before the handle is dropped, the rest afterwards
-                const auto slow = std::views::iota(0, static_cast<int>(n)) | std::views::transform([&](int i) {
-                                      while (i == static_cast<int>(n / 2) && !dropped) std::this_thread::sleep_for(1ms);
-                                      return i;
-                                  });
+                const collx_test::computed slow(static_cast<int>(n), [&](int i) {
+                    while (i == static_cast<int>(n / 2) && !dropped) std::this_thread::sleep_for(1ms);
+                    return i;
+                });
                 EXPECT(thrown<collx::aborted>(w, [&] {
                            collx::send(w, slow, 0);
                            for (;;) collx::barrier(w);

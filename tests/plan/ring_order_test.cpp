@@ -149,12 +149,11 @@ TEST_CASE("rings at once are right where no channel belongs to two of them") {
 
 TEST_CASE("hierarchical algorithms are right with the ranks of a node in any order") {
     const auto rings_on = [](const node_map& m, int n) {
-        for (const auto& f :
-             {sched::facts_of(sched::record_all(algo::hierarchical_all_reduce<>{{.nodes = m}}, n)),
-              sched::facts_of(sched::record_all(algo::hierarchical_all_gather<>{{.nodes = m}}, n)),
-              sched::facts_of(sched::record_all(algo::hierarchical_reduce_scatter<>{{.nodes = m}}, n)),
-              sched::facts_of(sched::record_all(algo::aggregated_all_to_all{.nodes = m}, n)),
-              sched::facts_of(sched::record_all(algo::hierarchical<collective::broadcast>{{{.nodes = m}, 1}}, n))})
+        for (const auto& f : {sched::facts_of(sched::record_all(algo::hierarchical_all_reduce<>{m}, n)),
+                              sched::facts_of(sched::record_all(algo::hierarchical_all_gather<>{m}, n)),
+                              sched::facts_of(sched::record_all(algo::hierarchical_reduce_scatter<>{m}, n)),
+                              sched::facts_of(sched::record_all(algo::aggregated_all_to_all{.nodes = m}, n)),
+                              sched::facts_of(sched::record_all(algo::hierarchical<collective::broadcast>{{m, 1}}, n))})
             CHECK((f.ok && f.same_on_all_ranks));
     };
     const node_map even({0, 0, 0, 1, 1, 1}, {2, 0, 1, 4, 5, 3});

@@ -31,6 +31,12 @@ struct padded_broadcast : algo::linear_broadcast {
     char kind = 'a';
     int turns = 7;
     padded_broadcast() = default;
+#if !__has_builtin(__builtin_clear_padding) // clang 14: the algorithm must say its parameters itself
+    std::uint64_t parameter_bits() const {
+        return (static_cast<std::uint64_t>(turns) << 32 | static_cast<unsigned char>(kind)) ^
+               static_cast<std::uint64_t>(root) * 0x9e37'79b9'7f4a'7c15;
+    }
+#endif
 };
 
 // Counts how often it is read.

@@ -96,8 +96,8 @@ namespace {
 // rank from overwriting what a slower one still reads.
 struct says_done_early {
     static constexpr collective op = collective::all_reduce;
-    static constexpr const char* name = "says_done_early";
-    static constexpr int min_depth = 0, window_depth = 2, signals = 2;
+    [[maybe_unused]] static constexpr const char* name = "says_done_early";
+    [[maybe_unused]] static constexpr int min_depth = 0, window_depth = 2, signals = 2;
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 1; }
     int depth = 2;

@@ -23,6 +23,8 @@ struct exchange {
     }
 };
 template <class Text>
+exchange(Text) -> exchange<Text>; // clang 14 deduces nothing for an aggregate
+template <class Text>
 verdict judge(Text text, int n = 2) {
     return races(exchange<Text>{text}, n);
 }

@@ -44,7 +44,7 @@ sim::options of_bytes(double bytes, int pieces = 1, int depth = 8) {
 // Rank 0 sends chunk k to rank k + 1, one strand each, all at once.
 struct fan {
     static constexpr collective op = collective::broadcast;
-    static constexpr const char* name = "fan";
+    [[maybe_unused]] static constexpr const char* name = "fan";
     static constexpr int chunks(int n) { return n; }
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int n) const {

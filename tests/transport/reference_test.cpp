@@ -64,7 +64,8 @@ TEST_CASE("a pipe hands on the very bytes, whatever their place and number, as f
     if (is_missing()) return;
     for (const int family : {AF_INET, AF_INET6, AF_UNIX})
         for (const socket_calls* calls : {&system_socket_calls, &bad_day_calls}) {
-            auto [one, other] = connection(family);
+            auto ends = connection(family);
+            auto &one = ends.first, &other = ends.second;
             page_pipe pages(*calls);
             const auto all = message(5'000'000);
             for (const std::size_t offset : {0, 1, 4095, 100'000})
@@ -118,7 +119,8 @@ TEST_CASE("an end that closes while a pipe hands over its pages raises no signal
     const auto some = message(1 << 20);
     int ended = 0;
     for (int round = 0; round < 100; ++round) {
-        auto [one, other] = connection(AF_INET);
+        auto ends = connection(AF_INET);
+        auto &one = ends.first, &other = ends.second;
         std::thread closes([&, fd = std::move(other), round]() mutable {
             std::vector<std::byte> room(1 << 20);
             const auto take = [&](int times) {

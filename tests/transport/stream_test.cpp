@@ -987,7 +987,8 @@ TEST_CASE("a goodbye that overtakes other lanes does not end the stream before t
         constexpr std::size_t bytes = 1 << 20;
         local world({.depth = 2, .slot_bytes = bytes});
         world.left.allow_lanes(2), world.right.allow_lanes(2);
-        auto [a, b] = connection(AF_UNIX);
+        auto ends = connection(AF_UNIX);
+        auto &a = ends.first, &b = ends.second;
         auto [c, d] = connection(AF_UNIX); // what leaves at b the test brings to c, when it likes
         world.left.use_lane(1, std::move(a), {});
         world.right.use_lane(1, std::move(d), {});

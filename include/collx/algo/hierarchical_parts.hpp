@@ -3,6 +3,7 @@
 // where the ranks are. No algorithm here.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include <collx/sched/schedule.hpp>
@@ -54,6 +55,10 @@ struct parts {
 struct hierarchical_base {
     static constexpr const char* name = "hierarchical";
     node_view nodes{}; // of as many ranks as the communicator has; default: one node
+    constexpr hierarchical_base() = default;
+    template <std::convertible_to<node_view> Map>
+    constexpr hierarchical_base(Map&& map) : nodes(static_cast<Map&&>(map)) {}
+
     constexpr bool fits(int n) const { return nodes.fits(n); }
     constexpr std::uint64_t parameter_bits() const { return nodes.hash(); }
 
@@ -78,6 +83,11 @@ struct hierarchical_base {
 // What hierarchical algorithms with a root have in common.
 struct rooted_hierarchical_base : hierarchical_base {
     int root = 0;
+    constexpr rooted_hierarchical_base() = default;
+    template <std::convertible_to<node_view> Map>
+    constexpr rooted_hierarchical_base(Map&& map, int root = 0)
+        : hierarchical_base(static_cast<Map&&>(map)), root(root) {}
+
     constexpr std::uint64_t parameter_bits() const {
         return nodes.hash() ^ static_cast<std::uint64_t>(root) * 0x9e37'79b9'7f4a'7c15;
     }

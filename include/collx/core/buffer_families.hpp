@@ -171,12 +171,19 @@ concept mdspan_shaped = requires(X& x) {
     x.extents().extent(0);
 };
 
+template <class X>
+concept says_reference = requires {
+    typename X::reference;
+};
+
+template <class X>
+concept refers_to_elements = !says_reference<X> || std::is_same_v<typename X::reference, typename X::element_type&>;
+
 // One whose accessor gives the elements themselves: what it scales or conjugates as it is read does not lie in memory.
 template <class X>
-concept mdspan_like = mdspan_shaped<X> && requires(X& x) {
+concept mdspan_like = mdspan_shaped<X> && refers_to_elements<X> && requires(X& x) {
     requires std::is_same_v < std::remove_cvref_t<decltype(x.data_handle())>,
     typename X::element_type* > ;
-    requires(!requires { typename X::reference; } || std::is_same_v<typename X::reference, typename X::element_type&>);
     { x.extents().extent(0) } -> std::convertible_to<std::size_t>;
     { X::rank() } -> std::convertible_to<std::size_t>;
 };

@@ -25,6 +25,14 @@
 #define COLLX_NOINLINE
 #endif
 
+// Put before a function that throws and takes more arguments than fit into registers. clang joins the ends of two such
+// calls although the stack is not equally deep at them: what unwinds it then finds no handler.
+#if defined(__clang__) && !defined(__CUDACC__)
+#define COLLX_NOMERGE [[clang::nomerge]]
+#else
+#define COLLX_NOMERGE
+#endif
+
 // Put before a loop of a fixed, small number of turns whose array must live in registers.
 #if defined(__CUDACC__)
 #define COLLX_UNROLL _Pragma("unroll")

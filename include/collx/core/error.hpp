@@ -9,6 +9,7 @@
 #include <cstdio>    // for vsnprintf
 #include <exception> // for exception
 
+#include <collx/core/config.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -102,7 +103,7 @@ struct invalid_argument : error {
 }
 
 // The same for a new error. Format as printf; kept out of line so that hot paths carry only a call.
-[[noreturn, gnu::cold, gnu::noinline, gnu::format(printf, 5, 6)]] inline void
+COLLX_NOMERGE [[noreturn, gnu::cold, gnu::noinline, gnu::format(printf, 5, 6)]] inline void
 fail(errc code, int rank, int peer, const char* remedy, const char* format, ...) {
     char text[400];
     va_list args;

@@ -120,7 +120,7 @@ private:
             constexpr bool is_mixed = has<typename kind_of<V, In, Out, Op>::type>;
             calls_.push_back([a = buffer(in), b = buffer(out), op, root](Comm& c, device_call_options o,
                                                                          detail::kernel_batch& batch) {
-                if constexpr (detail::row_of(V).is_rooted()) o.root = root;
+                o.root = root; // read by rooted verbs only
                 detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
                     detail::device_group_calls<Runtime>::template collective_of<detail::row_of(V).does, is_mixed>(
                         c, a, b, op, o, IsInPlace, batch);

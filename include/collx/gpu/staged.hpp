@@ -118,16 +118,19 @@ private:
     template <collective C, class InType, class OutType, class Call, class Op>
     static gpu_proxy::order order_for(const Call& call, const Op& op, const device::staging_range& from,
                                       const device::staging_range& to) {
-        return order_on<InType, OutType>(
-            call, from.size(), to.size(), [op, from, to](auto& c, auto in, auto out, const call_options& with) {
-                if constexpr (C == collective::all_gather) all_gather(c, in, out, with);
-                else if constexpr (C == collective::all_to_all) all_to_all(c, in, out, with);
-                else if constexpr (C == collective::broadcast) {
-                    if (c.rank() == with.root) std::memcpy(out.data(), in.data(), in.size() * sizeof(InType));
-                    broadcast(c, out, with);
-                } else {
-                    call_reduction<C>(c, in, out, with_numbers<InType>(op, from, to), with);
-                }
+        const auto as_order = [&](auto f) { return order_on<InType, OutType>(call, from.size(), to.size(), f); };
+        if constexpr (C == collective::all_gather)
+            return as_order([](auto& c, auto in, auto out, const call_options& with) { all_gather(c, in, out, with); });
+        else if constexpr (C == collective::all_to_all)
+            return as_order([](auto& c, auto in, auto out, const call_options& with) { all_to_all(c, in, out, with); });
+        else if constexpr (C == collective::broadcast)
+            return as_order([](auto& c, auto in, auto out, const call_options& with) {
+                if (c.rank() == with.root) std::memcpy(out.data(), in.data(), in.size() * sizeof(InType));
+                broadcast(c, out, with);
+            });
+        else
+            return as_order([op, from, to](auto& c, auto in, auto out, const call_options& with) {
+                call_reduction<C>(c, in, out, with_numbers<InType>(op, from, to), with);
             });
     }
     // f(the same communicator and policies on the proxy's side, views of the staging buffers, options).

@@ -20,7 +20,7 @@ template <choices::name N, collective C>
 [[gnu::cold]] bound_schedule& bind_among_hosts(schedule_cache& cache, const problem& p, const node_view& at) {
     using namespace algo;
     if constexpr (N == choices::hierarchical_one_rail) {
-        return cache.bind(hierarchical<C, trees>{{.nodes = at}, 1}, p.at_port);
+        return cache.bind(hierarchical<C, trees>{{at}, 1}, p.at_port);
     } else if constexpr (N == choices::hierarchical_rings || N == choices::hierarchical_trees) {
         using suite = std::conditional_t<N == choices::hierarchical_rings, rings, trees>;
         hierarchical<C, suite> a{};

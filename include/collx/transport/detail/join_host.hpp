@@ -230,7 +230,8 @@ private:
 
     // One failure ends the start of all ranks, with the same words: told to those who are here at once, and for a
     // moment to those who are just coming.
-    [[noreturn, gnu::cold, gnu::format(printf, 4, 5)]] void fail_all(errc code, int peer, const char* format, ...) {
+    COLLX_NOMERGE [[noreturn, gnu::cold, gnu::format(printf, 4, 5)]] void fail_all(errc code, int peer,
+                                                                                   const char* format, ...) {
         verdict_.what = join_packet::kind::failed;
         verdict_.code = static_cast<std::uint32_t>(code);
         verdict_.rank = peer;
