@@ -27,7 +27,7 @@ struct choices {
     std::string op = "all_reduce", algorithm, costs = "links", trace, goal;
     std::vector<double> bytes = {1 << 20};
     int links = 4;
-    bool with_rings = false;
+    bool with_rings = false, with_pxn = false;
     sim::options run;
 };
 
@@ -134,7 +134,7 @@ place place_of(const choices& c) {
 
 void run(choices c) {
     place p = place_of(c);
-    if (p.g) p.f = sim::fabric(*p.g, p.sites);
+    if (p.g) p.f = c.with_pxn ? sim::fabric::with_pxn(*p.g, p.sites) : sim::fabric(*p.g, p.sites);
     const node_map nodes(p.host_of);
     const sim::recording s = tools::recording_of(c.op, c.algorithm, static_cast<int>(p.host_of.size()), nodes);
     const sim::cost_model m = costs_of(c.costs);
@@ -175,6 +175,7 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 1 << 16));
     app.add_option("--depth", c.run.depth, "messages that a channel holds")->check(CLI::Range(1, 1 << 16));
     app.add_flag("--rings", c.with_rings, "share the bytes among the rings that the machine has");
+    app.add_flag("--pxn", c.with_pxn, "between hosts by the neighbour whose card is on the receiver's rail");
     app.add_option("--lost", c.lost, "a link that is lost: GPU0,GPU3");
     app.add_option("--slow", c.run.slow_rank, "a slow rank, --slowdown times slower");
     app.add_option("--slowdown", c.run.slowdown, "how many times slower");

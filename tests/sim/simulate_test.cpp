@@ -4,6 +4,7 @@
 // recording, and bounds that nothing passes. Faults end with the error that names the rank.
 #include <collx/algo/algorithms.hpp>
 #include <collx/sim/simulate.hpp>
+#include <collx/topo/clusters.hpp>
 #include <collx/topo/machines.hpp>
 #include <collx/topo/max_flow.hpp>
 #include <collx/topo/rings.hpp>
@@ -326,4 +327,51 @@ TEST_CASE("ways that do not fit are refused") {
     CHECK_THROWS_WITH(run(algo::ring_all_reduce{}, g, 4, o), Contains("link 99 of a machine of 8 links"));
     o.ways = {{{}, {}, {}, {}}};
     CHECK(run(algo::ring_all_reduce{}, g, 4, o).time_ns == run(algo::ring_all_reduce{}, g, 4, of_bytes(4000)).time_ns);
+}
+
+TEST_CASE("all_to_all through the neighbour on the receiver's rail (PXN), counted on each link") {
+    const topo::graph g = topo::on_rails(topo::dgx_h100(), 2, 50);
+    const std::vector<int> gpus = g.all(topo::site_type::gpu);
+    sim::fabric plain(g, gpus), pxn = sim::fabric::with_pxn(g, gpus);
+    const sched::schedule s = sched::record_all(algo::direct_all_to_all{}, 16);
+    sim::cost_model m;
+    m.with_link_latency = false;
+    const double part = 1e6; // of each pair
+    const sim::options o = of_bytes(16 * part);
+    const sim::result without = sim::simulate(s, plain, m, o), with = sim::simulate(s, pxn, m, o);
+    const auto on = [&](const sim::result& r, topo::link_type type) {
+        double sum = 0;
+        for (int i = 0; i < g.arcs(); ++i)
+            if (g.arc_at(i).type == type) sum += r.link_bytes[static_cast<std::size_t>(i)];
+        return sum / part;
+    };
+    using topo::link_type;
+    CHECK(on(with, link_type::socket) == 0);
+    CHECK(on(without, link_type::socket) > 0);
+    CHECK(on(with, link_type::network) == 2 * 16 * 8); // up to a rail and down, each message between hosts
+    // Two links each: 7 messages of each rank inside its host, and 7 of its 8 others to a neighbour.
+    CHECK(on(with, link_type::nvlink) == 2 * 16 * (7 + 7));
+    for (int i = 0; i < g.arcs(); ++i) // no rail has more than another
+        if (g.arc_at(i).type == link_type::network)
+            CHECK(with.link_bytes[static_cast<std::size_t>(i)] == Approx(8 * part));
+    const double gain = without.time_ns / with.time_ns;
+    CHECK(gain > 2); // published: doubled, where messages that cross rails go by spines; here they cross the sockets
+    // As the formula's machine, whose cards have the same rate and nothing narrower before them.
+    sim::fabric formula = sim::fabric_of({2, 8});
+    CHECK(with.time_ns == Approx(sim::simulate(s, formula, m, o).time_ns));
+    CHECK(with.time_ns >= sim::link_bound_ns(pxn, with.link_bytes) * (1 - 1e-9));
+
+    // Two GPUs of a DGX A100 are equally near to two cards; each has one, and neither's PCIe link carries both.
+    const topo::graph a100 = topo::on_rails(topo::dgx_a100(), 2, 25);
+    sim::fabric f = sim::fabric::with_pxn(a100, a100.all(topo::site_type::gpu));
+    const double card_ns = 8 * part / 25; // 16 ranks' 8 messages each by a card of its own
+    const double ns = sim::simulate(s, f, m, o).time_ns;
+    CHECK(ns >= card_ns);
+    CHECK(ns < 1.2 * card_ns);
+
+    // Fat trees have one card a host, and no neighbour.
+    const topo::graph tree = topo::fat_tree(2, 2, 2);
+    sim::fabric a(tree, tree.all(topo::site_type::cpu)),
+        b = sim::fabric::with_pxn(tree, tree.all(topo::site_type::cpu));
+    CHECK(a.between(0, 3).links == b.between(0, 3).links);
 }

@@ -57,6 +57,8 @@ TEST_CASE("collx_sim prints what docs/cost_model.md compares with published figu
         {"-m dgx-h100 --hosts 2 --nccl-rates --rings -b 1GB", " 367.6"},
         {"-m dgx-a100 --hosts 2 --nccl-rates --rings -b 1GB", " 191."},
         {"-m dgx-h100 --hosts 2 -c all_to_all -b 1GB", " 14.7"}, // without PXN
+        {"-m dgx-h100 --hosts 2 -c all_to_all -a direct --pxn --nccl-rates -b 1GB", " 80.5"},
+        {"-m dgx-a100 --hosts 2 -c all_to_all -a direct --pxn --nccl-rates -b 1GB", " 41.29"},
         {"-m dgx-a100 --ranks 0,1,2,3 --costs nccl-ring-ll -b 8", " 10.200"},
         {"-m gb200-nvl72 --ranks 0,1,2,3,4,5,6,7 --nccl-rates --costs nccl-ring-ll -b 1MB", " 20.085"}};
     for (const auto& [arguments, number] : rows) {

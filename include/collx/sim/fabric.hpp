@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <collx/topo/hosts.hpp>
 #include <collx/topo/path.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -47,6 +48,17 @@ public:
         };
     }
 
+    // The same, but between hosts through the GPU of the sender's host whose card is on the rail of the receiver's card
+    // (PXN, NCCL 2.12): the message goes to it by NVLink, so no flow crosses rails or sockets. Ranks without such a
+    // card, and ranks of one host, take the best way.
+    static fabric with_pxn(const topo::graph& g, std::vector<int> sites) {
+        fabric f(g, sites);
+        f.find_ = [&g, sites = std::move(sites), own = topo::own_cards(g)](int from, int to) {
+            return pxn_way(g, own, sites[static_cast<std::size_t>(from)], sites[static_cast<std::size_t>(to)]);
+        };
+        return f;
+    }
+
     int ranks() const { return ranks_; }
     const std::vector<link>& links() const { return links_; }
     const route& between(int from, int to) {
@@ -72,6 +84,22 @@ public:
     }
 
 private:
+    static std::vector<int> pxn_way(const topo::graph& g, const std::vector<int>& own, int from, int to) {
+        const int in = own[static_cast<std::size_t>(to)], host = g.at(from).host;
+        const auto joined = [&](int a, int b, int c, int d) {
+            std::vector<int> arcs;
+            for (const auto& [x, y] : {std::pair{a, b}, std::pair{b, c}, std::pair{c, d}, std::pair{d, to}})
+                for (const int i : topo::best_path(g, x, y).arcs) arcs.push_back(i);
+            return arcs;
+        };
+        if (host != g.at(to).host && in >= 0 && g.at(in).rail >= 0)
+            for (const int peer : g.all(g.at(from).type, host)) {
+                const int out = own[static_cast<std::size_t>(peer)];
+                const bool is_beside = peer == from || topo::find_path(g, from, peer).type == topo::path_class::nvl;
+                if (is_beside && out >= 0 && g.at(out).rail == g.at(in).rail) return joined(from, peer, out, in);
+            }
+        return topo::best_path(g, from, to).arcs;
+    }
     static int badness(topo::link_type t) {
         return t == topo::link_type::network ? 2 : t == topo::link_type::pcie || t == topo::link_type::socket ? 1 : 0;
     }

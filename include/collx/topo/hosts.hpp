@@ -30,16 +30,15 @@ inline std::vector<int> places_of_ranks(const graph& g) {
     return places;
 }
 
-// By site: the card that is its own, -1: none. The nearest by class and rate; sites that are equally near to the same
-// cards take them in turn.
+// By site: the card of its host that is its own, -1: none. The nearest by class and rate; sites that are equally near
+// to the same cards take them in turn.
 inline std::vector<int> own_cards(const graph& g) {
     std::vector<int> own(static_cast<std::size_t>(g.size()), -1);
-    const std::vector<int> cards = g.all(site_type::nic);
     std::map<std::vector<int>, std::size_t> turns;
     for (const int s : places_of_ranks(g)) {
         path best;
         std::vector<int> nearest;
-        for (const int c : cards) {
+        for (const int c : g.all(site_type::nic, g.at(s).host)) {
             const path p = find_path(g, s, c);
             if (p.type == path_class::dis) continue;
             if (nearest.empty() || p.type < best.type || (p.type == best.type && p.bytes_per_s > best.bytes_per_s))
