@@ -56,26 +56,26 @@ struct buffers {
         const std::size_t size = each * static_cast<unsigned>(chunks);
         for (int r = 0; r < n; ++r) {
             auto& x = in[static_cast<unsigned>(r)];
-            x.assign(size + 1, -99.0f); // one more than is needed: views begin at 0 or, unaligned, at 1
-            out[static_cast<unsigned>(r)].assign(size + 1, -1.0f);
+            x.assign(size + 2, -99.0f); // two more than are needed: views begin at 0 or, unaligned, at 1 or 2
+            out[static_cast<unsigned>(r)].assign(size + 2, -1.0f);
         }
     }
-    void fill(std::size_t shift) {
-        first = shift;
+    void fill(std::size_t in_shift, std::size_t out_shift) {
+        first = in_shift, out_first = out_shift;
         for (int r = 0; r < n; ++r)
             for (int c = 0; c < chunks; ++c)
                 for (std::size_t i = 0; i < each; ++i) {
                     const std::size_t at = static_cast<unsigned>(c) * each + i;
                     const bool has = input_of(A::op, r, c, n, root).count != 0;
                     in[static_cast<unsigned>(r)][first + at] = has ? element(r, at) : -99.0f;
-                    out[static_cast<unsigned>(r)][first + at] = -1.0f;
+                    out[static_cast<unsigned>(r)][out_first + at] = -1.0f;
                 }
     }
     floats in_view(int r) {
         return {in[static_cast<unsigned>(r)].data() + first, each * static_cast<unsigned>(chunks)};
     }
     floats out_view(int r) {
-        return {out[static_cast<unsigned>(r)].data() + first, each * static_cast<unsigned>(chunks)};
+        return {out[static_cast<unsigned>(r)].data() + out_first, each * static_cast<unsigned>(chunks)};
     }
     int wrong() const {
         int count = 0;
@@ -86,13 +86,13 @@ struct buffers {
                     float sum = 0;
                     for (int k = 0; k < want.count; ++k)
                         sum += element((want.first + k) % n, static_cast<unsigned>(want.chunk) * each + i);
-                    count += out[static_cast<unsigned>(r)][first + static_cast<unsigned>(c) * each + i] != sum;
+                    count += out[static_cast<unsigned>(r)][out_first + static_cast<unsigned>(c) * each + i] != sum;
                 }
             }
         return count;
     }
     int n, root, chunks;
-    std::size_t each, first = 0;
+    std::size_t each, first = 0, out_first = 0;
     std::vector<std::vector<float>> in, out;
 };
 
@@ -121,10 +121,12 @@ void check(A a, std::vector<int> rank_counts = {1, 2, 3, 4, 8}, unsigned threads
         team<twin_machine> t(machine, small_shape(n));
         for (const std::size_t each : {1, 7, 64, 301}) {
             buffers<A> b(a, n, each, root);
-            for (const std::size_t first : {0u, 1u}) {
-                b.fill(first);
+            // Aligned, unaligned alike, and each in its own way.
+            for (const auto& [first, out_first] : {std::pair{0u, 0u}, {1u, 1u}, {2u, 1u}}) {
+                b.fill(first, out_first);
                 run_once<Protocol, Groups>(t, a, b, {.timeout_ns = collx_test::patient(60'000'000'000)});
-                INFO(A::name << ' ' << name_of(A::op) << " n=" << n << " each=" << each << " first=" << first);
+                INFO(A::name << ' ' << name_of(A::op) << " n=" << n << " each=" << each << " first=" << first << ' '
+                             << out_first);
                 REQUIRE_NOTHROW(t.check());
                 REQUIRE(b.wrong() == 0);
             }
@@ -240,7 +242,7 @@ TEST_CASE("ranks in launches of their own wait for the last call's readers") {
     buffers<algo::one_shot_all_reduce> a(first, n, 500, 0);
     buffers<algo::two_shot_all_reduce> b(second, n, 170, 0);
     buffers<algo::zero_copy_all_reduce> c(third, n, 170, 0);
-    a.fill(0), b.fill(0), c.fill(0);
+    a.fill(0, 0), b.fill(0, 0), c.fill(0, 0);
     for (int i = 0; i < 20; ++i) {
         run_once<simple_protocol, 1>(t, first, a);
         run_once<simple_protocol, 1>(t, second, b);
@@ -356,7 +358,7 @@ void run_from(std::uint64_t first, int calls, const A& a, open_machine& machine,
     using types = types_of<A>;
     const auto l = chunk_layout::blocks(b.each, b.chunks);
     for (int i = 0; i < calls; ++i) {
-        b.fill(0);
+        b.fill(0, 0);
         t.template run<types, packet_protocol>(a, l, l,
                                                [&](int r) {
                                                    return device::rank_operands<types>{b.in_view(r), b.out_view(r), {}};
@@ -401,7 +403,7 @@ TEST_CASE("a rank that is missing ends a call with its name, and the team with i
     team<twin_machine> t(machine, small_shape(3, 1));
     const algo::ring_all_reduce a{};
     buffers<algo::ring_all_reduce> b(a, 3, 50, 0);
-    b.fill(0);
+    b.fill(0, 0);
     run_once<simple_protocol, 1>(t, a, b, {.timeout_ns = 2'000'000'000});
     std::string said;
     int peer = -1;
@@ -423,7 +425,7 @@ TEST_CASE("while a kernel waits, the host can read for whom, and end it") {
     team<twin_machine> t(machine, small_shape(2, 1));
     const algo::ring_all_reduce a{};
     buffers<algo::ring_all_reduce> b(a, 2, 50, 0);
-    b.fill(0);
+    b.fill(0, 0);
     std::thread kernel(
         [&] { run_once<simple_protocol, 1>(t, a, b, {.timeout_ns = collx_test::patient(60'000'000'000)}); });
     device::wait_report seen;
@@ -445,7 +447,7 @@ TEST_CASE("an abort by the host ends the waits") {
     t.abort();
     const algo::one_shot_all_reduce a{};
     buffers<algo::one_shot_all_reduce> b(a, 2, 50, 0);
-    b.fill(0);
+    b.fill(0, 0);
     run_once<packet_protocol, 1>(t, a, b, {.timeout_ns = collx_test::patient(60'000'000'000)});
     CHECK(t.report(1, 0).state == device::wait_state::aborted);
     CHECK(t.report(1, 0).what == device::waits_for::packet);

@@ -36,6 +36,7 @@ KERNEL(simple_protocol, 1, ring_all_reduce, mixed);
 KERNEL(line_protocol, 1, ring_all_reduce, plain<float>);
 // 8-bit floats; counts per pair of ranks; a switch that reduces and multicasts.
 KERNEL(simple_protocol, 1, zero_copy_all_reduce, plain<e4m3>);
+KERNEL(simple_protocol, 1, two_shot_all_reduce, plain<e4m3>);
 using pairs =
     device::call_types<contiguous_view<float>, contiguous_view<float>, device::move_only, float, device::pair_cuts>;
 KERNEL(simple_protocol, 1, zero_copy_all_to_all, pairs);

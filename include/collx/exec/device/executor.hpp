@@ -42,7 +42,7 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
 
     static constexpr int V = Types::elems;
     using packed = width<V, true>;
-    using partial = width<V, false>;
+    using partial = width<V, false>; // with flags
     static constexpr bool words = Protocol::flags_words, lines = Protocol::flags_lines;
     static constexpr bool flagged = words || lines; // data and flags arrive together
     static constexpr bool multicasts = Protocol::multicasts;
@@ -120,39 +120,63 @@ private:
     }
 
     // ------------------------------------------------------------------------------------------ packs
-    // body(w, U, i, step, m) moves U accesses of width w, `step` apart from access i on; m elements of each exist. It
-    // loads for all of them before it stores, so that the loads are under way together. What is left when the block
-    // has gone over the packs U at a time is shared out anew, so that one body does for all: a U-th of it to as many
-    // threads, and less than U packs as elements. What is no whole, aligned pack goes element by element, side by side
-    // in the threads, the last ones first, for they have least to do; with flags by packs.
-    template <int U, class Body>
-    COLLX_ALWAYS_INLINE COLLX_HD void each_pack(std::size_t n, bool fast, Body&& body) {
+    // body(w, U, i, step, m) moves U accesses of width w, the first at element i and each `step` elements after the one
+    // before; m elements of each exist, and where they go one by one those before element m. It loads for all of them
+    // before it stores, so that the loads are under way together. Packs begin at element `first`, which is aligned in
+    // all that is touched; no_packs where there is no such element. What is left when the block has gone over the packs
+    // U at a time is shared out anew, so that one body does for all: a U-th of it to as many threads, and less than U
+    // packs as elements. What is no whole, aligned pack goes element by element, side by side in the threads and N in
+    // each, the last threads first, for they have least to do; with flags by packs.
+    template <int U, int N = narrow_unroll(sizeof(acc_type)), class Body>
+    COLLX_ALWAYS_INLINE COLLX_HD void each_pack(std::size_t n, unsigned first, Body&& body) {
         using one = std::integral_constant<int, 1>;
-        const unsigned elems = static_cast<unsigned>(n), packs = packs_of(n), step = env_.threads(), me = env_.index();
-        unsigned whole = fast && (V > 1 || flagged) ? elems / V : 0, i = me;
-        if constexpr (U > 1 && V > 1) {
-            const unsigned block = U * step, even = whole - whole % block, rest = (whole - even) / U;
-            COLLX_ROLLED
-            for (unsigned at = 0; at <= even; at += block) {
-                const unsigned apart = at < even ? step : rest;
-                if (me < apart)
-                    body(packed(), std::integral_constant<int, U>(), at + me, apart, static_cast<unsigned>(V));
-            }
-            whole = even + rest * U;
-        } else if constexpr (V > 1 || flagged) {
-            COLLX_ROLLED
-            for (; i < whole; i += step) body(packed(), one(), i, step, static_cast<unsigned>(V));
-        }
+        const unsigned elems = static_cast<unsigned>(n), step = env_.threads(), me = env_.index();
         if constexpr (flagged) {
+            const unsigned packs = packs_of(n), whole = first == 0 ? elems / V : 0;
+            unsigned i = me;
+            COLLX_ROLLED
+            for (; i < whole; i += step) body(packed(), one(), i * V, step * V, static_cast<unsigned>(V));
             COLLX_ROLLED
             for (; i < packs; i += step) {
-                const unsigned first = i * V, m = first + V <= elems ? V : first < elems ? elems - first : 0;
-                body(partial(), one(), i, step, m);
+                const unsigned at = i * V, m = at + V <= elems ? V : at < elems ? elems - at : 0;
+                body(partial(), one(), at, step * V, m);
             }
         } else {
-            COLLX_ROLLED
-            for (i = whole * V + step - 1 - me; i < elems; i += step) body(single(), one(), i, step, 1u);
+            unsigned begin = 0; // of what goes by packs, and its end
+            if constexpr (V > 1) {
+                unsigned whole = 0;
+                if (first < elems) begin = first, whole = (elems - first) / V;
+                const unsigned block = U * step, even = whole - whole % block, rest = (whole - even) / U;
+                COLLX_ROLLED
+                for (unsigned at = 0; at <= even; at += block) {
+                    const unsigned apart = at < even ? step : rest;
+                    if (me < apart)
+                        body(packed(), std::integral_constant<int, U>(), begin + (at + me) * V, apart * V,
+                             static_cast<unsigned>(V));
+                }
+                whole = even + rest * U;
+                if (whole == 0) begin = 0;
+                unsigned to = begin, from = 0;
+                COLLX_ROLLED
+                for (int side = 0; side < 2; ++side) {
+                    COLLX_ROLLED
+                    for (unsigned i = from + step - 1 - me; i < to; i += N * step)
+                        body(narrow(), std::integral_constant<int, N>(), i, step, to);
+                    from = begin + whole * V, to = elems;
+                }
+            } else {
+                COLLX_ROLLED
+                for (unsigned i = me; i < elems; i += N * step)
+                    body(narrow(), std::integral_constant<int, N>(), i, step, elems);
+            }
         }
+    }
+    static constexpr unsigned no_packs = ~0u;
+    // Elements of access at element i: of those that go one by one, whether there is one.
+    template <class W>
+    COLLX_HD static unsigned count_at(unsigned i, unsigned m) {
+        if constexpr (flagged || W::is_whole) return m;
+        else return i < m ? 1 : 0;
     }
     // Where words carry flags an empty message is still a word: its receiver must hear of the sender.
     COLLX_HD static constexpr unsigned packs_of(std::size_t n) {
@@ -183,37 +207,35 @@ private:
             return {r, where, at};
         }
     }
-    COLLX_HD bool is_aligned_at(const operand& o) const {
-        if constexpr (is_plain) return is_aligned<typename Types::in_type, V>(o.p);
-        else if (o.where == place::in) return access::in_is_aligned(o.r, o.at);
-        else return o.where != place::out || access::out_is_aligned(o.r, o.at);
+    COLLX_HD bool is_aligned_at(const operand& o, unsigned shift = 0) const {
+        if constexpr (is_plain) return is_aligned<typename Types::in_type, V>(o.p + shift);
+        else if (o.where == place::in) return access::in_is_aligned(o.r, o.at + shift);
+        else return o.where != place::out || access::out_is_aligned(o.r, o.at + shift);
     }
     template <class W>
-    COLLX_HD acc_of<W> read(const operand& o, unsigned i, unsigned m) const { // access i, the input with its hook
-        const std::size_t skip = std::size_t{i} * W::n;
+    COLLX_HD acc_of<W> read(const operand& o, std::size_t skip, unsigned m) const { // from element `skip` on, with hook
         if constexpr (is_plain) {
             return access::template read_plain<W>(o.p + skip, m);
         } else {
             if (o.where == place::in) return access::template read_in<W>(o.r, ranks(), o.at + skip, m);
-            if (has_scratch && o.where == place::tmp) return load_pack<Env, acc_type, W::n>(scratch() + o.at + skip);
+            if (has_scratch && o.where == place::tmp) return access::template read_held<W>(scratch() + o.at + skip, m);
             return access::template read_out<W>(o.r, o.at + skip, m);
         }
     }
     template <class W>
-    COLLX_HD void write(const operand& o, unsigned i, unsigned m, const acc_of<W>& acc) const {
-        const std::size_t skip = std::size_t{i} * W::n;
+    COLLX_HD void write(const operand& o, std::size_t skip, unsigned m, const acc_of<W>& acc) const {
         if constexpr (is_plain) access::template write_plain<W>(o.p + skip, m, acc);
-        else if (has_scratch && o.where == place::tmp) store_pack<Env>(scratch() + o.at + skip, acc);
+        else if (has_scratch && o.where == place::tmp) access::template write_held<W>(scratch() + o.at + skip, m, acc);
         else access::template write_out<W>(o.r, o.at + skip, m, acc);
     }
-    // Access i of a slot or a window without flags.
+    // From element i on of a slot or a window without flags, which has whole packs.
     template <class W>
-    COLLX_HD static wire_of<W> load_wire(const std::byte* from, unsigned i) {
-        return load_pack<Env, wire_type, W::n>(from + std::size_t{i} * wire_of<W>::bytes);
+    COLLX_HD static wire_of<W> load_wire(const std::byte* from, std::size_t i, unsigned m) {
+        return access::template read_raw<W>(reinterpret_cast<const wire_type*>(from) + i, m);
     }
     template <class W>
-    COLLX_HD static void store_wire(std::byte* to, unsigned i, const wire_of<W>& w) {
-        store_pack<Env>(to + std::size_t{i} * wire_of<W>::bytes, w);
+    COLLX_HD static void store_wire(std::byte* to, std::size_t i, unsigned m, const wire_of<W>& w) {
+        access::template write_raw<W>(reinterpret_cast<wire_type*>(to) + i, m, w);
     }
     COLLX_HD acc_type* scratch() const {
         return reinterpret_cast<acc_type*>(args_.lane_of(rank_, lane_) + args_.shape.scratch_at());

@@ -126,15 +126,21 @@ struct call_types {
 };
 
 // How many elements one access takes: a pack of which all exist, a pack of which m do (where words or lines carry flags
-// even a short tail is a pack of the wire), or a single element, which may lie anywhere.
+// even a short tail is a pack of the wire), or one element, which may lie anywhere, or none.
 template <int N, bool Whole>
 struct width {
     static constexpr int n = N;
     static constexpr bool is_whole = Whole;
     static constexpr bool is_aligned = Whole && N > 1;
 };
-// One element.
-using single = width<1, true>;
+// One element, or none where m is 0.
+using narrow = width<1, false>;
+
+// Elements of this size that a thread has under way where they go one by one: 64 bytes of loads, as four packs are, but
+// at most 16 elements, and fewer where their accumulators would need more than 96 bytes of registers.
+COLLX_HD constexpr int narrow_unroll(std::size_t bytes) {
+    return bytes <= 4 ? 16 : bytes <= 8 ? 8 : bytes <= 24 ? 4 : bytes <= 48 ? 2 : 1;
+}
 
 // One rank's side of a call.
 template <class Types>
@@ -284,6 +290,16 @@ struct operand_access {
         write_elements<W>(to, m, detail::convert<out_type>(acc));
     }
 
+    // Accumulators that wait in scratch.
+    template <class W>
+    COLLX_HD static acc_pack<W> read_held(const acc_type* from, unsigned m) {
+        return read_elements<W>(from, m);
+    }
+    template <class W>
+    COLLX_HD static void write_held(acc_type* to, unsigned m, const acc_pack<W>& acc) {
+        write_elements<W>(to, m, acc);
+    }
+
     // Copying in to out would change nothing.
     COLLX_HD static bool is_in_place(const rank_operands<Types>& from, const rank_operands<Types>& to,
                                      std::size_t in_at, std::size_t out_at) {
@@ -300,6 +316,12 @@ struct operand_access {
     COLLX_HD static bool out_is_aligned(const rank_operands<Types>& r, std::size_t at) {
         if constexpr (Types::out_view::is_contiguous) return is_aligned<out_type, V>(r.out.data() + at);
         else return true;
+    }
+    // Elements of the output from `at` on that lie before the first aligned pack.
+    COLLX_HD static unsigned elems_before_pack(const rank_operands<Types>& r, std::size_t at) {
+        if constexpr (Types::out_view::is_contiguous && V > 1)
+            return device::elems_before_pack<out_type, V>(r.out.data() + at);
+        else return 0;
     }
 
 private:

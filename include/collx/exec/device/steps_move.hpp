@@ -146,17 +146,22 @@ executor<Env, Algorithm, Types, Protocol, Groups>::combined(const transfer& x, c
 // Out of windows and into them without a change: one load, one store, whatever the places.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_as_is(const transfer& x) {
-    const auto* from = x.receives ? reinterpret_cast<const wire_type*>(x.rx) : own_operand(x).p;
-    auto* to = x.sends ? reinterpret_cast<wire_type*>(x.tx) : result_operand(x).p;
-    each_pack<4>(x.count, x.is_fast, [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
+    // Chosen as bytes: out of two pointers to a structure of one byte (e4m3) NVCC 13.0 makes a broken function.
+    const auto* from =
+        reinterpret_cast<const wire_type*>(x.receives ? x.rx : reinterpret_cast<const std::byte*>(own_operand(x).p));
+    auto* to = reinterpret_cast<wire_type*>(x.sends ? x.tx : reinterpret_cast<std::byte*>(result_operand(x).p));
+    // Windows begin with a pack; two buffers may agree elsewhere.
+    const unsigned shift = x.receives || x.sends ? 0 : elems_before_pack<wire_type, V>(to);
+    const bool fits = is_aligned<wire_type, V>(from + shift) && is_aligned<wire_type, V>(to + shift);
+    each_pack<4>(x.count, fits ? shift : no_packs, [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
         using W = decltype(w);
         constexpr int U = count.value;
-        const auto nth = [=](int u) { return std::size_t{i + static_cast<unsigned>(u) * step} * W::n; };
+        const auto nth = [=](int u) { return i + static_cast<unsigned>(u) * step; };
         wire_of<W> packs[U];
         COLLX_UNROLL
-        for (int u = 0; u < U; ++u) packs[u] = access::template read_raw<W>(from + nth(u), m);
+        for (int u = 0; u < U; ++u) packs[u] = access::template read_raw<W>(from + nth(u), count_at<W>(nth(u), m));
         COLLX_UNROLL
-        for (int u = 0; u < U; ++u) access::template write_raw<W>(to + nth(u), m, packs[u]);
+        for (int u = 0; u < U; ++u) access::template write_raw<W>(to + nth(u), count_at<W>(nth(u), m), packs[u]);
     });
 }
 
@@ -166,53 +171,60 @@ template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <bool Channels>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const transfer& x) {
     const operand own = own_operand(x), result = result_operand(x);
-    each_pack<unroll>(x.count, x.is_fast, [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
-        using W = decltype(w);
-        constexpr int U = count.value;
-        const auto nth = [=](int u) { return i + static_cast<unsigned>(u) * step; };
-        waiting_pack<wire_type, W::n> got[U]{};
-        acc_of<W> acc[U]{};
-        if (x.receives) {
-            COLLX_UNROLL
-            for (int u = 0; u < U; ++u) got[u].keep(this->template load_wire<W>(x.rx, nth(u)));
-        }
-        if (x.reads) {
-            COLLX_UNROLL
-            for (int u = 0; u < U; ++u) acc[u] = this->template read<W>(own, nth(u), m);
-        }
-        if (x.receives) {
-            acc_of<W> in[U];
-            COLLX_UNROLL
-            for (int u = 0; u < U; ++u) in[u] = access::from_wire(got[u].get());
-            if (Channels && Types::reduces && x.combines) {
-                COLLX_UNROLL
-                for (int u = 0; u < U; ++u) acc[u] = this->template combined<W>(x, in[u], acc[u], m);
-            } else {
-                COLLX_UNROLL
-                for (int u = 0; u < U; ++u) acc[u] = in[u];
-            }
-        }
-        if (access::has_post && x.finishes) {
-            COLLX_UNROLL
-            for (int u = 0; u < U; ++u)
-                access::template finish<W>(this->op(), this->ranks(), x.to + std::size_t{nth(u)} * W::n, m, acc[u]);
-        }
-        waiting_pack<wire_type, W::n> next[U];
-        COLLX_UNROLL
-        for (int u = 0; u < U; ++u) next[u].keep(access::to_wire(acc[u]));
-        if (x.sends) {
-            COLLX_UNROLL
-            for (int u = 0; u < U; ++u) this->template store_wire<W>(x.tx, nth(u), next[u].get());
-        }
-        if (x.keeps) {
-            if (access::rounds && x.finishes) {
-                COLLX_UNROLL
-                for (int u = 0; u < U; ++u) acc[u] = access::from_wire(next[u].get());
-            }
-            COLLX_UNROLL
-            for (int u = 0; u < U; ++u) this->template write<W>(result, nth(u), m, acc[u]);
-        }
-    });
+    // Two operands are under way.
+    constexpr int N = (narrow_unroll(sizeof(acc_type)) + 1) / 2;
+    each_pack<unroll, N>(x.count, x.is_fast ? 0 : no_packs,
+                         [&](auto w, auto count, unsigned i, unsigned step, unsigned end) {
+                             using W = decltype(w);
+                             constexpr int U = count.value;
+                             const auto nth = [=](int u) { return i + static_cast<unsigned>(u) * step; };
+                             const auto m = [=](int u) { return count_at<W>(nth(u), end); };
+                             waiting_pack<wire_type, W::n> got[U]{};
+                             acc_of<W> acc[U]{};
+                             if (x.receives) {
+                                 COLLX_UNROLL
+                                 for (int u = 0; u < U; ++u)
+                                     got[u].keep(this->template load_wire<W>(x.rx, nth(u), m(u)));
+                             }
+                             if (x.reads) {
+                                 COLLX_UNROLL
+                                 for (int u = 0; u < U; ++u) acc[u] = this->template read<W>(own, nth(u), m(u));
+                             }
+                             if (x.receives) {
+                                 acc_of<W> in[U];
+                                 COLLX_UNROLL
+                                 for (int u = 0; u < U; ++u) in[u] = access::from_wire(got[u].get());
+                                 if (Channels && Types::reduces && x.combines) {
+                                     COLLX_UNROLL
+                                     for (int u = 0; u < U; ++u)
+                                         acc[u] = this->template combined<W>(x, in[u], acc[u], m(u));
+                                 } else {
+                                     COLLX_UNROLL
+                                     for (int u = 0; u < U; ++u) acc[u] = in[u];
+                                 }
+                             }
+                             if (access::has_post && x.finishes) {
+                                 COLLX_UNROLL
+                                 for (int u = 0; u < U; ++u)
+                                     access::template finish<W>(this->op(), this->ranks(), x.to + nth(u), m(u), acc[u]);
+                             }
+                             waiting_pack<wire_type, W::n> next[U];
+                             COLLX_UNROLL
+                             for (int u = 0; u < U; ++u) next[u].keep(access::to_wire(acc[u]));
+                             if (x.sends) {
+                                 COLLX_UNROLL
+                                 for (int u = 0; u < U; ++u)
+                                     this->template store_wire<W>(x.tx, nth(u), m(u), next[u].get());
+                             }
+                             if (x.keeps) {
+                                 if (access::rounds && x.finishes) {
+                                     COLLX_UNROLL
+                                     for (int u = 0; u < U; ++u) acc[u] = access::from_wire(next[u].get());
+                                 }
+                                 COLLX_UNROLL
+                                 for (int u = 0; u < U; ++u) this->template write<W>(result, nth(u), m(u), acc[u]);
+                             }
+                         });
 }
 
 // A pack of the wire as it comes and as it goes.
@@ -222,14 +234,16 @@ COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, 
 executor<Env, Algorithm, Types, Protocol, Groups>::through(const transfer& x, const operand& own, const operand& result,
                                                            unsigned p, unsigned m, const wire_pack& w) const {
     acc_pack acc{};
-    if (x.reads) acc = this->template read<W>(own, p, m);
+    if (x.reads) acc = this->template read<W>(own, std::size_t{p} * V, m);
     if (x.receives) {
         const acc_pack in = access::from_wire(w);
         acc = Types::reduces && x.combines ? this->template combined<W>(x, in, acc, m) : in;
     }
     if (access::has_post && x.finishes) access::template finish<W>(op(), ranks(), x.to + std::size_t{p} * W::n, m, acc);
     const wire_pack next = access::to_wire(acc);
-    if (x.keeps) this->template write<W>(result, p, m, access::rounds && x.finishes ? access::from_wire(next) : acc);
+    if (x.keeps)
+        this->template write<W>(result, std::size_t{p} * V, m,
+                                access::rounds && x.finishes ? access::from_wire(next) : acc);
     return next;
 }
 

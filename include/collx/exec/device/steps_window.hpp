@@ -30,16 +30,18 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sche
         const part from = local(s.src.where, s.src.chunks.at(c, args_.chunks));
         const int first = to_one ? chunk : 0, last = to_one ? chunk + 1 : ranks();
         const operand own = operand_at(mine(), s.src.where, from.at);
-        each_pack<1>(from.count, is_aligned_at(own), [&](auto w, auto, unsigned p, unsigned, unsigned m) {
-            using W = decltype(w);
-            if constexpr (W::n == V) {
-                const wire_pack x = access::to_wire(this->template read<W>(own, p, m));
-                COLLX_ROLLED
-                for (int k = first; k < last; ++k)
-                    if (k != this->rank_)
-                        store_packet<Env>(this->packets_at(k, this->rank_) + p * stride, x, this->window_flag());
-            }
-        });
+        each_pack<1>(from.count, is_aligned_at(own) ? 0 : no_packs,
+                     [&](auto w, auto, unsigned i, unsigned, unsigned m) {
+                         using W = decltype(w);
+                         if constexpr (W::n == V) {
+                             const wire_pack x = access::to_wire(this->template read<W>(own, i, m));
+                             COLLX_ROLLED
+                             for (int k = first; k < last; ++k)
+                                 if (k != this->rank_)
+                                     store_packet<Env>(this->packets_at(k, this->rank_) + i / V * stride, x,
+                                                       this->window_flag());
+                         }
+                     });
         COLLX_ROLLED
         for (int k = first; k < last; ++k)
             if (k != rank_)
@@ -76,69 +78,45 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
         const part to = local(s.dst.where, to_chunk);
         const operand result = operand_at(mine(), s.dst.where, to.at);
         const bool reads_own = !from_window || s.own == place::in;
-        bool fast = is_aligned_at(result) && (!reads_own || access::in_is_aligned(mine(), in_at));
+        // Windows and a switch's addresses begin with a pack; buffers may agree elsewhere.
+        unsigned shift = 0;
+        if constexpr (!multicasts && !flagged)
+            if (!from_window && s.dst.where == place::out && s.also == place::none)
+                shift = access::elems_before_pack(ToAll ? args().rank(0) : mine(), to.at);
+        bool fast = is_aligned_at(result, shift) && (!reads_own || access::in_is_aligned(mine(), in_at + shift));
         COLLX_ROLLED
         for (int k = 0; k < ranks(); ++k) {
-            if (!from_window) fast = fast && access::in_is_aligned(args().rank(k), in_at);
-            if (ToAll) fast = fast && access::out_is_aligned(args().rank(k), to.at);
+            if (!from_window) fast = fast && access::in_is_aligned(args().rank(k), in_at + shift);
+            if (ToAll) fast = fast && access::out_is_aligned(args().rank(k), to.at + shift);
         }
         const std::size_t window_offset = from_window ? this->window_offset(sched::segment_of(s.src.where), chunk) : 0;
-        // Operand k as it lies in memory, and as it is reduced.
-        const auto fetch = [&](auto w, int k, unsigned p, unsigned m) -> fold_pack<decltype(w)> {
+        // Operand k as it lies in memory from element i on, and as it is reduced.
+        const auto fetch = [&](auto w, int k, unsigned i, unsigned m) -> fold_pack<decltype(w)> {
             using W = decltype(w);
-            const std::size_t first = in_at + p * W::n;
+            const std::size_t first = in_at + i;
             const bool own = k == this->rank_ && s.own == place::in;
             if constexpr (access::is_wire_in) {
                 if (!from_window || own) return access::template read_raw<W>(this->args().rank(k).in.data() + first, m);
-                return receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k);
+                return receive_words(packets_at(this->rank_, k) + i / V * stride, window_flag(), k);
             } else {
                 if (!from_window) return access::template read_in<W>(this->args().rank(k), this->ranks(), first, m);
                 if (own)
                     return access::through_wire(access::template read_in<W>(this->mine(), this->ranks(), first, m));
                 if constexpr (flagged)
-                    return access::from_wire(receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k));
+                    return access::from_wire(
+                        receive_words(packets_at(this->rank_, k) + i / V * stride, window_flag(), k));
                 else
                     return access::from_wire(
-                        this->template load_wire<W>(this->args_.lane_of(k, this->lane_) + window_offset, p));
+                        this->template load_wire<W>(this->args_.lane_of(k, this->lane_) + window_offset, i, m));
             }
         };
-        // What is stored as it travels is rounded once.
-        const auto deliver = [&](auto w, unsigned p, unsigned m, auto acc) {
-            using W = decltype(w);
-            const std::size_t first = to.at + p * W::n;
-            const bool finishes = s.dst.where == place::out;
-            if (access::has_post && finishes) access::template finish<W>(this->op(), this->ranks(), first, m, acc);
-            const wire_of<W> as_is = access::to_wire(acc);
-            if constexpr (access::rounds)
-                if (finishes) acc = access::from_wire(as_is);
-            if constexpr (ToAll && multicasts && W::is_aligned) {
-                Env::template store_all<Types>(this->args(), first, as_is);
-            } else if constexpr (ToAll) {
-                COLLX_ROLLED
-                for (int k = 0; k < this->ranks(); ++k) {
-                    // What only moves may lie at its place already.
-                    if (!Types::reduces &&
-                        access::is_in_place(this->args().rank(s.peer_from), this->args().rank(k), in_at, to.at))
-                        continue;
-                    if constexpr (moves_as_is)
-                        access::template write_raw<W>(this->args().rank(k).out.data() + first, m, as_is);
-                    else access::template write_out<W>(this->args().rank(k), first, m, acc);
-                }
-            } else {
-                if constexpr (moves_as_is) access::template write_raw<W>(result.p + std::size_t{p} * W::n, m, as_is);
-                else this->template write<W>(result, p, m, acc);
-                if (s.also != place::none)
-                    access::template write_raw<W>(reinterpret_cast<wire_type*>(this->window_at(
-                                                      this->rank_, sched::segment_of(s.also), to_chunk)) +
-                                                      std::size_t{p} * W::n,
-                                                  m, as_is);
-            }
-        };
-        // U accesses of this width, `step` apart. The next rank's loads are under way while this one's are added.
-        const auto accesses = [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
+        // U accesses of this width, `step` elements apart. The next rank's loads are under way while this one's are
+        // added.
+        const auto accesses = [&](auto w, auto count, unsigned i, unsigned step, unsigned end) {
             using W = decltype(w);
             constexpr int U = count.value;
             const auto nth = [=](int u) { return i + static_cast<unsigned>(u) * step; };
+            const auto m = [=](int u) { return count_at<W>(nth(u), end); };
             acc_of<W> acc[U]{};
             bool is_reduced = false;
             if constexpr (multicasts && Types::reduces && W::is_aligned) {
@@ -147,7 +125,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                     COLLX_UNROLL
                     for (int u = 0; u < U; ++u)
                         acc[u] = access::from_wire(
-                            Env::template reduce_all<Types>(this->args(), this->op(), in_at + nth(u) * W::n));
+                            Env::template reduce_all<Types>(this->args(), this->op(), in_at + nth(u)));
                 }
             }
             const auto add = [&](const waiting_operand<W>(&x)[U], bool is_first) {
@@ -156,7 +134,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                 for (int u = 0; u < U; ++u) next[u] = opened<W>(x[u]);
                 COLLX_UNROLL
                 for (int u = 0; u < U; ++u)
-                    acc[u] = is_first ? next[u] : access::template combine<W>(this->op(), acc[u], next[u], m);
+                    acc[u] = is_first ? next[u] : access::template combine<W>(this->op(), acc[u], next[u], m(u));
             };
             const auto ask = [&](waiting_operand<W>(&x)[U], int k) {
                 if constexpr (access::is_wire_in && !flagged) {
@@ -165,16 +143,16 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                     if (from_window && !(k == this->rank_ && s.own == place::in))
                         from = reinterpret_cast<const wire_type*>(this->args_.lane_of(k, this->lane_) + window_offset);
                     COLLX_UNROLL
-                    for (int u = 0; u < U; ++u)
-                        x[u].keep(access::template read_raw<W>(from + std::size_t{nth(u)} * W::n, m));
+                    for (int u = 0; u < U; ++u) x[u].keep(access::template read_raw<W>(from + nth(u), m(u)));
                 } else {
                     COLLX_UNROLL
-                    for (int u = 0; u < U; ++u) x[u].keep(fetch(w, k, nth(u), m));
+                    for (int u = 0; u < U; ++u) x[u].keep(fetch(w, k, nth(u), m(u)));
                 }
             };
             // Even operands and odd ones have registers of their own: a copy would wait for what was just asked for.
-            // Words are waited for at once, and a tail is short.
-            constexpr int ahead = flagged || !W::is_aligned ? 1 : 2;
+            // Words are waited for at once, and where packs have several elements what goes one by one is long enough.
+            constexpr bool is_narrow = !W::is_aligned && (V > 1 || sizeof(acc_type) > 16);
+            constexpr int ahead = flagged || is_narrow ? 1 : 2;
             waiting_operand<W> odd[U]{};
             COLLX_ROLLED
             for (int k = s.peer_from; k <= s.peer_to && !is_reduced; k += ahead) {
@@ -186,10 +164,52 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                 }
                 if (k < s.peer_to) add(even, k == s.peer_from);
             }
+            // What is stored as it travels is rounded once.
+            const bool finishes = s.dst.where == place::out;
+            waiting_pack<wire_type, W::n> as_is[U];
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) deliver(w, nth(u), m, acc[u]);
+            for (int u = 0; u < U; ++u) {
+                if (access::has_post && finishes)
+                    access::template finish<W>(this->op(), this->ranks(), to.at + nth(u), m(u), acc[u]);
+                as_is[u].keep(access::to_wire(acc[u]));
+                if constexpr (access::rounds && !moves_as_is)
+                    if (finishes) acc[u] = access::from_wire(as_is[u].get());
+            }
+            if constexpr (ToAll && multicasts && W::is_aligned) {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u)
+                    Env::template store_all<Types>(this->args(), to.at + nth(u), as_is[u].get());
+            } else if constexpr (ToAll) {
+                COLLX_ROLLED
+                for (int k = 0; k < this->ranks(); ++k) {
+                    // What only moves may lie at its place already.
+                    if (!Types::reduces &&
+                        access::is_in_place(this->args().rank(s.peer_from), this->args().rank(k), in_at, to.at))
+                        continue;
+                    if constexpr (moves_as_is) {
+                        typename Types::out_type* out = this->args().rank(k).out.data() + to.at;
+                        COLLX_UNROLL
+                        for (int u = 0; u < U; ++u) access::template write_raw<W>(out + nth(u), m(u), as_is[u].get());
+                    } else {
+                        COLLX_UNROLL
+                        for (int u = 0; u < U; ++u)
+                            access::template write_out<W>(this->args().rank(k), to.at + nth(u), m(u), acc[u]);
+                    }
+                }
+            } else {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) {
+                    if constexpr (moves_as_is) access::template write_raw<W>(result.p + nth(u), m(u), as_is[u].get());
+                    else this->template write<W>(result, nth(u), m(u), acc[u]);
+                }
+                if (s.also != place::none) {
+                    std::byte* also = this->window_at(this->rank_, sched::segment_of(s.also), to_chunk);
+                    COLLX_UNROLL
+                    for (int u = 0; u < U; ++u) this->template store_wire<W>(also, nth(u), m(u), as_is[u].get());
+                }
+            }
         };
-        each_pack<unroll>(to.count, fast, accesses);
+        each_pack<unroll>(to.count, fast ? shift : no_packs, accesses);
     }
 }
 

@@ -86,6 +86,12 @@ template <class T, int V>
 COLLX_HD inline bool is_aligned(const T* p) {
     return reinterpret_cast<std::uintptr_t>(p) % pack<T, V>::alignment == 0;
 }
+// Elements from p on that lie before the first one from which on packs may be loaded, where there is one.
+template <class T, int V>
+COLLX_HD inline unsigned elems_before_pack(const T* p) {
+    constexpr std::size_t alignment = pack<T, V>::alignment;
+    return static_cast<unsigned>((alignment - reinterpret_cast<std::uintptr_t>(p) % alignment) % alignment / sizeof(T));
+}
 
 // A pack from aligned memory.
 template <class Env, class T, int V>

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Kernels whose machine code machine_code.py reads: one for each kind of element whose loads it counts.
+#include <collx/exec/fused.cuh>
+
+#include <collx/algo/two_shot.hpp>
+#include <collx/algo/zero_copy.hpp>
+
+using namespace collx;
+
+// Elements of one per pack: 24 bytes, and 16 bytes that lie as std::complex<double> does.
+struct moments {
+    double sum, square, count;
+    COLLX_HD friend moments operator+(const moments& a, const moments& b) {
+        return {a.sum + b.sum, a.square + b.square, a.count + b.count};
+    }
+};
+struct complex_double {
+    double re, im;
+    COLLX_HD friend complex_double operator+(const complex_double& a, const complex_double& b) {
+        return {a.re + b.re, a.im + b.im};
+    }
+};
+
+template <class T>
+using sum_of = device::call_types<contiguous_view<T>, contiguous_view<T>, plus>;
+#define KERNEL(algorithm, types)                                                                       \
+    template __global__ void device::fused_kernel<device::simple_protocol, 1, algo::algorithm, types>( \
+        const __grid_constant__ device::fused_args<algo::algorithm, types>)
+
+KERNEL(zero_copy_all_reduce, sum_of<float>);
+KERNEL(zero_copy_all_reduce, sum_of<bf16>);
+KERNEL(zero_copy_all_reduce, sum_of<moments>);
+KERNEL(zero_copy_all_reduce, sum_of<complex_double>);
+KERNEL(two_shot_all_reduce, sum_of<float>);

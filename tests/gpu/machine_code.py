@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the assembler makes of the loops that move data: machine code for sm_90, read instruction by instruction.
+
+  machine_code.py NVCC INCLUDE FILE FOLDER     FOLDER: where nvdisasm is loaded to, if the machine has none
+
+Loads that are asked for before anything waits for one of them are under way together. Their bytes, for each of 512 threads on each of
+132 multiprocessors, must be what a memory of 4.8 TB/s can deliver within 0.7 us (Little's law): 3.3 MB.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+THREADS, NEEDED = 132 * 512, 3.3e6
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Instruction:
+    def __init__(self, text):
+        parts = re.match(r"(@!?U?P\w+\s+)?(\S+)\s*(.*)", text)
+        self.text, self.name, operands = text, parts.group(2), parts.group(3)
+        self.is_load = self.name.startswith(("LDG", "LD.E")) and "STRONG" not in self.name
+        self.is_store = self.name.startswith(("STG", "ST.E"))
+        width = re.search(r"\.(128|64|U16|S16|U8|S8)\b", self.name)
+        self.bytes = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}.get(width.group(1) if width else "", 4)
+        registers = [int(r) for r in re.findall(r"\bR(\d+)\b", operands)]
+        self.into = set(range(registers[0], registers[0] + max(1, self.bytes // 4))) if self.is_load and registers else set()
+        # Wide operands name their first register; what waits for one waits for the load.
+        self.reads = set(registers[1:] if registers and not self.is_store else registers)
+        self.touches = set(registers)
+
+
+def functions_of(sass):
+    """The instructions of each kernel, and of each function that it calls."""
+    for section in re.split(r"^\s*\.section\s+\.text\.", sass, flags=re.M)[1:]:
+        kernel = re.match(r"[\w$]+", section).group(0)
+        for body in re.split(r"^\s*\.type\s+(?=\$)", section, flags=re.M):
+            called = re.match(r"\$[\w$]+", body)
+            name = kernel + (called.group(0).replace("$" + kernel, "") if called else "")
+            yield name, [Instruction(t.strip()) for t in re.findall(r"/\*[0-9a-f]{4,}\*/\s+([^;]+);", body)]
+
+
+def under_way(code):
+    """The most bytes that a thread has asked for before it waits, for each width of load."""
+    most, pending, asked = {}, set(), {}
+
+    def settle():
+        # Widths are counted apart: a row of one kind is a row of the loop for it.
+        for width, total in asked.items():
+            most[width] = max(most.get(width, 0), total)
+        pending.clear(), asked.clear()
+
+    for i in code:
+        if pending & (i.reads if i.is_load else i.touches) or i.name.startswith(("CALL", "BAR", "EXIT", "RET")):
+            settle()
+        if i.is_load:
+            pending.update(i.into)
+            asked[i.bytes] = asked.get(i.bytes, 0) + i.bytes
+    settle()
+    return most
+
+
+def stores_in_a_row(code):
+    """Of each width, the most stores without a load or a barrier between them."""
+    most, row = {}, {}
+    for i in code:
+        if i.is_load or i.name.startswith(("BAR", "CALL")):
+            row = {}
+        if i.is_store:
+            row[i.bytes] = row.get(i.bytes, 0) + 1
+            most[i.bytes] = max(most.get(i.bytes, 0), row[i.bytes])
+    return most
+
+
+# What is in the name of a function, what it is called here, and the width of the loads that are counted.
+ROWS = [
+    ("zero_copy", "viewIf", "f32", 16),
+    ("zero_copy", "viewIf", "f32, misaligned", 4),
+    ("zero_copy", "bfloat16", "bf16", 16),
+    ("zero_copy", "moments", "structure of 24 bytes", 8),
+    ("zero_copy", "complex_double", "complex<double>", 8),
+    ("two_shot", "viewIf", "f32 through windows", 16),
+    ("two_shot", "viewIf", "f32 through windows, misaligned", 4),
+    ("two_shot run_move", "viewIf", "f32 into windows", 16),
+    ("two_shot run_move", "viewIf", "f32 into windows, misaligned", 4),
+]
+
+
+def one_of(functions, words, element):
+    """The code of the kernel, or of the function that it calls, in whose name all words are."""
+    wanted = [c for n, c in functions.items() if all(w in n for w in words.split()) and element in n.split("$")[0] and
+              ("$" in n) == ("run_" in words)]
+    if len(wanted) != 1:
+        sys.exit(f"{len(wanted)} functions of {words} and {element} among {list(functions)}")
+    return wanted[0]
+
+
+def main(nvcc, include, source, folder):
+    here = pathlib.Path(__file__).resolve()
+    found = subprocess.run([here.parents[2] / "scripts/support/get_nvdisasm", folder, nvcc], capture_output=True, text=True)
+    if found.returncode != 0:
+        print(found.stdout or found.stderr)
+        sys.exit(found.returncode)
+    with tempfile.TemporaryDirectory() as work:
+        cubin = f"{work}/code.cubin"
+        run(nvcc, "-std=c++20", "-arch=sm_90", "-cubin", f"-I{include}", "-o", cubin, source)
+        functions = dict(functions_of(run(found.stdout.strip(), cubin)))
+    bad = []
+    for words, element, label, width in ROWS:
+        bytes_each = under_way(one_of(functions, words, element)).get(width, 0)
+        total = bytes_each * THREADS
+        print(f"{label:34} {bytes_each:4} bytes of each thread in loads of {width:2}, {total / 1e6:5.2f} MB on an H200")
+        if total < NEEDED:
+            bad.append(label)
+    # Results of a reduction leave as they came: 16 bytes at a time, to the output and into the window.
+    wide = stores_in_a_row(one_of(functions, "two_shot", "viewIf")).get(16, 0)
+    print(f"{wide} stores of 16 bytes in a row where a reduction ends")
+    if wide < 8:
+        bad.append("stores of two_shot")
+    if bad:
+        sys.exit(f"too few bytes under way, {NEEDED / 1e6} MB are needed: {', '.join(bad)}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
