@@ -26,7 +26,8 @@ TEST_CASE("the corpora run through their targets") {
         for (const auto& file : files) {
             std::ifstream f(file, std::ios::binary);
             std::string bytes{std::istreambuf_iterator<char>(f), {}};
-            const int mutants = std::string_view(t.name) == "store" ? 5 : 50;
+            const std::string_view name = t.name; // some have connections of their own
+            const int mutants = name == "store" ? 5 : name == "windows" ? 15 : 50;
             for (int i = 0; i <= mutants; ++i) {
                 t.run({reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()});
                 if (bytes.empty()) break;

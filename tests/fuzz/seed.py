@@ -86,6 +86,28 @@ seeds = {
     ],
 }
 
+
+def put(at, size, signals=0):
+    """A message of the target `windows`: the form, then what next_message() takes for it."""
+    return bytes([signals << 7, 1, at >> 8, at & 255, 1, size >> 8, size & 255]) + bytes(range(8))[:min(size, 8)] + b"\0"
+
+
+seeds["windows"] = [
+    bytes([2, 0, 1]) + put(0, 16) + put(100, 700, 1) + put(7, 0, 1) + bytes([3, 0]) + bytes([1, 0, 3, 0, 9, 0]),
+    bytes([2, 2, 1]) + bytes([2 + 96 + 1, 4, 0, 0, 10, 1, 2, 3, 4, 5, 6, 7, 8, 0]) * 4,
+    bytes([3, 1, 0]) + bytes([127, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 0]) + bytes([132, 0, 0, 5, 0, 1, 2, 3, 4, 0]),
+    bytes([4, 4, 2]) + bytes([4, 0, 0, 0]) + bytes([96, 7, 0]) * 3 + bytes([129, 0, 0, 0, 200, 0]),
+    bytes([5, 5, 3]) + bytes([132, 2, 1, 0]) + bytes([97, 7, 0]) * 3 + bytes([1, 0, 0, 2, 255, 0]),
+    bytes([4, 4, 2]) + bytes([4, 0, 0, 0]) + put(0, 16),
+    bytes([5, 5, 3]) + bytes([132, 2, 1, 0]) + bytes([97, 7, 0]),
+    bytes([6, 3, 0]) + put(0, 16) + bytes([0, 0, 50, 0, 4, 9]) + bytes([5, 1]),
+    bytes([7, 0, 1]) + put(0, 16) + bytes([3, 65, 0, 39, 2, 1]),
+    bytes([1]) + bytes([0, 100, 1, 0, 0, 0, 0, 0, 2, 200, 0, 0, 0]),
+    bytes([1]) + bytes([2, 200, 0, 0, 0, 0, 50, 1, 2, 0, 60]),
+    bytes([0]) + (bytes([0, 64, 8, 1, 0]) + bytes(range(32))) + (bytes([1, 3, 0, 32, 2, 1]) + bytes(range(32))),
+    bytes([0]) + (bytes([3, 1, 8, 1, 0]) + bytes(32)),
+]
+
 for target, inputs in seeds.items():
     folder = here / target
     folder.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,9 @@
 #include "fuzz/aggregated_target.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/topology_target.hpp"
+#if !defined(COLLX_FUZZ_WITHOUT_WINDOWS)
+#include "fuzz/windows_target.hpp"
+#endif
 #include "support/toy_macs.hpp"
 
 namespace collx_fuzz {
@@ -339,6 +342,9 @@ inline constexpr struct {
                {"pmi", pmi},
                {"environment", variables_of_environment},
                {"cards", cards},
+#if !defined(COLLX_FUZZ_WITHOUT_WINDOWS)
+               {"windows", windows},
+#endif
                {"topology", topology}};
 
 } // namespace collx_fuzz

@@ -200,7 +200,8 @@ COLLX_ONCE task_state far_window::serve(int peer, other& o) {
         } else {
             if (!rx.has_message()) return so_far;
             const std::size_t bytes = rx.message_bytes();
-            if (bytes < sizeof(window_head) || bytes > slot_bytes()) s = served::refused;
+            if (bytes < sizeof(window_head) || bytes > slot_bytes() || !rx.is_expected(bytes, head_tag))
+                s = served::refused;
             else s = take_head(peer, o, rx.peek(bytes), bytes);
             if (s == served::yes) rx.release(bytes);
         }
@@ -216,7 +217,7 @@ COLLX_ONCE far_window::served far_window::take_head(int peer, other& o, const st
     window_peer& mine = window_.peer(window_.rank());
     const std::byte* const with = message + sizeof h;
     const std::size_t rest = bytes - sizeof h;
-    if (h.at > mine.bytes || h.bytes > mine.bytes - h.at) return served::refused;
+    if (h.signals > 1 || h.at > mine.bytes || h.bytes > mine.bytes - h.at) return served::refused;
     switch (h.what) {
         case window_head::put:
             if (h.bytes < least_apart_bytes()) {
@@ -251,7 +252,7 @@ COLLX_ONCE far_window::served far_window::take_head(int peer, other& o, const st
             if (h.signals != 0) owe(o, o.old.data(), o.old.size());
             return served::yes;
         }
-        case window_head::flush: return owe(o, nullptr, 0), served::yes;
+        case window_head::flush: return rest == 0 ? (owe(o, nullptr, 0), served::yes) : served::refused;
         default: return served::refused;
     }
 }
