@@ -4,9 +4,10 @@
 // has the GPUs 0, 2, 4 and 6 only. By themselves these four have rings of 50 GB/s in all; through their neighbours,
 // 150. Then a job of these four that is given the machine as a file: its calls follow the links unasked. At last, which
 // algorithm a call takes and by which rule, and how long it and the others would take, where COLLX_MACHINE says what
-// calls cost here.
+// calls cost here; and a training step on a DGX H100, of tensor ranks and of a pipeline.
 #include <collx/collx.hpp>
 #include <collx/comm/explain.hpp>
+#include <collx/sim/training.hpp>
 #include <collx/topo/explain_rings.hpp>
 #include <collx/topo/machines.hpp>
 #include <collx/topo/nccl_topology_writer.hpp>
@@ -59,6 +60,28 @@ void explain_calls() {
     // [doc:end]
 }
 
+// Eight ranks as one tensor axis, or as a pipeline of eight stages: nothing runs, all of it is predicted.
+void plan_training() {
+    // [doc:training]
+    const graph machine = dgx_h100();
+    collx::sim::fabric gpus(machine, machine.all(site_type::gpu));
+    const collx::sim::accelerator h100{.flops_per_s = 989e12, .efficiency = 0.5, .memory_bytes = 80e9};
+    const collx::sim::transformer model{.layers = 32, .hidden = 4096, .sequence = 2048};
+    const auto wide = collx::sim::predict_training(model, {.tensor = 8, .batch = 16}, h100, gpus);
+    const auto deep = collx::sim::predict_training(model, {.pipeline = 8, .batch = 16}, h100, gpus);
+    std::printf("\nA step on a DGX H100: tensor %.0f ms, %.0f of them exposed sums; pipeline %.0f ms, bubble %.1f %%\n",
+                wide.step_ns / 1e6, wide.tensor_ns / 1e6, deep.step_ns / 1e6, 100 * deep.bubble);
+    // [doc:end]
+    example::expect(std::abs(deep.bubble - 7.0 / 23) < 1e-9, "(p - 1) / (m + p - 1)");
+    example::expect(wide.memory.activations < deep.memory.activations, "a pipeline keeps as many as it has stages");
+    try {
+        collx::sim::predict_training(model, {.data = 8, .batch = 16}, h100, gpus);
+    } catch (const collx::error& e) {
+        std::printf("Eight replicas: %s\n", e.what());
+        example::expect(e.code() == collx::errc::resource, "16 bytes for each of 6.4 billion parameters are not there");
+    }
+}
+
 } // namespace
 
 int main() {
@@ -89,5 +112,6 @@ int main() {
     run_on(g);
     ::unsetenv("COLLX_TOPOLOGY");
     explain_calls();
+    plan_training();
     return example::result();
 }

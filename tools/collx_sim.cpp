@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "sim/algorithms.hpp"
+#include "sim/training.hpp"
 #include "topo/source.hpp"
 
 namespace {
@@ -29,6 +30,8 @@ struct choices {
     int links = 4;
     bool with_rings = false, with_pxn = false;
     sim::options run;
+    tools::training_choice training;
+    bool with_training = false;
 };
 
 sim::cost_model costs_of(const std::string& name) {
@@ -126,7 +129,7 @@ place place_of(const choices& c) {
         p.sites = tools::ranks_of(*p.g, c.ranks);
         for (const int s : p.sites) p.host_of.push_back(p.g->at(s).host);
     }
-    if (p.host_of.size() < 2)
+    if (p.host_of.size() < (c.with_training ? 1 : 2))
         fail(errc::invalid_argument, -1, -1, "name a machine with --machine, or more --ranks",
              "a collective of %zu ranks", p.host_of.size());
     return p;
@@ -135,6 +138,10 @@ place place_of(const choices& c) {
 void run(choices c) {
     place p = place_of(c);
     if (p.g) p.f = c.with_pxn ? sim::fabric::with_pxn(*p.g, p.sites) : sim::fabric(*p.g, p.sites);
+    if (c.with_training) {
+        const std::string text = tools::training_text(c.training, c.machine.machine, *p.f, costs_of(c.costs));
+        return static_cast<void>(std::fputs(text.c_str(), stdout));
+    }
     const node_map nodes(p.host_of);
     const sim::recording s = tools::recording_of(c.op, c.algorithm, static_cast<int>(p.host_of.size()), nodes);
     const sim::cost_model m = costs_of(c.costs);
@@ -184,6 +191,9 @@ int main(int argc, char** argv) {
     app.add_option("--links", c.links, "print so many of the busiest links")->check(CLI::Range(0, 1 << 16));
     app.add_option("--trace", c.trace, "write the messages of the last size for chrome://tracing");
     app.add_option("--goal", c.goal, "write the schedule for LogGOPSim");
+    app.fallthrough();
+    CLI::App* training = app.add_subcommand("training", "a training step: time, bubble, exposed communication, memory");
+    tools::add_options(*training, c.training);
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& help) {
@@ -192,5 +202,6 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "collx_sim: %s (collx_sim --help)\n", e.what());
         return 2;
     }
+    c.with_training = training->parsed();
     return tools::exit_code_of("collx_sim", [&] { run(c); });
 }

@@ -77,6 +77,21 @@ TEST_CASE("collx_sim goes host by host, also among thousands of ranks") {
     CHECK_THAT(sim("-m dgx-h100 --hosts 2 -a hierarchical -b 1GB --links 0").text, Contains(" 292."));
 }
 
+TEST_CASE("collx_sim predicts a training step") {
+    const std::string model = "training -m dgx-h100 --layers 32 --hidden 4096 --batch 16 ";
+    const std::string text = sim(model + "--pipeline 8").text;
+    CHECK_THAT(text, Contains("30.4 %  (p - 1) / (m + p - 1): 30.4 %") && Contains("16 micro-batches"));
+    CHECK_THAT(sim(model + "--tensor 8 --order gpipe").text, Contains("tensor, exposed"));
+    const result full = sim(model + "--data 8");
+    CHECK(full.code == 1);
+    CHECK_THAT(full.text, Contains("does not fit") && Contains("of 80.0"));
+    CHECK_THAT(sim(model + "--data 4").text, Contains("4 x 1 x 1 ranks on a machine for 8"));
+    CHECK_THAT(sim("training -m dgx-h100 --data 8 --batch 9").text, Contains("a batch of 9"));
+    CHECK_THAT(sim("training --rails 2x8 --data 16 --batch 16").text, Contains("give --flops"));
+    CHECK(sim("training --rails 2x8 --data 16 --batch 16 --flops 1e14").code == 0);
+    CHECK(sim(model + "--order backwards").code == 2);
+}
+
 TEST_CASE("collx_sim writes traces and GOAL") {
     const std::string file = "/tmp/collx-sim-" + std::to_string(::getpid());
     CHECK(sim("-m dgx-h100 --ranks 0,1 -b 1000 --trace " + file + " --goal " + file + ".goal").code == 0);
