@@ -45,30 +45,9 @@ inline std::string ending(int status) {
     return "ended with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
-} // namespace detail
-
-/// Runs `ranks` copies of this program and waits for them. Returns the exit code for this process: 0, the code
-/// `expected` if ranks ended with it (results that are wrong are no reason to end the others), or 1.
-inline int run_ranks(int ranks, char** argv, int expected) {
-    timespec now{};
-    ::clock_gettime(CLOCK_REALTIME, &now);
-    const pid_t parent = ::getpid();
-    const std::string job =
-        "perf-" + std::to_string(parent) + "-" + std::to_string(now.tv_sec) + "-" + std::to_string(now.tv_nsec);
-    std::vector<pid_t> pids;
-    int code = 0;
-    for (int r = 0; r < ranks && code == 0; ++r) {
-        const pid_t pid = ::fork();
-        if (pid == 0) detail::become_rank(r, ranks, job, parent, argv);
-        if (pid > 0) pids.push_back(pid);
-        else {
-            const int reason = errno;
-            std::fprintf(stderr, "collx_perf: cannot start rank %d: %s (%s)\n", r, std::strerror(reason),
-                         collx::detail::remedy_for_process(reason));
-            code = 1;
-        }
-    }
-    // After the first failure the others have a moment to say what they saw.
+/// Waits for all ranks, of which the starting went with `code`; after the first failure they have a moment to say what
+/// they saw. Returns the code of the whole.
+inline int wait_for_ranks(std::vector<pid_t>& pids, int code, int expected) {
     std::size_t left = pids.size();
     int grace_ms = 1000;
     while (left != 0) {
@@ -96,10 +75,36 @@ inline int run_ranks(int ranks, char** argv, int expected) {
         }
         if (code != 1)
             std::fprintf(stderr, "collx_perf: rank %d %s; ending the others\n", static_cast<int>(at - pids.begin()),
-                         detail::ending(status).c_str());
+                         ending(status).c_str());
         code = 1;
     }
     return code;
+}
+
+} // namespace detail
+
+/// Runs `ranks` copies of this program and waits for them. Returns the exit code for this process: 0, the code
+/// `expected` if ranks ended with it (results that are wrong are no reason to end the others), or 1.
+inline int run_ranks(int ranks, char** argv, int expected) {
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    const pid_t parent = ::getpid();
+    const std::string job =
+        "perf-" + std::to_string(parent) + "-" + std::to_string(now.tv_sec) + "-" + std::to_string(now.tv_nsec);
+    std::vector<pid_t> pids;
+    int code = 0;
+    for (int r = 0; r < ranks && code == 0; ++r) {
+        const pid_t pid = ::fork();
+        if (pid == 0) detail::become_rank(r, ranks, job, parent, argv);
+        if (pid > 0) pids.push_back(pid);
+        else {
+            const int reason = errno;
+            std::fprintf(stderr, "collx_perf: cannot start rank %d: %s (%s)\n", r, std::strerror(reason),
+                         collx::detail::remedy_for_process(reason));
+            code = 1;
+        }
+    }
+    return detail::wait_for_ranks(pids, code, expected);
 }
 
 } // namespace collx::tools::perf

@@ -19,6 +19,36 @@ struct split_place {
     std::uint32_t is_full;    // no more communicators may have connections of their own here
 };
 
+// Ranks of c with this color, in the order of (key, rank).
+inline growing_array<int> ranks_of_color(int color, const growing_array<split_request>& all) {
+    growing_array<int> group;
+    const auto key_of = [&](int r) { return all[static_cast<std::size_t>(r)].key; };
+    for (int r = 0; r < static_cast<int>(all.size()); ++r) {
+        if (all[static_cast<std::size_t>(r)].color != color) continue;
+        auto at = group.end();
+        while (at != group.begin() && key_of(at[-1]) > key_of(r)) --at;
+        group.insert(at, r);
+    }
+    return group;
+}
+
+// On each rank of a group the same, and on no other communicator. (Not of the number of calls so far: one that failed
+// on a rank, before the others heard of it, may count there alone.)
+inline std::uint64_t id_of_split(const communicator_core& c, int color, bool shares) {
+    const std::uint64_t origin[] = {c.id, c.splits, static_cast<std::uint64_t>(color)};
+    return far_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12), shares);
+}
+
+// The first rank of the group on this host, or -1, and the ranks of the job that are its members.
+inline int leader_on_host(const communicator_core& c, const growing_array<int>& group, growing_array<int>& members) {
+    int leader = -1;
+    for (int r : group) {
+        members.push_back(c.members[static_cast<std::size_t>(r)]);
+        if (leader < 0 && c.home->place(members.back()) >= 0) leader = r;
+    }
+    return leader;
+}
+
 inline sole_ptr<communicator_core> split(communicator_core& c, int color, int key) {
     const int n = c.net.size(), me = c.net.rank();
     growing_array<split_request> all(static_cast<std::size_t>(n));
@@ -26,22 +56,12 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     c.exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {
         std::memcpy(&all[static_cast<std::size_t>(r)], line, sizeof mine);
     });
-
-    detail::growing_array<int> group; // ranks of this communicator, in the order of (key, rank)
-    for (int r = 0; r < n; ++r) {
-        if (all[static_cast<std::size_t>(r)].color != color) continue;
-        auto at = group.end();
-        while (at != group.begin() && all[static_cast<std::size_t>(at[-1])].key > all[static_cast<std::size_t>(r)].key)
-            --at;
-        group.insert(at, r);
-    }
-    int rank_there = 0, leader = -1;
-    detail::growing_array<int> members;
-    for (std::size_t i = 0; i < group.size(); ++i) {
-        if (group[i] == me) rank_there = static_cast<int>(i);
-        members.push_back(c.members[static_cast<std::size_t>(group[i])]);
-        if (leader < 0 && c.home->place(members.back()) >= 0) leader = group[i];
-    }
+    const growing_array<int> group = ranks_of_color(color, all);
+    int rank_there = 0;
+    while (rank_there < static_cast<int>(group.size()) && group[static_cast<std::size_t>(rank_there)] != me)
+        ++rank_there;
+    growing_array<int> members;
+    const int leader = leader_on_host(c, group, members);
     // The first of each group on a host takes the place and shows it to all.
     const bool leads = color >= 0 && leader == me;
     split_place place{job::no_place, 0, c.home->connector && c.home->connector->is_full()};
@@ -73,13 +93,8 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
         job::fail_no_place(me, failed);
     }
 
-    // The same on all ranks of the group, and on no other communicator. (Not the number of calls so far: one that
-    // failed on a rank, before the others heard of it, may count there alone.)
-    const std::uint64_t origin[] = {c.id, c.splits, static_cast<std::uint64_t>(color)};
-    const std::uint64_t id =
-        far_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12), shares);
-    const int n_there = static_cast<int>(members.size());
-    auto made = make_sole<communicator_core>(c.home, offset, rank_there, n_there, std::move(members), &c, true, id);
+    auto made = make_sole<communicator_core>(c.home, offset, rank_there, static_cast<int>(group.size()),
+                                             std::move(members), &c, true, id_of_split(c, color, shares));
     made->settings = c.settings;
     if (c.home->machine) topology->look_up(*made, true);
     return made;

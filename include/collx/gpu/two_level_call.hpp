@@ -167,16 +167,7 @@ public:
             longest, [&](std::size_t at) { return part_room(parts, at); },
             [&](piece p) {
                 std::size_t filled[device::max_ranks] = {}; // of what goes along each rail
-                for (int d = 0; d < call_.map.nodes(); ++d)
-                    for (int first = 0; first < call_.map.size(d); first += call_.domains.rails()) {
-                        device::table_cuts cuts;
-                        for (int k = 0; k < call_.domains.rails() && first + k < call_.map.size(d); ++k) {
-                            const piece own = part_of(parts, d, first + k, p);
-                            cuts.sizes[k] = own.count, cuts.in_at[k] = own.at, cuts.out_at[k] = filled[k];
-                            filled[k] += own.count;
-                        }
-                        if (cuts.largest(0, call_.domains.rails()) != 0) call_.launch_reduction(cuts);
-                    }
+                reduce_inside(parts, p, filled);
                 if (filled[call_.local()] == 0) return; // always so off the rails
                 std::vector<std::size_t> counts;
                 for (int d = 0; d < call_.map.nodes(); ++d) counts.push_back(carried(parts, d, p));
@@ -241,6 +232,20 @@ private:
             most = open > most ? open : most;
         }
         return call_.staging.room(most * pieces::larger_bytes);
+    }
+    // A piece of the parts of all domains, reduced over the ranks of this one; `filled` counts what goes along each
+    // rail.
+    void reduce_inside(const count_table& parts, piece p, std::size_t* filled) {
+        for (int d = 0; d < call_.map.nodes(); ++d)
+            for (int first = 0; first < call_.map.size(d); first += call_.domains.rails()) {
+                device::table_cuts cuts;
+                for (int k = 0; k < call_.domains.rails() && first + k < call_.map.size(d); ++k) {
+                    const piece own = part_of(parts, d, first + k, p);
+                    cuts.sizes[k] = own.count, cuts.in_at[k] = own.at, cuts.out_at[k] = filled[k];
+                    filled[k] += own.count;
+                }
+                if (cuts.largest(0, call_.domains.rails()) != 0) call_.launch_reduction(cuts);
+            }
     }
     piece part_of(const count_table& parts, int node, int k, piece p) const {
         const int r = call_.map.rank_of(node, k);

@@ -13,11 +13,9 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// What the runtime refuses, with the remedy that belongs to it.
-inline void require_cuda(cudaError_t e, const char* what) {
-    if (e == cudaSuccess) return;
-    cudaGetLastError(); // keeps it out of the program's next cudaGetLastError(): it is thrown, or of no consequence
-    errc code = errc::invalid_argument;
+// The remedy for what the runtime refuses, and the code of its error.
+inline const char* remedy_for_cuda(cudaError_t e, errc& code) {
+    code = errc::invalid_argument;
     const char* remedy = "see the CUDA runtime's error codes";
     switch (e) {
         case cudaErrorInsufficientDriver:
@@ -64,6 +62,15 @@ inline void require_cuda(cudaError_t e, const char* what) {
             break;
         default: break;
     }
+    return remedy;
+}
+
+// Throws what the runtime refuses.
+inline void require_cuda(cudaError_t e, const char* what) {
+    if (e == cudaSuccess) return;
+    cudaGetLastError(); // keeps it out of the program's next cudaGetLastError(): it is thrown, or of no consequence
+    errc code;
+    const char* remedy = remedy_for_cuda(e, code);
     fail(code, -1, -1, remedy, "%s: %s (CUDA error %d)", what, cudaGetErrorString(e), static_cast<int>(e));
 }
 

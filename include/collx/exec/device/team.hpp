@@ -125,30 +125,8 @@ public:
         a.places = lane_places(shape_, Protocol());
         a.cuts = cuts;
         a.chunks = algorithm.chunks(shape_.ranks);
-        const int kept = sched::tmp_chunks_of(algorithm, shape_.ranks);
-        if (kept > 1 && kept > a.chunks)
-            fail(errc::unsupported, -1, -1, "use another algorithm: the ranks of a team are one node",
-                 "this algorithm's scratch has %d chunks, its buffers %d, and kernels have room for as many", kept,
-                 a.chunks);
-        if constexpr (requires { algorithm.nodes.by_node(); }) {
-            const auto& n = algorithm.nodes;
-            if (n.by_node() != nullptr && n.nodes() != 1 && n.largest() != 1)
-                fail(
-                    errc::unsupported, -1, -1, "use its inner algorithm: the ranks of a team are one node",
-                    "algorithm %s asks a map of %d nodes, which lies in the host's memory, where no kernel can read it",
-                    Algorithm::name, n.nodes());
-        }
         const usage u = usage_of(algorithm, shape_.ranks);
-        if (u.scratch && kept == 0)
-            fail(errc::unsupported, -1, -1, "declare it: constexpr int tmp_chunks(int n) const",
-                 "algorithm %s uses scratch (tmp) for %d ranks, of which it declares no chunk", Algorithm::name,
-                 shape_.ranks);
-        if constexpr (Protocol::flags_words && sched::signals_v<Algorithm> != 0)
-            if (u.copies && !may_copy_v<Algorithm>)
-                fail(errc::unsupported, -1, -1, "give the algorithm a constructor with arguments",
-                     "this algorithm's kernel was compiled without copies, which it makes for %d ranks as its members "
-                     "are set",
-                     shape_.ranks);
+        require_fit<Protocol>(algorithm, u, a.chunks);
         a.is_one_launch = machine_.is_one_launch();
         a.skips_signals = a.is_one_launch && u.peers_buffers && !u.windows && !u.channels;
         cut_pieces<Types, Protocol>(a, u, cuts.largest(shape_.ranks, a.chunks), o);
@@ -245,6 +223,34 @@ private:
         return static_cast<std::size_t>(shape_.ranks) * static_cast<unsigned>(shape_.lanes) * max_groups;
     }
 
+    // Of an algorithm with buffers of so many chunks: what kernels have no room for, cannot read or were compiled
+    // without.
+    template <class Protocol, class Algorithm>
+    void require_fit(const Algorithm& algorithm, const usage& u, int chunks) const {
+        const int kept = sched::tmp_chunks_of(algorithm, shape_.ranks);
+        if (kept > 1 && kept > chunks)
+            fail(errc::unsupported, -1, -1, "use another algorithm: the ranks of a team are one node",
+                 "this algorithm's scratch has %d chunks, its buffers %d, and kernels have room for as many", kept,
+                 chunks);
+        if constexpr (requires { algorithm.nodes.by_node(); }) {
+            const auto& n = algorithm.nodes;
+            if (n.by_node() != nullptr && n.nodes() != 1 && n.largest() != 1)
+                fail(
+                    errc::unsupported, -1, -1, "use its inner algorithm: the ranks of a team are one node",
+                    "algorithm %s asks a map of %d nodes, which lies in the host's memory, where no kernel can read it",
+                    Algorithm::name, n.nodes());
+        }
+        if (u.scratch && kept == 0)
+            fail(errc::unsupported, -1, -1, "declare it: constexpr int tmp_chunks(int n) const",
+                 "algorithm %s uses scratch (tmp) for %d ranks, of which it declares no chunk", Algorithm::name,
+                 shape_.ranks);
+        if constexpr (Protocol::flags_words && sched::signals_v<Algorithm> != 0)
+            if (u.copies && !may_copy_v<Algorithm>)
+                fail(errc::unsupported, -1, -1, "give the algorithm a constructor with arguments",
+                     "this algorithm's kernel was compiled without copies, which it makes for %d ranks as its members "
+                     "are set",
+                     shape_.ranks);
+    }
     // Pieces as long as slots, stages and scratch allow, but not longer than it takes to give every lane one.
     template <class Types, class Protocol, class Args>
     void cut_pieces(Args& a, const usage& u, std::size_t most_elems, const fused_options& o) const {
