@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Kernels whose machine code machine_code.py reads: one for each kind of element whose loads it counts.
+#include <collx/exec/device/cuda_runtime.cuh>
 #include <collx/exec/fused.cuh>
 
 #include <collx/algo/two_shot.hpp>
@@ -32,3 +33,10 @@ KERNEL(zero_copy_all_reduce, sum_of<bf16>);
 KERNEL(zero_copy_all_reduce, sum_of<moments>);
 KERNEL(zero_copy_all_reduce, sum_of<complex_double>);
 KERNEL(two_shot_all_reduce, sum_of<float>);
+
+// The copies of what goes by way of the host, of one run and of several.
+using floats = contiguous_view<float>;
+using out = device::stage_out<floats>;
+using in = device::stage_in<floats, device::staging_runs>;
+template __global__ void device::lanes_kernel<out>(const __grid_constant__ out);
+template __global__ void device::lanes_kernel<in>(const __grid_constant__ in);

@@ -80,6 +80,9 @@ def stores_in_a_row(code):
     return most
 
 
+# Copies between a device and the host have 16 blocks at most: 64 bytes in each thread are 0.5 MB, and 55 GB/s of PCI Express
+# at 1.5 us ask for 0.1.
+STAGING = [("stage_out", 16), ("stage_out", 4), ("stage_in", 16), ("stage_in", 4)]
 # What is in the name of a function, what it is called here, and the width of the loads that are counted.
 ROWS = [
     ("zero_copy", "viewIf", "f32", 16),
@@ -120,6 +123,12 @@ def main(nvcc, include, source, folder):
         print(f"{label:34} {bytes_each:4} bytes of each thread in loads of {width:2}, {total / 1e6:5.2f} MB on an H200")
         if total < NEEDED:
             bad.append(label)
+    for word, width in STAGING:
+        code = one_of(functions, word, "viewIf")
+        bytes_each, divides = under_way(code).get(width, 0), any(i.name.startswith(("MUFU.RCP", "I2F")) for i in code)
+        print(f"{word:34} {bytes_each:4} bytes of each thread in loads of {width:2}{', and a division' if divides else ''}")
+        if bytes_each < 64 or divides:
+            bad.append(f"{word} in loads of {width}")
     # Results of a reduction leave as they came: 16 bytes at a time, to the output and into the window.
     wide = stores_in_a_row(one_of(functions, "two_shot", "viewIf")).get(16, 0)
     print(f"{wide} stores of 16 bytes in a row where a reduction ends")

@@ -24,7 +24,8 @@ struct staging_blocks {
 
     void add(int r) { rank[blocks++] = static_cast<std::uint16_t>(r); }
     COLLX_HD std::size_t size() const { return count * blocks; }
-    COLLX_HD std::size_t index(std::size_t i) const { return rank[i / count] * pitch + at + i % count; }
+    COLLX_HD unsigned runs() const { return blocks; }
+    COLLX_HD device::staging_run run(unsigned k) const { return {rank[k] * pitch + at, k * count, count}; }
 };
 
 // An operator inside a domain, whose results are partial: with its pre hook only.

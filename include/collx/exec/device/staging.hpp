@@ -11,6 +11,7 @@
 
 #include <collx/core/views.hpp>
 #include <collx/exec/device/control.hpp>
+#include <collx/exec/device/copy_run.hpp>
 #include <collx/exec/device/operands.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -61,15 +62,23 @@ struct staging_peers {
     }
 };
 
+// Elements that are side by side in the user's buffer, from `at` on, and in the staging one, from `staged_at` on.
+struct staging_run {
+    std::size_t at, staged_at, count;
+};
+
 // `blocks` runs of `count` elements, the first at `at`, one every `pitch`: a piece of each part of a buffer.
 struct staging_range {
     std::size_t at = 0, count = 0, pitch = 0;
     unsigned blocks = 1;
 
     COLLX_HD std::size_t size() const { return count * blocks; }
+    // Where element i of the staging buffer lies in the user's.
     COLLX_HD std::size_t index(std::size_t i) const {
         return blocks == 1 ? at + i : at + i / count * pitch + i % count;
     }
+    COLLX_HD unsigned runs() const { return blocks; }
+    COLLX_HD staging_run run(unsigned k) const { return {at + k * pitch, k * count, count}; }
 };
 
 // Runs of any length, one after the other in a staging buffer: parts of several ranks.
@@ -88,7 +97,48 @@ struct staging_runs {
         while (i >= ends[k]) ++k;
         return at[k] + (k == 0 ? i : i - ends[k - 1]);
     }
+    COLLX_HD unsigned runs() const { return count; }
+    COLLX_HD staging_run run(unsigned k) const {
+        const std::size_t first = k == 0 ? 0 : ends[k - 1];
+        return {at[k], first, ends[k] - first};
+    }
 };
+
+namespace detail {
+
+// Run by run, each by all threads of all lanes: body(run, me, step). Contiguous runs of one type go by copy_run; others
+// element by element, several of them under way.
+template <class Env, class Range, class Body>
+COLLX_HD inline void for_runs(const Env& env, const Range& range, int lane, int lanes, Body&& body) {
+    const auto step = static_cast<std::size_t>(env.threads()) * static_cast<unsigned>(lanes);
+    const std::size_t me = static_cast<std::size_t>(lane) * env.threads() + env.index();
+    COLLX_ROLLED
+    for (unsigned k = 0; k < range.runs(); ++k) body(range.run(k), me, step);
+}
+// load(i) gives what store(i, x) puts away.
+template <class T, class Load, class Store>
+COLLX_HD inline void for_elements(std::size_t n, std::size_t me, std::size_t step, Load&& load, Store&& store) {
+    constexpr int U = narrow_unroll(sizeof(T)) < 4 ? narrow_unroll(sizeof(T)) : 4;
+    COLLX_ROLLED
+    for (std::size_t i = me; i < n; i += U * step) {
+        T x[U];
+        COLLX_UNROLL
+        for (int u = 0; u < U; ++u)
+            if (i + static_cast<unsigned>(u) * step < n) x[u] = load(i + static_cast<unsigned>(u) * step);
+        COLLX_UNROLL
+        for (int u = 0; u < U; ++u)
+            if (i + static_cast<unsigned>(u) * step < n) store(i + static_cast<unsigned>(u) * step, x[u]);
+    }
+}
+
+} // namespace detail
+
+// Whether bytes are copied: a contiguous view of what is staged.
+template <class View, class T>
+inline constexpr bool is_as_it_lies = [] {
+    if constexpr (View::is_contiguous) return std::is_same_v<std::remove_cv_t<typename View::value_type>, T>;
+    else return false;
+}();
 
 // Copies a piece of `in` out. Host memory is reached over the bus: each element is written once, in order.
 template <class In, class Wire = std::remove_cv_t<typename In::value_type>, class Range = staging_range>
@@ -112,9 +162,15 @@ struct stage_out {
         }
         const std::uint64_t number = counts[lane].staged;
         auto* to = reinterpret_cast<value_type*>(buffers + number % staging_turns * buffer_bytes);
-        const auto step = static_cast<std::size_t>(env.threads()) * static_cast<unsigned>(lanes);
-        for (std::size_t i = static_cast<std::size_t>(lane) * env.threads() + env.index(); i < range.size(); i += step)
-            to[i] = static_cast<Wire>(detail::element(in, range.index(i)));
+        detail::for_runs(env, range, lane, lanes, [&](const staging_run& r, std::size_t me, std::size_t step) {
+            if constexpr (is_as_it_lies<In, Wire>) {
+                copy_run<Env>(to + r.staged_at, in.data() + r.at, r.count, me, step);
+            } else {
+                detail::for_elements<Wire>(
+                    r.count, me, step, [&](std::size_t i) { return static_cast<Wire>(detail::element(in, r.at + i)); },
+                    [&](std::size_t i, const Wire& x) { to[r.staged_at + i] = x; });
+            }
+        });
         env.sync();
         if (env.index() != 0) return;
         counts[lane].staged = number + 1;
@@ -147,9 +203,15 @@ struct stage_in {
             return peers.end<Env>();
         }
         const auto* from = reinterpret_cast<const value_type*>(buffers + number % staging_turns * buffer_bytes);
-        const auto step = static_cast<std::size_t>(env.threads()) * static_cast<unsigned>(lanes);
-        for (std::size_t i = static_cast<std::size_t>(lane) * env.threads() + env.index(); i < range.size(); i += step)
-            out[range.index(i)] = from[i];
+        detail::for_runs(env, range, lane, lanes, [&](const staging_run& r, std::size_t me, std::size_t step) {
+            if constexpr (is_as_it_lies<Out, value_type>) {
+                copy_run<Env>(out.data() + r.at, from + r.staged_at, r.count, me, step);
+            } else {
+                detail::for_elements<value_type>(
+                    r.count, me, step, [&](std::size_t i) { return from[r.staged_at + i]; },
+                    [&](std::size_t i, const value_type& x) { out[r.at + i] = x; });
+            }
+        });
     }
 
 private:

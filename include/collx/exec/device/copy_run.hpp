@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A run of elements from one place to another, by all threads of a kernel: 16 bytes at a time and four of them under
+// way in each thread where both places agree modulo 16, else by the elements' own alignment, as many as have 64 bytes.
+// Knows no step and no view.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/exec/device/operands.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+namespace detail {
+
+// n units, thread `me` of `step`: U of them are loaded before the first is stored. What does not exist is left out.
+template <int U, class Env, class Unit>
+COLLX_HD inline void copy_units(Unit* to, const Unit* from, std::size_t n, std::size_t me, std::size_t step) {
+    COLLX_ROLLED
+    for (std::size_t i = me; i < n; i += U * step) {
+        Unit x[U]{};
+        COLLX_UNROLL
+        for (int u = 0; u < U; ++u)
+            if (i + static_cast<unsigned>(u) * step < n) x[u] = Env::load(from + i + static_cast<unsigned>(u) * step);
+        COLLX_UNROLL
+        for (int u = 0; u < U; ++u)
+            if (i + static_cast<unsigned>(u) * step < n) Env::store(to + i + static_cast<unsigned>(u) * step, x[u]);
+    }
+}
+
+} // namespace detail
+
+// n elements by all threads together, of which this one is number `me` of `step`. The two runs do not overlap.
+// Cost: each byte is loaded and stored once.
+template <class Env, class T>
+COLLX_HD inline void copy_run(T* to, const T* from, std::size_t n, std::size_t me, std::size_t step) {
+    constexpr std::size_t unit_size = alignof(T) < 16 ? alignof(T) : 16, pack_size = sizeof(words16);
+    using unit = typename detail::unit_of<unit_size, std::uint32_t>::type;
+    auto* t = reinterpret_cast<unit*>(to);
+    const auto* f = reinterpret_cast<const unit*>(from);
+    const std::size_t units = n * (sizeof(T) / unit_size);
+    const auto offset = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % pack_size; };
+    std::size_t begin = 0, end = 0; // of what goes by packs
+    if (unit_size < pack_size && offset(to) == offset(from)) {
+        begin = (pack_size - offset(to)) % pack_size / unit_size;
+        begin = begin < units ? begin : units;
+        end = units - (units - begin) % (pack_size / unit_size);
+        detail::copy_units<4, Env>(reinterpret_cast<words16*>(t + begin), reinterpret_cast<const words16*>(f + begin),
+                                   (end - begin) * unit_size / pack_size, me, step);
+    }
+    constexpr int U = narrow_unroll(unit_size);
+    COLLX_ROLLED
+    for (int side = 0; side < 2; ++side) {
+        const std::size_t first = side == 0 ? 0 : end, count = side == 0 ? begin : units - end;
+        detail::copy_units<U, Env>(t + first, f + first, count, me, step);
+    }
+}
+
+} // namespace device
+COLLX_END_NAMESPACE
