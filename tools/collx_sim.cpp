@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "sim/algorithms.hpp"
+#include "sim/published.hpp"
 #include "sim/training.hpp"
 #include "topo/source.hpp"
 
@@ -34,15 +35,22 @@ struct choices {
     bool with_training = false;
 };
 
-sim::cost_model costs_of(const std::string& name) {
+// "+links" behind a name: the links' latencies in place of NCCL's for a hop.
+sim::cost_model costs_of(std::string name) {
     using sim::nccl_family, sim::protocol;
     if (name == "links") return {};
+    const std::string whole = name, plus = "+links";
+    const bool by_links = name.size() > plus.size() && name.compare(name.size() - plus.size(), plus.npos, plus) == 0;
+    if (by_links) name.resize(name.size() - plus.size());
     for (const auto family : {nccl_family::ring, nccl_family::tree})
         for (const auto p : {protocol::simple, protocol::ll128, protocol::ll})
-            if (name == std::string(family == nccl_family::ring ? "nccl-ring-" : "nccl-tree-") + name_of(p))
-                return nccl_costs(family, p);
-    fail(errc::invalid_argument, -1, -1, "links, or nccl-ring-simple, nccl-tree-ll128, nccl-ring-ll, ...",
-         "no cost model is called '%.100s'", name.c_str());
+            if (name == std::string(family == nccl_family::ring ? "nccl-ring-" : "nccl-tree-") + name_of(p)) {
+                sim::cost_model m = nccl_costs(family, p);
+                if (by_links) m.hop = {}, m.with_link_latency = true;
+                return m;
+            }
+    fail(errc::invalid_argument, -1, -1, "links, or nccl-ring-simple, nccl-tree-ll128, nccl-ring-ll+links, ...",
+         "no cost model is called '%.100s'", whole.c_str());
 }
 
 topo::graph machine_without_lost(const choices& c) {
@@ -135,34 +143,44 @@ place place_of(const choices& c) {
     return p;
 }
 
-void run(choices c) {
-    place p = place_of(c);
+// What is simulated.
+struct job {
+    place where;
+    sim::recording schedule;
+    sim::cost_model costs;
+};
+void prepare(choices& c, job& j) {
+    j.where = place_of(c);
+    place& p = j.where;
     if (p.g) p.f = c.with_pxn ? sim::fabric::with_pxn(*p.g, p.sites) : sim::fabric(*p.g, p.sites);
-    if (c.with_training) {
-        const std::string text = tools::training_text(c.training, c.machine.machine, *p.f, costs_of(c.costs));
-        return static_cast<void>(std::fputs(text.c_str(), stdout));
-    }
+    j.costs = costs_of(c.costs);
+    if (c.with_training) return;
     const node_map nodes(p.host_of);
-    const sim::recording s = tools::recording_of(c.op, c.algorithm, static_cast<int>(p.host_of.size()), nodes);
-    const sim::cost_model m = costs_of(c.costs);
+    j.schedule = tools::recording_of(c.op, c.algorithm, static_cast<int>(p.host_of.size()), nodes);
     if (c.with_rings) take_rings(c.run, *p.g, p.sites);
     c.run.with_transfers = !c.trace.empty();
+}
+
+void run(choices c) {
+    job j;
+    prepare(c, j);
+    sim::fabric& f = *j.where.f;
+    if (c.with_training) {
+        const std::string text = tools::training_text(c.training, c.machine.machine, f, j.costs);
+        return static_cast<void>(std::fputs(text.c_str(), stdout));
+    }
     std::printf("%14s %14s %16s\n", "bytes", "time us", "bus GB/s");
     for (const double bytes : c.bytes) {
         c.run.bytes = bytes;
-        const sim::result r = sim::simulate(s, *p.f, m, c.run);
-        std::printf("%14.0f %14.3f %16.3f\n", bytes, r.time_ns / 1e3, sim::bus_bandwidth(s, bytes, r) / 1e9);
-        print_links(*p.f, r, c.links);
-        if (!c.trace.empty()) write(c.trace, sim::to_chrome_trace(s, r));
+        const sim::result r = sim::simulate(j.schedule, f, j.costs, c.run);
+        std::printf("%14.0f %14.3f %16.3f\n", bytes, r.time_ns / 1e3, sim::bus_bandwidth(j.schedule, bytes, r) / 1e9);
+        print_links(f, r, c.links);
+        if (!c.trace.empty()) write(c.trace, sim::to_chrome_trace(j.schedule, r));
     }
-    if (!c.goal.empty()) write(c.goal, sim::to_goal(s, c.bytes.back(), m.reduce_ns_per_byte));
+    if (!c.goal.empty()) write(c.goal, sim::to_goal(j.schedule, c.bytes.back(), j.costs.reduce_ns_per_byte));
 }
 
-} // namespace
-
-int main(int argc, char** argv) {
-    CLI::App app{"Predicts a collective's time on a machine; runs and measures nothing"};
-    choices c;
+void add_options(CLI::App& app, choices& c) {
     app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...; else this machine");
     app.add_option("-f,--file", c.machine.file, "a topology file of NCCL (NCCL_TOPO_DUMP_FILE)");
     app.add_option("--hosts", c.machine.hosts, "so many of them on rails")->check(CLI::Range(1, 1024));
@@ -191,9 +209,31 @@ int main(int argc, char** argv) {
     app.add_option("--links", c.links, "print so many of the busiest links")->check(CLI::Range(0, 1 << 16));
     app.add_option("--trace", c.trace, "write the messages of the last size for chrome://tracing");
     app.add_option("--goal", c.goal, "write the schedule for LogGOPSim");
+}
+
+// GB/s or us that a command line of this tool predicts.
+double predicted(const tools::published_figure& row) {
+    CLI::App app;
+    choices c;
+    add_options(app, c);
+    app.parse(row.command);
+    job j;
+    prepare(c, j);
+    c.run.bytes = c.bytes[0];
+    const sim::result r = sim::simulate(j.schedule, *j.where.f, j.costs, c.run);
+    return row.is_time ? r.time_ns / 1e3 : sim::bus_bandwidth(j.schedule, c.run.bytes, r) / 1e9;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app{"Predicts a collective's time on a machine; runs and measures nothing"};
+    choices c;
+    add_options(app, c);
     app.fallthrough();
     CLI::App* training = app.add_subcommand("training", "a training step: time, bubble, exposed communication, memory");
     tools::add_options(*training, c.training);
+    CLI::App* published = app.add_subcommand("published", "figures that others have published, beside predictions");
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& help) {
@@ -203,5 +243,8 @@ int main(int argc, char** argv) {
         return 2;
     }
     c.with_training = training->parsed();
-    return tools::exit_code_of("collx_sim", [&] { run(c); });
+    return tools::exit_code_of("collx_sim", [&] {
+        if (!published->parsed()) return run(c);
+        std::fputs(tools::published_text(predicted).c_str(), stdout);
+    });
 }

@@ -77,6 +77,14 @@ TEST_CASE("collx_sim goes host by host, also among thousands of ranks") {
     CHECK_THAT(sim("-m dgx-h100 --hosts 2 -a hierarchical -b 1GB --links 0").text, Contains(" 292."));
 }
 
+TEST_CASE("collx_sim prints published figures beside its own, as docs/cost_model.md shows them") {
+    const std::string text = sim("published").text;
+    CHECK_THAT(text, Contains("factor, geometric mean: 1.035 over 12 large rows (GB/s), 1.152 over 8 small (us), "
+                              "1.081 over all 20"));
+    CHECK_THAT(text_of(COLLX_SOURCE_DIR "/docs/cost_model.md"), Contains(text));
+    CHECK(sim("-m dgx-1v --costs +links").code == 2);
+}
+
 TEST_CASE("collx_sim predicts a training step") {
     const std::string model = "training -m dgx-h100 --layers 32 --hidden 4096 --batch 16 ";
     const std::string text = sim(model + "--pipeline 8").text;
