@@ -9,11 +9,11 @@
 #include <collx/topo/rings.hpp>
 
 #include <cstdio>
-#include <numeric>
 #include <optional>
 
 #include "sim/algorithms.hpp"
 #include "sim/published.hpp"
+#include "sim/report.hpp"
 #include "sim/training.hpp"
 #include "topo/source.hpp"
 
@@ -26,7 +26,7 @@ struct choices {
     std::vector<int> ranks;
     std::vector<std::string> lost;
     std::string rails;
-    std::string op = "all_reduce", algorithm, costs = "links", trace, goal;
+    std::string op = "all_reduce", algorithm, costs = "links", trace, goal, report;
     std::vector<double> bytes = {1 << 20};
     int links = 4;
     bool with_rings = false, with_pxn = false;
@@ -91,14 +91,12 @@ void write(const std::string& name, const std::string& text) {
 }
 
 void print_links(const sim::fabric& f, const sim::result& r, int most) {
-    std::vector<std::size_t> by_use(f.links().size());
-    std::iota(by_use.begin(), by_use.end(), std::size_t{0});
-    const auto use = [&](std::size_t i) { return r.link_bytes[i] / f.links()[i].bytes_per_s * 1e9 / r.time_ns; };
-    std::stable_sort(by_use.begin(), by_use.end(), [&](std::size_t a, std::size_t b) { return use(a) > use(b); });
-    for (std::size_t k = 0; k < by_use.size() && k < static_cast<std::size_t>(most) && use(by_use[k]) > 0; ++k) {
-        const sim::link& l = f.links()[by_use[k]];
+    const std::vector<double> use = tools::use_of(f, r);
+    for (const std::size_t i : tools::by_use(use)) {
+        if (--most < 0 || use[i] <= 0) return;
+        const sim::link& l = f.links()[i];
         std::printf("    %-28s %-11s %8.4g GB/s, %5.1f %% busy\n", l.name.c_str(), topo::name_of(l.type),
-                    l.bytes_per_s / 1e9, 100 * use(by_use[k]));
+                    l.bytes_per_s / 1e9, 100 * use[i]);
     }
 }
 
@@ -161,6 +159,26 @@ void prepare(choices& c, job& j) {
     c.run.with_transfers = !c.trace.empty();
 }
 
+// What a reader of the report must know to get the same again.
+std::string report_of(const choices& c, const job& j, const std::vector<tools::prediction>& all) {
+    const std::string machine = !c.rails.empty()            ? "rails " + c.rails
+                                : !c.machine.file.empty()   ? c.machine.file
+                                : c.machine.machine.empty() ? "this machine"
+                                                            : c.machine.machine;
+    const std::string algorithm = c.algorithm.empty() ? "the first that there is" : c.algorithm;
+    return tools::sim_report(
+        c.op + " on " + machine,
+        {{"machine", machine + (c.machine.nccl_rates ? ", NCCL's rates" : "")},
+         {"hosts", std::to_string(j.where.host_of.back() + 1)},
+         {"ranks", std::to_string(j.schedule.ranks)},
+         {"collective", c.op},
+         {"algorithm", algorithm + (c.with_rings ? ", along the machine's rings" : "")},
+         {"ways between hosts", c.with_pxn ? "by the neighbour on the receiver's rail" : "the best"},
+         {"costs", c.costs},
+         {"pieces", std::to_string(c.run.pieces)}},
+        all, *j.where.f, j.where.g ? &*j.where.g : nullptr);
+}
+
 void run(choices c) {
     job j;
     prepare(c, j);
@@ -169,14 +187,18 @@ void run(choices c) {
         const std::string text = tools::training_text(c.training, c.machine.machine, f, j.costs);
         return static_cast<void>(std::fputs(text.c_str(), stdout));
     }
+    std::vector<tools::prediction> all;
     std::printf("%14s %14s %16s\n", "bytes", "time us", "bus GB/s");
     for (const double bytes : c.bytes) {
         c.run.bytes = bytes;
         const sim::result r = sim::simulate(j.schedule, f, j.costs, c.run);
-        std::printf("%14.0f %14.3f %16.3f\n", bytes, r.time_ns / 1e3, sim::bus_bandwidth(j.schedule, bytes, r) / 1e9);
+        const double bus = sim::bus_bandwidth(j.schedule, bytes, r);
+        std::printf("%14.0f %14.3f %16.3f\n", bytes, r.time_ns / 1e3, bus / 1e9);
         print_links(f, r, c.links);
         if (!c.trace.empty()) write(c.trace, sim::to_chrome_trace(j.schedule, r));
+        all.push_back({bytes, bus, r});
     }
+    if (!c.report.empty()) write(c.report, report_of(c, j, all));
     if (!c.goal.empty()) write(c.goal, sim::to_goal(j.schedule, c.bytes.back(), j.costs.reduce_ns_per_byte));
 }
 
@@ -208,6 +230,7 @@ void add_options(CLI::App& app, choices& c) {
     app.add_option("--dead-at", c.run.dead_at_ns, "ns");
     app.add_option("--links", c.links, "print so many of the busiest links")->check(CLI::Range(0, 1 << 16));
     app.add_option("--trace", c.trace, "write the messages of the last size for chrome://tracing");
+    app.add_option("--report", c.report, "write an HTML page: curves over the sizes, and how busy each link is");
     app.add_option("--goal", c.goal, "write the schedule for LogGOPSim");
 }
 

@@ -85,6 +85,33 @@ TEST_CASE("collx_sim prints published figures beside its own, as docs/cost_model
     CHECK(sim("-m dgx-1v --costs +links").code == 2);
 }
 
+TEST_CASE("collx_sim writes a report without scripts, in which no label lies over another") {
+    const std::string file = "/tmp/collx-sim-" + std::to_string(::getpid()) + ".html";
+    const std::string call =
+        "-m dgx-h100 --hosts 2 -c all_to_all -a direct --pxn -b 1KB,32KB,1MB,32MB --links 0 --report ";
+    CHECK(sim(call + file).code == 0);
+    const std::string page = text_of(file);
+    ::unlink(file.c_str());
+    CHECK(page.find("<script") == page.npos);
+    CHECK(page.find("http://") == page.find("http://www.w3.org/2000/svg")); // nothing is loaded from elsewhere
+    const auto count = [&](const std::string& part) {
+        int n = 0;
+        for (std::size_t at = page.find(part); at != page.npos; at = page.find(part, at + 1)) ++n;
+        return n;
+    };
+    CHECK(count("<svg") == 3); // time, bus bandwidth, links
+    CHECK(count("<svg") == count("</svg>"));
+    CHECK(count("class=\"cx-point\"") == 2 * 4);
+    CHECK_THAT(page,
+               Contains("h0.GPU0 &gt; h0.NVSwitch, NVLink, 450 GB/s, ") && Contains("<td>h0.NIC0 &gt; rail0</td>"));
+    CHECK_THAT(page, Contains("stroke=\"#d9480f\"") && Contains("stroke=\"#d9d9d9\"")); // busy links, idle ones
+
+    CHECK(sim("--rails 64x8 -a hierarchical-trees -b 1MB --report " + file).code == 0); // no graph, no picture of it
+    CHECK_THAT(text_of(file), Contains("rank0 &gt; rail") && !Contains("busy links"));
+    ::unlink(file.c_str());
+    CHECK(sim("-m dgx-1v --report /no/such/file").code == 1);
+}
+
 TEST_CASE("collx_sim predicts a training step") {
     const std::string model = "training -m dgx-h100 --layers 32 --hidden 4096 --batch 16 ";
     const std::string text = sim(model + "--pipeline 8").text;

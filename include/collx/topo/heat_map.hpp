@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A machine with each direction of each link in the colour of how busy it is, and a legend below: as to_svg() lays it
+// out, so that no label lies over another.
+#pragma once
+
+#include <cmath>
+
+#include <collx/topo/drawing.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace topo {
+
+namespace detail {
+
+inline constexpr const char* heat_colours[] = {"#d9d9d9", "#fee391", "#fe9929", "#d9480f", "#7a0403"};
+inline constexpr const char* heat_words[] = {"nothing", "to 25 %", "to 50 %", "to 90 %", "above"};
+
+// Which colour that share of the time has.
+constexpr int heat_of(double use) { return use <= 0 ? 0 : use <= 0.25 ? 1 : use <= 0.5 ? 2 : use <= 0.9 ? 3 : 4; }
+
+inline std::string heat_legend(const picture& p) {
+    std::string svg;
+    char line[256];
+    for (int k = 0; k < 5; ++k) {
+        const int x = 12 + 84 * k;
+        std::snprintf(line, sizeof line,
+                      "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"14\" fill=\"%s\"/>"
+                      "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#777\">%s</text>\n",
+                      x, p.height + 8, heat_colours[k], x + 18, p.height + 19, heat_words[k]);
+        svg += line;
+    }
+    return svg;
+}
+
+} // namespace detail
+
+// use[i]: the share of the time in which arc i is busy, 0 to 1. A link's two directions lie side by side, and say name,
+// rate and share when they are pointed at.
+// Errors: invalid_argument where there is not one finite number of 0 or more for each arc.
+inline std::string to_heat_svg(const graph& g, const std::vector<double>& use) {
+    bool is_good = use.size() == static_cast<std::size_t>(g.arcs());
+    for (const double u : use) is_good = is_good && u >= 0 && std::isfinite(u);
+    if (!is_good)
+        fail(errc::invalid_argument, -1, -1, "give one for each arc, 0 or more", "%zu shares of a machine of %d arcs",
+             use.size(), g.arcs());
+    const detail::picture p = detail::layout_of(g);
+    const int width = std::max(p.width, 5 * 84 + 12);
+    char line[512];
+    std::snprintf(line, sizeof line,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
+                  "font-family=\"sans-serif\" role=\"img\" aria-label=\"busy links\">\n",
+                  width, p.height + 30);
+    std::string svg = line;
+    for (int heat = 0; heat < 5; ++heat) // the busiest on top
+        for (int i = 0; i < g.arcs(); ++i) {
+            const arc& a = g.arc_at(i);
+            const double share = use[static_cast<std::size_t>(i)];
+            if (detail::heat_of(share) != heat) continue;
+            const auto from = p.at[static_cast<std::size_t>(a.from)], to = p.at[static_cast<std::size_t>(a.to)];
+            const int bend = from.y == to.y ? 12 + std::abs(from.x - to.x) / 12 : 0;
+            const int aside = i < a.back ? -3 : 3;
+            std::snprintf(line, sizeof line,
+                          "<path d=\"M%d %d Q%d %d %d %d\" fill=\"none\" stroke=\"%s\" stroke-width=\"%d\"><title>",
+                          from.x + aside, from.y, (from.x + to.x) / 2 + aside, (from.y + to.y) / 2 + 2 * bend,
+                          to.x + aside, to.y, detail::heat_colours[heat], heat == 0 ? 2 : 4);
+            svg += line + detail::escaped(g.name(a.from) + " > " + g.name(a.to));
+            std::snprintf(line, sizeof line, ", %s, %.4g GB/s, %.1f %% busy</title></path>\n", name_of(a.type),
+                          a.bytes_per_s / 1e9, 100 * share);
+            svg += line;
+        }
+    for (int s = 0; s < g.size(); ++s) {
+        const auto [x, y] = p.at[static_cast<std::size_t>(s)];
+        std::snprintf(line, sizeof line,
+                      "<rect x=\"%d\" y=\"%d\" width=\"76\" height=\"24\" rx=\"4\" fill=\"#ffffff\" stroke=\"#333\"/>"
+                      "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\">",
+                      x - 38, y - 12, x, y + 4);
+        svg += line + detail::escaped(g.name(s)) + "</text>\n";
+    }
+    return svg + detail::heat_legend(p) + "</svg>\n";
+}
+
+} // namespace topo
+COLLX_END_NAMESPACE
