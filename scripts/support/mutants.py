@@ -255,7 +255,7 @@ ROWS = [
      ["job/many_communicators:communicators over sockets*"]),
     ("a shared connection loses the rest of a segment that went in part", "transport/detail/trunk_line.hpp",
      "kept.append(static_cast<const std::byte*>(parts_[i].iov_base) + past, here);", "", ["transport/stream:who does not read*"]),
-    ("a shared connection throws mail away", "transport/detail/trunk_line.hpp", "l.mail.append(from, bytes);", "",
+    ("a shared connection drops what comes for another line", "transport/detail/trunk_line.hpp", "l.inbox.append(from, bytes);", "",
      ["transport/stream:a line that comes*"]),
     ("a line of a shared connection reads another's bytes", "transport/detail/trunk.hpp", "if (line_ == l) return to.put(",
      "if (l != nullptr) return to.put(", ["transport/stream:who does not read*"]),

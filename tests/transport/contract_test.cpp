@@ -91,23 +91,23 @@ TEST_CASE("channels over connections keep the contract") {
 namespace {
 
 // What two ranks have put into a transport of a program's own, for each of them.
-struct mail {
+struct wire {
     std::deque<std::vector<std::byte>> to[2];
     bool is_gone[2] = {};
 };
-class mail_endpoint final : public collx::detail::custom_endpoint {
+class wire_endpoint final : public collx::detail::custom_endpoint {
 public:
-    mail_endpoint(mail& m, int rank) : mail_(m), mine_(m.to[rank]) {}
+    wire_endpoint(wire& m, int rank) : wire_(m), mine_(m.to[rank]) {}
     collx::endpoint_address address() override { return {}; }
     void connect(int, const collx::endpoint_address&) override {}
     std::size_t most_bytes() override { return 1000; }
     std::byte* try_acquire(int peer, std::size_t bytes) override {
-        if (mail_.to[peer].size() == 8) return nullptr;
+        if (wire_.to[peer].size() == 8) return nullptr;
         next_.resize(bytes);
         return next_.data();
     }
-    void commit(int peer, std::size_t) override { mail_.to[peer].push_back(next_); }
-    bool is_drained(int peer) override { return mail_.to[peer].empty(); }
+    void commit(int peer, std::size_t) override { wire_.to[peer].push_back(next_); }
+    bool is_drained(int peer) override { return wire_.to[peer].empty(); }
     const std::byte* peek(int, std::size_t& bytes) override {
         if (mine_.empty()) return nullptr;
         bytes = mine_.front().size();
@@ -115,10 +115,10 @@ public:
     }
     void release(int, std::size_t) override { mine_.pop_front(); }
     void move() override {}
-    bool is_gone(int peer) override { return mail_.is_gone[peer]; }
+    bool is_gone(int peer) override { return wire_.is_gone[peer]; }
 
 private:
-    mail& mail_;
+    wire& wire_;
     std::deque<std::vector<std::byte>>& mine_;
     std::vector<std::byte> next_;
 };
@@ -127,14 +127,14 @@ struct custom_side {
     collx::counted_ptr<collx::detail::custom_hub> hub;
     collx::atomic<std::uint64_t> failed{0};
     collx::detail::custom_links links;
-    custom_side(mail& m, int rank, collx::channel_shape s)
-        : hub(collx::make_counted<collx::detail::custom_hub>(collx::make_sole<mail_endpoint>(m, rank), 2)),
+    custom_side(wire& m, int rank, collx::channel_shape s)
+        : hub(collx::make_counted<collx::detail::custom_hub>(collx::make_sole<wire_endpoint>(m, rank), 2)),
           links(hub, {.id = 5, .rank = rank, .ranks = {0, 1}, .shape = s, .ports = 1}) {
         hub->connect(1 - rank, {});
     }
 };
 struct custom_link {
-    std::unique_ptr<mail> carried = std::make_unique<mail>();
+    std::unique_ptr<wire> carried = std::make_unique<wire>();
     std::unique_ptr<custom_side> left, right;
     collx::sending_end sending;
     collx::receiving_end receiving;

@@ -1545,7 +1545,7 @@ TEST_CASE("the end of a shared connection is that of all its lines, after what w
         } said;
         REQUIRE(::send(b.get(), &said, is_nonsense ? sizeof said : offsetof(decltype(said), wrong), 0) > 0);
         if (!is_nonsense) b.close();
-        CHECK(wait_until([&] { return other.move(), !other.is_live(); })); // the other one's mail is kept
+        CHECK(wait_until([&] { return other.move(), !other.is_live(); })); // the other one's inbox is kept
         CHECK(other.heard_failure() == 0);
         CHECK(wait_until([&] { return one.move(), !one.is_live(); }));
         CHECK(one.heard_failure() == 0x3'0000'0005);

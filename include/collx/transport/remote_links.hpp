@@ -272,7 +272,7 @@ private:
     }
 
     // ------------------------------------------------------------------ moving
-    // is_helped: by who has put into the mail of this communicator what came over connections that it shares.
+    // is_helped: by who has put into the inbox of this communicator what came over connections that it shares.
     bool move_all(bool is_helped = false) {
         const failure known = failed();
         const bool is_thorough = (++looks_ & 127) == 0;

@@ -5,9 +5,10 @@
 //   segment: the communicator, a length, so many bytes of its stream  |  end: of its line  |  welcome
 //
 // A segment that the system takes in part is copied, so the next sender finishes it, and no line waits for another's
-// rank. What comes for another line than the one that is read is put into that line's mail: nothing ever stops reading,
-// and the streams' credits bound what comes. A line may have mail before its communicator is made here. The connection
-// keeps one order for all lines, so what a line's other end said last, its end too, is read before the end of all.
+// rank. What comes for another line than the one that is read is put into that line's inbox: nothing ever stops
+// reading, and the streams' credits bound what comes. Its inbox may fill before its communicator is made here. The
+// connection keeps one order for all lines, so what a line's other end said last, its end too, is read before the end
+// of all.
 #pragma once
 
 #include <sys/uio.h>
@@ -120,15 +121,15 @@ public:
         const turn_tried here(turn_);
         if (!here) return errno = EAGAIN, -1;
         read_places to(m);
-        l.take_mail(to);
-        if (!l.has_mail()) read(&l, to);
+        l.take_inbox(to);
+        if (!l.inbox_has_bytes()) read(&l, to);
         const bool has_ended = l.peer_has_closed || is_deaf_ || state() == phase::lost;
-        l.has_news.store(l.has_mail() || has_ended, memory_order::release);
+        l.has_news.store(l.inbox_has_bytes() || has_ended, memory_order::release);
         if (to.given() != 0) return static_cast<ssize_t>(to.given());
         if (!has_ended) return errno = EAGAIN, -1;
         return l.peer_has_closed || error_ == 0 ? 0 : (errno = error_, -1);
     }
-    // Everything that has come goes to the mail of its lines.
+    // Everything that has come goes to the inbox of its lines.
     void pump() {
         const turn_tried here(turn_);
         read_places nowhere;
@@ -181,7 +182,7 @@ private:
     }
 
     // Reads what has come: the bytes of `l` go to their places, until these are full, and those of others to their
-    // mail.
+    // inbox.
     void read(trunk_line* l, read_places& to) {
         (void)flush();
         bool is_dry = false;
@@ -193,7 +194,7 @@ private:
                 const std::size_t took = hand_over(l, to, here);
                 if (took == 0) return; // no memory: it stays where it is
                 at_ += took, left_ -= took;
-                if (line_->mail.size() > trunk_line::most_mail_bytes) return close(phase::lost, EPROTO);
+                if (line_->inbox.size() > trunk_line::most_inbox_bytes) return close(phase::lost, EPROTO);
                 continue;
             }
             if (is_dry || ++reads > most_reads) return;

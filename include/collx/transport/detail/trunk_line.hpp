@@ -140,19 +140,19 @@ struct trunk_line {
     std::uint64_t communicator = 0, name = 0; // see mutual_help
     bool has_end = false;                     // a stream here
     bool has_closed = false, peer_has_closed = false;
-    atomic<bool> is_unsent{false}; // bytes of it are kept here
-    atomic<bool> has_news{false};  // there is something to receive, or its end
-    growing_array<std::byte> mail; // came when another line was read
-    std::size_t mail_at = 0;
+    atomic<bool> is_unsent{false};  // bytes of it are kept here
+    atomic<bool> has_news{false};   // there is something to receive, or its end
+    growing_array<std::byte> inbox; // came when another line was read
+    std::size_t inbox_at = 0;
 
     // More than the credits of a communicator allow.
-    static constexpr std::size_t most_mail_bytes = 64 * 1024 * 1024;
+    static constexpr std::size_t most_inbox_bytes = 64 * 1024 * 1024;
 
-    bool has_mail() const { return mail_at != mail.size(); }
-    void take_mail(read_places& to) {
-        if (!has_mail()) return;
-        mail_at += to.put(mail.data() + mail_at, mail.size() - mail_at);
-        if (!has_mail()) mail = growing_array<std::byte>(), mail_at = 0;
+    bool inbox_has_bytes() const { return inbox_at != inbox.size(); }
+    void take_inbox(read_places& to) {
+        if (!inbox_has_bytes()) return;
+        inbox_at += to.put(inbox.data() + inbox_at, inbox.size() - inbox_at);
+        if (!inbox_has_bytes()) inbox = growing_array<std::byte>(), inbox_at = 0;
     }
 };
 
@@ -211,15 +211,15 @@ public:
     }
     void close(trunk_line& l, bool is_lost) {
         l.has_end = false, l.has_closed = true;
-        l.mail = growing_array<std::byte>(), l.mail_at = 0;
+        l.inbox = growing_array<std::byte>(), l.inbox_at = 0;
         if (l.peer_has_closed || is_lost) erase(l);
     }
     // False when there is no memory for it.
     bool post(trunk_line& l, const std::byte* from, std::size_t bytes) {
         if (l.has_closed) return true;
         try {
-            if (l.mail_at > l.mail.size() / 2) l.mail = {l.mail.data() + l.mail_at, l.mail.end()}, l.mail_at = 0;
-            l.mail.append(from, bytes);
+            if (l.inbox_at > l.inbox.size() / 2) l.inbox = {l.inbox.data() + l.inbox_at, l.inbox.end()}, l.inbox_at = 0;
+            l.inbox.append(from, bytes);
         } catch (const std::bad_alloc&) {
             return false;
         }

@@ -78,7 +78,7 @@ public:
                poll_.visit_readable(*calls_, [&](std::uint64_t peer) { return visit(static_cast<int>(peer)); });
     }
     bool can_tell() const { return is_polling_.load(memory_order::acquire); }
-    // What has come over one, or over all, goes to the mail of its lines.
+    // What has come over one, or over all, goes to the inbox of its lines.
     void pump(int peer) {
         counted_ptr<trunk> t;
         {
