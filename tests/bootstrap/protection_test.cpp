@@ -337,7 +337,7 @@ TEST_CASE("what a stranger may say to a store behind a key, and what the store a
     const with_toy_macs toy;
     const job_key key(text);
     tcp_server server("127.0.0.1", 0, key);
-    const auto knock = [&] {
+    const auto connected = [&] {
         auto a = detail::numeric_address("127.0.0.1", server.port());
         descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         REQUIRE(::connect(s.get(), a.get(), a.bytes) == 0);
@@ -359,13 +359,13 @@ TEST_CASE("what a stranger may say to a store behind a key, and what the store a
 
     detail::tcp_request get;
     get.word = detail::tcp_word::get, get.key_bytes = 1;
-    descriptor s = knock(); // a question without a proof
+    descriptor s = connected(); // a question without a proof
     say(s, (std::string(reinterpret_cast<char*>(&get), sizeof get) + "k").data(), sizeof get + 1);
     REQUIRE(hears(s, &r, sizeof r));
     CHECK(r.status == detail::tcp_status::has_key);
     CHECK(is_over(s));
 
-    s = knock(); // the server's own tag sent back
+    s = connected(); // the server's own tag sent back
     say(s, &h, sizeof h);
     REQUIRE(hears(s, &r, sizeof r));
     CHECK(r.status == detail::tcp_status::answer);
@@ -377,7 +377,7 @@ TEST_CASE("what a stranger may say to a store behind a key, and what the store a
 
     detail::auth_proof heard; // one that was heard before
     {
-        const descriptor good = knock();
+        const descriptor good = connected();
         say(good, &h, sizeof h);
         REQUIRE((hears(good, &r, sizeof r) && hears(good, &a, sizeof a)));
         CHECK(key.is_right(h, a));
@@ -386,7 +386,7 @@ TEST_CASE("what a stranger may say to a store behind a key, and what the store a
         REQUIRE(hears(good, &r, sizeof r));
         CHECK(r.status == detail::tcp_status::ok);
     }
-    s = knock();
+    s = connected();
     say(s, &h, sizeof h);
     REQUIRE((hears(s, &r, sizeof r) && hears(s, &a, sizeof a)));
     say(s, &heard, sizeof heard);
@@ -394,7 +394,7 @@ TEST_CASE("what a stranger may say to a store behind a key, and what the store a
     CHECK(r.status == detail::tcp_status::wrong_key);
     CHECK(is_over(s));
 
-    s = knock(); // half a proof is given the rest of two seconds
+    s = connected(); // half a proof is given the rest of two seconds
     say(s, &h, sizeof h);
     REQUIRE((hears(s, &r, sizeof r) && hears(s, &a, sizeof a)));
     say(s, &heard, 16);

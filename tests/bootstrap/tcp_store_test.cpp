@@ -25,7 +25,7 @@ namespace {
 
 deadline soon(std::int64_t ms = collx_test::patient(30'000)) { return deadline::in_ns(ms * 1'000'000); }
 
-descriptor knock(int port) {
+descriptor connect_to(int port) {
     auto a = detail::numeric_address("127.0.0.1", port);
     descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(s.get(), a.get(), a.bytes) != 0) s.close();
@@ -105,13 +105,13 @@ TEST_CASE("nonsense costs the stranger its connection, at once, and the ranks no
     wrong[7] = 1;
     nonsense.push_back(wrong);
     for (const auto& n : nonsense) {
-        const descriptor s = knock(server.port());
+        const descriptor s = connect_to(server.port());
         REQUIRE(say(s, n));
         INFO(n.substr(0, 16));
         CHECK(is_dropped(s, 15'000));
     }
     // Also from one that began well.
-    const descriptor s = knock(server.port());
+    const descriptor s = connect_to(server.port());
     REQUIRE(say(s, head(tcp_word::hello, 0, 0)));
     CHECK_FALSE(is_dropped(s, 20));
     REQUIRE(say(s, std::string(24, 'x')));
@@ -123,9 +123,9 @@ TEST_CASE("silence and half frames are given two seconds, idle clients all the t
     tcp_server server;
     using detail::tcp_word;
     const std::int64_t begin = now_ns();
-    const descriptor silent = knock(server.port()), half_head = knock(server.port()), half_body = knock(server.port()),
-                     dripping = knock(server.port());
-    const descriptor known = knock(server.port());
+    const descriptor silent = connect_to(server.port()), half_head = connect_to(server.port()),
+                     half_body = connect_to(server.port()), dripping = connect_to(server.port());
+    const descriptor known = connect_to(server.port());
     REQUIRE(say(known, head(tcp_word::hello, 0, 0)));
     REQUIRE_FALSE(is_dropped(known, 20));
     REQUIRE(say(known, head(tcp_word::set, 4, 4).substr(0, 10)));
@@ -152,7 +152,7 @@ TEST_CASE("silence and half frames are given two seconds, idle clients all the t
 TEST_CASE("hundreds of silent connections do not keep clients out") {
     tcp_server server;
     std::vector<descriptor> held;
-    for (int i = 0; i < 400; ++i) held.push_back(knock(server.port())); // two descriptors each, of often 1024
+    for (int i = 0; i < 400; ++i) held.push_back(connect_to(server.port())); // two descriptors each, of often 1024
     check_works(server.port());
 }
 
@@ -167,15 +167,15 @@ TEST_CASE("silent connections hold a quarter of the descriptors, the oldest go f
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
     const int most = static_cast<int>(low.rlim_cur / 4);
     auto a = detail::numeric_address("127.0.0.1", server.port());
-    int knocked = 0, held_most = 0;
+    int connected = 0, held_most = 0;
     for (const descriptor& s : held) {
-        knocked += ::connect(s.get(), a.get(), a.bytes) == 0;
+        connected += ::connect(s.get(), a.get(), a.bytes) == 0;
         const int now = open_files() - before;
         if (now > held_most) held_most = now;
     }
     const bool is_first_dropped = is_dropped(held.front(), 1'000);
     ::setrlimit(RLIMIT_NOFILE, &usual);
-    CHECK(knocked == 400);
+    CHECK(connected == 400);
     CHECK(is_first_dropped);
     CHECK(held_most <= most + 1);
     check_works(server.port());
@@ -187,7 +187,7 @@ TEST_CASE("a server without descriptors goes on with the clients it has, and tak
     known.set("k", "v");
     rlimit usual{};
     ::getrlimit(RLIMIT_NOFILE, &usual);
-    descriptor outside = knock(server.port());
+    descriptor outside = connect_to(server.port());
     std::vector<descriptor> filler;
     const rlimit low{static_cast<rlim_t>(open_files() + 20), usual.rlim_max};
     ::setrlimit(RLIMIT_NOFILE, &low);
@@ -197,8 +197,8 @@ TEST_CASE("a server without descriptors goes on with the clients it has, and tak
         filler.push_back(static_cast<descriptor&&>(d));
     }
     filler.pop_back();
-    const descriptor refused = knock(server.port());    // takes the last one, so that none is left to accept it
-    const bool goes_on = known.get("k", soon()) == "v"; // no CHECK here: sanitizers need descriptors for it
+    const descriptor refused = connect_to(server.port()); // takes the last one, so that none is left to accept it
+    const bool goes_on = known.get("k", soon()) == "v";   // no CHECK here: sanitizers need descriptors for it
     filler.clear();
     ::setrlimit(RLIMIT_NOFILE, &usual);
     CHECK(goes_on);
@@ -209,7 +209,7 @@ TEST_CASE("a reader that does not read costs the server one answer, not its time
     tcp_server server;
     tcp_store good("127.0.0.1", server.port(), soon());
     good.set("big", std::string(most_value_bytes, 'b'));
-    const descriptor lazy = knock(server.port());
+    const descriptor lazy = connect_to(server.port());
     int small = 4096;
     ::setsockopt(lazy.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     for (int i = 0; i < 200; ++i)
@@ -220,7 +220,7 @@ TEST_CASE("a reader that does not read costs the server one answer, not its time
 TEST_CASE("a store has a bounded number of keys") {
     tcp_server server;
     // Many frames at a time, or this would take long; the answers are read together.
-    const descriptor s = knock(server.port());
+    const descriptor s = connect_to(server.port());
     const std::size_t batch = 500;
     std::size_t refused = 0, sent = 0;
     for (; sent < tcp_server::most_entries + batch && refused == 0; sent += batch) {

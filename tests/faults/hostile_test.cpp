@@ -59,7 +59,7 @@ int resident_kilobytes() {
 int free_port() { return collx::tcp_server().port(); }
 
 // A TCP connection to a port of this host.
-descriptor knock(int port) {
+descriptor connect_to(int port) {
     auto a = collx::detail::numeric_address("127.0.0.1", port);
     descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     (void)::connect(s.get(), a.get(), a.bytes);
@@ -132,7 +132,7 @@ private:
         for (int turn = 0; !is_over_; ++turn) {
             for (int i = 0; i < 4 && made_ < hostile * starts; ++i) {
                 const int kind = made_ % 10;
-                open.push_back({knock(some_port(made_)), words_of(kind), 0, kind == 1});
+                open.push_back({connect_to(some_port(made_)), words_of(kind), 0, kind == 1});
                 ++made_;
             }
             for (auto& o : open) {

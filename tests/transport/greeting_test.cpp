@@ -68,7 +68,7 @@ struct world {
         return h;
     }
     // A stranger's end, blocking.
-    descriptor knock() {
+    descriptor connect() {
         descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         const timeval limit{3, 0};
         ::setsockopt(s.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -139,7 +139,7 @@ TEST_CASE("who has the key gets in, on good days and bad") {
 TEST_CASE("what follows the proof at once is not lost and not read by the listener") {
     world w;
     const key_of key('k');
-    const descriptor s = w.knock();
+    const descriptor s = w.connect();
     stream_hello h = world::hello();
     w.say(s, h);
     detail::listener_answer a;
@@ -172,7 +172,7 @@ TEST_CASE("another key, or none, on either side: the connecting side gets an err
         CHECK(w.came.empty());
     }
     world w; // without a key messages follow the hello at once; the refusal still arrives
-    const descriptor s = w.knock();
+    const descriptor s = w.connect();
     const std::string messages(100'000, 'm');
     const stream_hello h = world::hello(protection::none);
     (void)::send(s.get(), &h, sizeof h, 0);
@@ -200,7 +200,7 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
         const stream_hello h = world::hello();
         detail::listener_answer a;
         const auto answered = [&](const stream_hello& to) {
-            descriptor s = w.knock();
+            descriptor s = w.connect();
             w.say(s, to);
             REQUIRE(w.hears(s, a));
             REQUIRE(a.head.what == stream_frame::kind::answer);
@@ -251,7 +251,7 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
         { // another job with the same key
             stream_hello other = h;
             other.token[3] ^= 1;
-            const descriptor s = w.knock();
+            const descriptor s = w.connect();
             w.say(s, other);
             CHECK(w.is_over(s));
         }
@@ -313,7 +313,7 @@ TEST_CASE("a flood of strangers in every phase keeps no rank out for long") {
     std::vector<descriptor> strangers;
     const stream_hello h = world::hello();
     for (int i = 0; i < 300; ++i) {
-        strangers.push_back(w.knock());
+        strangers.push_back(w.connect());
         if (i % 3 == 1) (void)::send(strangers.back().get(), &h, sizeof h, MSG_NOSIGNAL);
         if (i % 3 == 2) (void)::send(strangers.back().get(), &h, 40, MSG_NOSIGNAL);
         if (i % 20 == 0) w.look();

@@ -25,7 +25,7 @@ using namespace collx_test;
 
 namespace {
 
-descriptor knock(const detail::socket_name& name) {
+descriptor connect_to(const detail::socket_name& name) {
     descriptor s(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     timeval limit{0, 200'000}; // a full queue must not keep the attacker for ever
     ::setsockopt(s.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
@@ -91,14 +91,14 @@ TEST_CASE("strangers at the listener do not keep ranks out") {
     using flag = std::atomic<int>;
     join_under("silent", [](const std::string&, const detail::socket_name& name, flag& is_under_way) {
         std::vector<descriptor> held;
-        for (int i = 0; i < 10; ++i) held.push_back(knock(name));
+        for (int i = 0; i < 10; ++i) held.push_back(connect_to(name));
         is_under_way = 1;
         ::usleep(150'000);
         return held.back().is_open() ? 0 : 9;
     });
     const auto many = [](const std::string&, const detail::socket_name& name, flag& is_under_way) {
         std::vector<descriptor> held;
-        for (int i = 0; i < 200; ++i) held.push_back(knock(name));
+        for (int i = 0; i < 200; ++i) held.push_back(connect_to(name));
         if (!held[100].is_open()) return 9;
         int still_in = 200; // rank 0 sends them away, and stays until the ranks have come
         for (int i = 0; i < 1000 && still_in > detail::join_host::most_strangers; ++i, ::usleep(5'000)) {
@@ -115,7 +115,7 @@ TEST_CASE("strangers at the listener do not keep ranks out") {
     join_under("garbage of all lengths", [](const std::string&, const detail::socket_name& name, flag& is_under_way) {
         for (std::size_t n = 1; n < 2000; n += 37) {
             if (n > 100) is_under_way = 1;
-            const descriptor s = knock(name);
+            const descriptor s = connect_to(name);
             const std::string garbage(n, static_cast<char>(n));
             if (!s.is_open()) return 0; // all ranks have come
             (void)::send(s.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
@@ -126,7 +126,7 @@ TEST_CASE("strangers at the listener do not keep ranks out") {
                [](const std::string& job, const detail::socket_name& name, flag& is_under_way) {
                    std::vector<descriptor> held;
                    const auto send = [&](const auto& packet, std::size_t bytes) {
-                       held.push_back(knock(name));
+                       held.push_back(connect_to(name));
                        if (held.back().is_open()) (void)::send(held.back().get(), &packet, bytes, MSG_NOSIGNAL);
                    };
                    const auto good = hello_of(job, 1, 4);
@@ -159,14 +159,14 @@ TEST_CASE("strangers at the listener do not keep ranks out") {
         std::vector<descriptor> held;
         for (int i = 0; i < 30; ++i) {
             if (i == 5) is_under_way = 1;
-            held.push_back(knock(name));
+            held.push_back(connect_to(name));
             if (held.back().is_open()) (void)detail::send_packet(held.back().get(), &hello, sizeof hello, 0);
         }
         return 0;
     };
     join_under("descriptors that were not asked for", gifts);
     const auto passers_by = [](const std::string&, const detail::socket_name& name, flag& is_under_way) {
-        for (int i = 0; i < 300 && knock(name).is_open(); ++i)
+        for (int i = 0; i < 300 && connect_to(name).is_open(); ++i)
             if (i == 5) is_under_way = 1;
         return 0;
     };
@@ -185,7 +185,7 @@ TEST_CASE("descriptors sent by strangers do not pile up at rank 0") {
         const auto name = detail::name_of_job(job.c_str());
         const auto hello = hello_of(job, 1, 2);
         for (int i = 0; i < 100; ++i) {
-            const descriptor s = knock(name);
+            const descriptor s = connect_to(name);
             if (!detail::send_packet(s.get(), &hello, sizeof hello, 0)) return 9;
         }
         return join_and_leave(job, 1, 2, 10'000);
@@ -276,7 +276,7 @@ TEST_CASE("processes of another user are not let in") {
     REQUIRE(wait_for_guests(job, 0));
     p.start(1, [&] {
         if (::setuid(65534) != 0) return 9;
-        const descriptor s = knock(name);
+        const descriptor s = connect_to(name);
         const auto hello = hello_of(job, 1, 2);
         (void)::send(s.get(), &hello, sizeof hello, MSG_NOSIGNAL);
         detail::join_packet answer;

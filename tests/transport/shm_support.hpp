@@ -43,7 +43,7 @@ inline int lines_with(const char* file, const char* text) {
 inline int unix_sockets_of(const std::string& job) {
     return lines_with("/proc/net/unix", collx::detail::name_of_job(job.c_str()).address.sun_path + 1);
 }
-// Until rank 0 listens and `guests` others have knocked.
+// Until rank 0 listens and `guests` others have connected.
 inline bool wait_for_guests(const std::string& job, int guests) {
     for (const auto until = collx::deadline::in_ns(collx_test::patient(20'000'000'000));
          unix_sockets_of(job) < 1 + guests; ::usleep(1000))
@@ -51,7 +51,7 @@ inline bool wait_for_guests(const std::string& job, int guests) {
     return true;
 }
 
-// After they have knocked, for what they say then: nothing outside rank 0 shows that it has heard them.
+// After they have connected, for what they say then: nothing outside rank 0 shows that it has heard them.
 inline void give_time_for_words() { ::usleep(static_cast<useconds_t>(patient(200'000))); }
 
 inline int entries_of(const char* folder) {

@@ -69,7 +69,7 @@ TEST_CASE("ranks that disagree about the size all hear who says what") {
     p.wait();
     for (int r = 0; r < 5; ++r) {
         INFO("rank " << r << ": " << p[r].what);
-        CHECK(p[r].code == errc::mismatch); // also on those that knock after the others have failed
+        CHECK(p[r].code == errc::mismatch); // also on those that connect after the others have failed
         CHECK(p[r].says("rank 3 (process "));
         CHECK(p[r].says("says 4 ranks, rank 0 says 5"));
     }

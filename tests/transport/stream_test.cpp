@@ -443,7 +443,7 @@ TEST_CASE("strangers cost the listener nothing, and ranks get in among them") {
         descriptor listener = socket_hub::listen_on(a);
         socket_hub hub(std::move(listener), "0123456789abcdef0123456789abcdef", {a, a}, 1'000'000'000);
         std::vector<descriptor> strangers;
-        const auto knock = [&](const void* bytes, std::size_t n) {
+        const auto send_as_stranger = [&](const void* bytes, std::size_t n) {
             descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
             if (::connect(s.get(), a.get(), a.bytes) != 0) std::abort();
             (void)::send(s.get(), bytes, n, MSG_NOSIGNAL);
@@ -456,7 +456,7 @@ TEST_CASE("strangers cost the listener nothing, and ranks get in among them") {
         const auto changed = [&](auto&& change) {
             detail::stream_hello other = h;
             change(other);
-            knock(&other, sizeof other);
+            send_as_stranger(&other, sizeof other);
         };
         int came = 0;
         // Until `expected` have come, and a little longer. (What was sent may take a while on a busy machine.)
@@ -469,22 +469,22 @@ TEST_CASE("strangers cost the listener nothing, and ranks get in among them") {
                 ::usleep(500);
             }
         };
-        knock("GET / HTTP/1.0\r\n\r\n", 18);
-        knock("", 0);
-        knock(&h, 30); // half a hello
+        send_as_stranger("GET / HTTP/1.0\r\n\r\n", 18);
+        send_as_stranger("", 0);
+        send_as_stranger(&h, 30); // half a hello
         changed([](auto& x) { x.token[31] ^= 1; });
         changed([](auto& x) { x.token[0] = 0; });
         changed([](auto& x) { x.magic ^= 1; });
         changed([](auto& x) { x.from_side = static_cast<detail::stream_hello::side>(3); });
         look(42, 0);
         CHECK(came == 0);
-        knock(&h, sizeof h);
+        send_as_stranger(&h, sizeof h);
         changed([](auto& x) { x.communicator = 43; });
         look(42, 1);
         CHECK(came == 1);
         look(43, 2); // it waited until a receiver asked for it
         CHECK(came == 2);
-        for (int i = 0; i < 200; ++i) knock("x", 1);
+        for (int i = 0; i < 200; ++i) send_as_stranger("x", 1);
         changed([](auto& x) { x.communicator = 44; });
         look(44, 3); // the most silent had to go
         CHECK(came == 3);
@@ -1375,7 +1375,7 @@ TEST_CASE("a process of another user neither comes in through a unix listener no
             ::usleep(500);
         }
     });
-    const auto knock = [&] { // true if it was closed without a word
+    const auto is_closed_at_once = [&] { // true if it was closed without a word
         const descriptor s(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
         const timeval patience{1, 500'000};
         ::setsockopt(s.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -1384,9 +1384,9 @@ TEST_CASE("a process of another user neither comes in through a unix listener no
         const ssize_t n = ::recv(s.get(), &c, 1, 0);
         return n == 0 || (n < 0 && errno == ECONNRESET);
     };
-    CHECK(as_another_user(knock));
+    CHECK(as_another_user(is_closed_at_once));
     CHECK(came == 0);
-    (void)knock(); // this user's comes in
+    (void)is_closed_at_once(); // this user's comes in
     is_over = true;
     looking.join();
     CHECK(came == 1);

@@ -101,7 +101,7 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
             throw;
         }
     }();
-    // Else the next meeting might knock at this one's server. It ends soon, unless its process is stopped.
+    // Else the next meeting might connect to this one's server. It ends soon, unless its process is stopped.
     if (d.rank != 0) store.wait_for_end(deadline::in_ns(500'000'000));
     return met;
 }

@@ -107,7 +107,8 @@ private:
             const std::int64_t now = now_ns();
             if (links_.is_silent(k, now)) return links_.set_gone(k), false;
             if (links_.is_silent_for(k, now, patience_ns() / 8))
-                for (int r = k + 1; r < me_; ++r) links_.knock(r, now), say_here(r); // hosts may be lost together
+                for (int r = k + 1; r < me_; ++r)
+                    links_.ask_to_connect(r, now), say_here(r); // hosts may be lost together
             // Later than a coordinator that came at the same time.
             if (now - begun_ns_ > limit_ns_ + limit_ns_ / 8) fail_late(missing_);
         }

@@ -35,25 +35,25 @@ public:
                error == ENOENT; // the file of a unix socket
     }
     answer ask(socket_hub& hub, int job_rank, std::int64_t now, std::int64_t patience_ns) {
-        if (!knocking_.is_open()) {
+        if (!asking_.is_open()) {
             if (now < next_ns_) return answer::unknown;
             next_ns_ = now + pause_ns_;
             pause_ns_ = pause_ns_ < 500'000'000 ? 2 * pause_ns_ : pause_ns_;
-            knocking_ = hub.connect_to(job_rank);
+            asking_ = hub.connect_to(job_rank);
             since_ns_ = now;
-            if (!knocking_.is_open()) return is_closed_by(errno) ? answer::closed : answer::unknown;
+            if (!asking_.is_open()) return is_closed_by(errno) ? answer::closed : answer::unknown;
         }
-        pollfd p{knocking_.get(), POLLOUT, 0};
+        pollfd p{asking_.get(), POLLOUT, 0};
         if (::poll(&p, 1, 0) <= 0) return now - since_ns_ > patience_ns ? answer::closed : answer::unknown;
         int trouble = 0;
         socklen_t bytes = sizeof trouble;
-        (void)::getsockopt(knocking_.get(), SOL_SOCKET, SO_ERROR, &trouble, &bytes);
-        knocking_.close();
+        (void)::getsockopt(asking_.get(), SOL_SOCKET, SO_ERROR, &trouble, &bytes);
+        asking_.close();
         return is_closed_by(trouble) ? answer::closed : trouble == 0 ? answer::open : answer::unknown;
     }
 
 private:
-    descriptor knocking_;
+    descriptor asking_;
     std::int64_t since_ns_ = 0, next_ns_ = 0, pause_ns_ = 10'000'000;
 };
 

@@ -146,7 +146,7 @@ public:
         return at(r).silent_since_ns != 0 && now - at(r).silent_since_ns > ns;
     }
     // Connects again, now and then, to a rank that is not followed yet: hosts may be lost together.
-    void knock(int r, std::int64_t now) {
+    void ask_to_connect(int r, std::int64_t now) {
         link& l = at(r);
         (void)move(r);
         if (l.is_gone || is_connected(r) || now - l.connected_ns < retry_ns) return void(is_silent(r, now));

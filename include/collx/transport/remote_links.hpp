@@ -285,7 +285,8 @@ private:
             if (hub_->shared().has_to_open()) hub_->shared().move(*hub_, job_rank(rank_));
             if (const int p = hub_->take_odd(id_); p >= 0 && p < peers_.count() && p != rank_)
                 report(failure(errc::security, p));
-            knock(static_cast<bool>(known)); // those whom we wait for may wait for us: they must hear of it too
+            ask_to_connect(
+                static_cast<bool>(known)); // those whom we wait for may wait for us: they must hear of it too
         }
         if (!lanes_.is_idle() && (looks_ & 15) == 0)
             if (const failure f = lanes_.move(*hub_, rank_, [this](int p) -> stream& { return stream_to(p); }); f)
@@ -351,7 +352,7 @@ private:
         return true;
     }
     // A lower rank that has waited for a while asks the higher one to notice.
-    [[gnu::cold]] void knock(bool at_once) {
+    [[gnu::cold]] void ask_to_connect(bool at_once) {
         std::size_t i = 0;
         for (std::size_t left = peers_.wanted.size(); left > 0;
              --left, ++i) { // connect() may put some back behind these

@@ -83,11 +83,11 @@ private:
     }
 
     [[noreturn, gnu::cold]] void fail_because_taken(const socket_name& name) {
-        descriptor knock = packet_socket();
+        descriptor probe = packet_socket();
         ucred holder{};
-        if (knock.is_open() &&
-            ::connect(knock.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) == 0)
-            holder = peer_of(knock.get());
+        if (probe.is_open() &&
+            ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) == 0)
+            holder = peer_of(probe.get());
         fail(errc::mismatch, 0, -1, "give each job a COLLX_JOB of its own and each process a COLLX_RANK of its own",
              "process %d of user %lu is rank 0 of a job with this name already", static_cast<int>(holder.pid),
              static_cast<unsigned long>(holder.uid));
