@@ -92,8 +92,8 @@ void round_trips(collx::communicator& w, collx::window<std::uint64_t>& x, int ro
     const auto wait_read = [&] { x.wait(other), wrong += local[0] == 0; };
     ways.push_back({"put_signal, wait, read", turn(put_signal, wait_read), 2});
     const auto put = [&] { x.put(other, 8, ++count), x.signal(other); };
-    const auto wait_far = [&] { x.wait(other), wrong += local[8] == 0; };
-    ways.push_back({"put, signal, wait, read", turn(put, wait_far), 2});
+    const auto wait_for_signal = [&] { x.wait(other), wrong += local[8] == 0; };
+    ways.push_back({"put, signal, wait, read", turn(put, wait_for_signal), 2});
     ways.push_back({"signal, wait", turn([&] { x.signal(other); }, [&] { x.wait(other); }), 2});
     head(w, "8 bytes, one way");
     measure(w, std::move(ways), rounds, trips);

@@ -172,7 +172,7 @@ int run_rank(collx::communicator& world, const options& o, const cpu_set_t& allo
         throw std::invalid_argument("-r " + std::to_string(o.root) + " is no rank: there are " + std::to_string(n) +
                                     ".");
     harness meeting(meeting_memory(world), world.rank(), n, cores);
-    const collx::far_links* const far = world.internals().net.remote();
+    const collx::remote_ranks* const far = world.internals().net.remote();
     run_report report{.run = o,
                       .ranks = n,
                       .cores = cores,

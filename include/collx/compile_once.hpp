@@ -17,8 +17,8 @@
 #include <collx/call/prepared_call_once.hpp>
 #include <collx/call/ready_call_once.hpp>
 #include <collx/call/short_calls_once.hpp>
-#include <collx/comm/far_window_once.hpp>
 #include <collx/comm/one_sided_once.hpp>
+#include <collx/comm/remote_window_once.hpp>
 #include <collx/exec/relayed_task_once.hpp>
 #include <collx/exec/task_once.hpp>
 #include <collx/job/apart.hpp>

@@ -36,7 +36,17 @@ struct eager_all_reduce {
     }
 };
 
-enum class mistake { none, far_peer, negative_peer, far_chunk, negative_chunk, tmp, window, leftover, short_message };
+enum class mistake {
+    none,
+    absent_peer,
+    negative_peer,
+    absent_chunk,
+    negative_chunk,
+    tmp,
+    window,
+    leftover,
+    short_message
+};
 
 // Rank 0 sends to each; one rank's step is wrong.
 template <mistake Mistake>
@@ -57,9 +67,9 @@ struct broken_broadcast {
         for (int k = 0; k < n; ++k)
             if (k != root) ex.step(send, to(k), in({0, 2}));
         ex.step(copy, in({0, 2}), out({0, 2}));
-        if (Mistake == mistake::far_peer) ex.step(send, to(n), in(0));
+        if (Mistake == mistake::absent_peer) ex.step(send, to(n), in(0));
         if (Mistake == mistake::negative_peer) ex.step(send, to(-7), in(0));
-        if (Mistake == mistake::far_chunk) ex.step(copy, in(5000), out(0));
+        if (Mistake == mistake::absent_chunk) ex.step(copy, in(5000), out(0));
         if (Mistake == mistake::negative_chunk) ex.step(copy, in(-1), out(0));
         if (Mistake == mistake::window) ex.step(copy, in(0), window(0, 0));
         if (Mistake == mistake::leftover) ex.step(send, to((root + 1) % n), in({0, 2}));
@@ -132,9 +142,9 @@ TEST_CASE("checked: an algorithm that does not declare how deep its channels mus
 }
 
 TEST_CASE("steps that name what is not there, and messages that do not match, are refused in every mode") {
-    check_broken<mistake::far_peer>("rank 0, strand 0, step 3 [in0 >3]: the peer is no rank");
+    check_broken<mistake::absent_peer>("rank 0, strand 0, step 3 [in0 >3]: the peer is no rank");
     check_broken<mistake::negative_peer>("the peer is no rank");
-    check_broken<mistake::far_chunk>("this is no set of chunks");
+    check_broken<mistake::absent_chunk>("this is no set of chunks");
     check_broken<mistake::negative_chunk>("this is no set of chunks");
     check_broken<mistake::tmp>("the algorithm declares no such chunk of scratch");
     check_broken<mistake::window>("the algorithm declares no such signal, or no window");

@@ -144,7 +144,7 @@ int check_results(collx::communicator& w, std::size_t m) {
 }
 
 // Messages to ranks of the other host so far.
-std::uint64_t sent_far(collx::communicator& w) {
+std::uint64_t sent_to_hosts(collx::communicator& w) {
     std::uint64_t count = 0;
     for (int p = 0; p < w.size(); ++p)
         if (!is_here(w, p)) count += w.internals().net.sent_to(p).messages;
@@ -174,9 +174,9 @@ TEST_CASE("two hosts, four ranks each: results, and an all-to-all that crosses o
                 // Sent one by one: four.
                 const auto crossing = [&](auto&& comm, std::size_t elems) {
                     std::vector<int> in(n * elems, me), out(n * elems);
-                    const std::uint64_t before = sent_far(w);
+                    const std::uint64_t before = sent_to_hosts(w);
                     collx::all_to_all(comm, in, out);
-                    return sent_far(w) - before;
+                    return sent_to_hosts(w) - before;
                 };
                 if (crossing(w, 16) != (nodes->view().local_of(me) == 0 ? 1u : 0u)) return 22;
                 if (crossing(w, 4000) != 1) return 23;

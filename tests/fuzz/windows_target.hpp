@@ -6,7 +6,7 @@
 // 0; no byte changes that no sound message names.
 #pragma once
 
-#include <collx/comm/far_window.hpp>
+#include <collx/comm/remote_window.hpp>
 #include <collx/comm/run_threads.hpp>
 #include <collx/comm/window.hpp>
 #include <collx/net.hpp>

@@ -16,7 +16,7 @@ constexpr spread plain{.ranks_per_host = 1, .is_shared = true},
     odd{.ranks_per_host = 1, .bad_day = true, .has_key = true, .is_shared = true},
     local{.ranks_per_host = 2, .is_unix = true, .is_shared = true};
 
-bool shares(collx::communicator& c) { return collx::far_members::shares(c.internals().id); }
+bool shares(collx::communicator& c) { return collx::remote_members::shares(c.internals().id); }
 
 void add_ranks(collx::communicator& c, collx::communicator& w, std::size_t elems = 3) {
     std::vector<int> x(elems, c.rank());

@@ -523,22 +523,22 @@ TEST_CASE("strangers at the listener leave the job its descriptors") {
 namespace {
 
 // Large messages from and to memory of the test's own.
-struct far_pair {
+struct remote_pair {
     static constexpr std::size_t bytes = 12 << 20; // more than the system takes at once, over three lanes too
     std::vector<std::byte> from, to;
-    far_pair() : from(bytes), to(bytes, std::byte{0xee}) { fill_message(from.data(), 1, bytes); }
+    remote_pair() : from(bytes), to(bytes, std::byte{0xee}) { fill_message(from.data(), 1, bytes); }
     bool is_there() const { return std::memcmp(to.data(), from.data(), bytes) == 0; } // == takes seconds under TSan
 };
-constexpr channel_shape far_shape{.depth = 4, .slot_bytes = far_pair::bytes};
+constexpr channel_shape remote_shape{.depth = 4, .slot_bytes = remote_pair::bytes};
 
 } // namespace
 
 TEMPLATE_TEST_CASE("what is lent is sent from where it is, and what is wanted lands there", "", tcp4, local, bad_tcp,
                    tcp_lanes, bad_lanes, local_lanes, shared_tcp, bad_shared) {
-    TestType world(far_shape);
+    TestType world(remote_shape);
     auto tx = world.left.tx(1);
     auto rx = world.right.rx(1);
-    far_pair a;
+    remote_pair a;
     for (int i = 0; i < 6; ++i) {
         std::memset(a.to.data(), 0xee, a.bytes);
         REQUIRE(tx.has_room());
@@ -564,10 +564,10 @@ TEMPLATE_TEST_CASE("what is lent is sent from where it is, and what is wanted la
 }
 
 TEST_CASE("a large message waits a few looks for a receiver that has had others land, no more") {
-    tcp4 world(far_shape);
+    tcp4 world(remote_shape);
     auto tx = world.left.tx(1), other = world.left.tx(2);
     auto rx = world.right.rx(1), other_rx = world.right.rx(2);
-    far_pair a;
+    remote_pair a;
     rx.want_at(a.to.data(), 100'000, 0);
     tx.lend(a.from.data(), 100'000, 0);
     REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
@@ -862,10 +862,10 @@ TEST_CASE("what comes with, before or instead of a message that is not large fin
 
 TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", "", tcp4, tcp_lanes) {
     for (const bool wanted : {false, true}) {
-        TestType world(far_shape);
+        TestType world(remote_shape);
         auto tx = world.left.tx(1);
         auto rx = world.right.rx(1);
-        far_pair a;
+        remote_pair a;
         tx.lend(a.from.data(), a.bytes, 0);
         if (wanted) rx.want_at(a.to.data(), a.bytes, 0);
         world.left.move(), world.right.move(); // a part is on its way, and some of that has come
@@ -1283,7 +1283,7 @@ TEST_CASE("who has said goodbye is helped no more: its connections are the hub's
     for (int r = 0; r < 3; ++r) hubs[r] = make_counted<socket_hub>(std::move(listeners[r]), a_token, peers, 0);
     collx::atomic<std::uint64_t> failed[4]{};
     const auto of = [](std::uint64_t id, int rank) {
-        return far_members{.id = id, .rank = rank, .ranks = {0, 1, 2}, .shape = small_shape, .ports = 1};
+        return remote_members{.id = id, .rank = rank, .ranks = {0, 1, 2}, .shape = small_shape, .ports = 1};
     };
     remote_links zero(hubs[0], of(1, 0)), one(hubs[1], of(1, 1)), leaving(hubs[2], of(1, 2)),
         staying(hubs[2], of(2, 2));

@@ -133,9 +133,10 @@ inline kept_text reach_of(const host_description& h) {
     if (begin == kept_text::npos || begin == 0)
         fail(errc::protocol, rank, up, "build all ranks with the same version of collx",
              "rank %d left something unknown in the store", up);
-    const bool is_far = !(name_view(address).substr(begin, last - begin) == name_view(mine).substr(0, mine.size() - 2));
+    const bool is_remote =
+        !(name_view(address).substr(begin, last - begin) == name_view(mine).substr(0, mine.size() - 2));
     const int lonely = address.back() != '1' ? up : h.has_address ? -1 : rank;
-    if (is_far && lonely >= 0)
+    if (is_remote && lonely >= 0)
         fail(errc::environment, rank, lonely,
              "set COLLX_ADDRESS on every host to its own address, and give the job a key, see docs/security.md",
              "the ranks are on several machines, and rank %d has only an address within its own", lonely);

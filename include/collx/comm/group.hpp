@@ -135,7 +135,7 @@ private:
         const bool is_one_host = comm_->internals().net.is_one_host();
         const std::size_t room = is_one_host
                                      ? comm_->internals().schedules.stage_bytes(1, algo::one_shot_all_reduce{}.depth)
-                                     : far_room(static_cast<std::size_t>(comm_->size()));
+                                     : remote_room(static_cast<std::size_t>(comm_->size()));
         for (std::size_t first = 0; first < calls.size();) {
             std::size_t last = first, bytes = 0;
             while (last < calls.size() && bytes + round_up(calls[last]->bytes(), 8) <= room)
@@ -237,7 +237,7 @@ private:
     }
 
     // Each rank sends what it has to all: worth it while a call costs its messages and not its bytes.
-    static std::size_t far_room(std::size_t n) {
+    static std::size_t remote_room(std::size_t n) {
         constexpr std::size_t of_all = 256 * 1024, most = 64 * 1024;
         return of_all / n < most ? of_all / n / 8 * 8 : most;
     }

@@ -89,7 +89,7 @@ public:
             move_all(to);
             tx.commit(bytes_, tag_);
             is_sent_ = true;
-            if (tx.is_far()) return task_state::moved;
+            if (tx.is_remote()) return task_state::moved;
         } else {
             auto& rx = net_.rx(port::messages, peer);
             if (!rx.has_message()) return task_state::blocked;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A window of bytes: memory of each rank that all others write, read and combine into while its rank makes no call, and
-// signals that say when. Ranks of this host store and load directly, others are sent messages (far_window.hpp). The
+// signals that say when. Ranks of this host store and load directly, others are sent messages (remote_window.hpp). The
 // typed front is window.hpp; this part is compiled once (docs/windows.md).
 //
 // A signal is a number in a line that only its giver writes, so a wait is one line transfer. A short put that comes
@@ -57,7 +57,7 @@ struct window_peer {
     std::uint64_t look_taken = 0;          // when so many were taken
 };
 
-class far_window;
+class remote_window;
 
 class one_sided {
 public:
@@ -108,7 +108,7 @@ private:
         one_caller::call call_;
     };
     void lay_out(const said* all);
-    void end_far() noexcept;
+    void end_remote() noexcept;
     void require_alive();
     window_peer& require_peer(int peer);
     std::uint64_t require_count(int peer, std::uint64_t count) const;
@@ -127,10 +127,10 @@ private:
     int rank_;
     std::uint64_t elem_bytes_, elem_type_;
     growing_array<window_peer> peers_;
-    window_line* far_lines_ = nullptr; // of signals from other hosts, in memory of this process
-    counted_ptr<far_window> far_;      // null: all ranks are here
-    bool has_carried_ = false;         // since the last fence
-    unsigned near_waits_ = 0;          // where some ranks are far
+    window_line* remote_lines_ = nullptr; // of signals from other hosts, in memory of this process
+    counted_ptr<remote_window> remote_;   // null: all ranks are here
+    bool has_carried_ = false;            // since the last fence
+    unsigned near_waits_ = 0;             // where some ranks are remote
 };
 
 } // namespace detail

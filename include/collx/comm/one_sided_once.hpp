@@ -5,8 +5,8 @@
 #include <cstring>
 #include <new>
 
-#include <collx/comm/far_window.hpp>
 #include <collx/comm/one_sided.hpp>
+#include <collx/comm/remote_window.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -62,7 +62,7 @@ struct one_sided::said {
         try {
             lay_out(all.data());
         } catch (...) { // the communicator must not move on what is gone
-            end_far();
+            end_remote();
             throw;
         }
     });
@@ -88,13 +88,13 @@ struct one_sided::said {
     const auto line = [&](std::size_t from, std::size_t to) {
         return reinterpret_cast<window_line*>(rows + from * row_bytes) + 1 + to;
     };
-    if (here < n) far_lines_ = new window_line[n]();
+    if (here < n) remote_lines_ = new window_line[n]();
     std::size_t place = 0, at = 0;
     for (std::size_t r = 0; r < n; ++r) {
         window_peer p;
         p.bytes = all[r].bytes;
         if (!c.net.is_here(static_cast<int>(r))) {
-            p.from = far_lines_ + r;
+            p.from = remote_lines_ + r;
             peers_.push_back(p);
             continue;
         }
@@ -109,19 +109,19 @@ struct one_sided::said {
         peers_.push_back(p);
     }
     if (here == n) return;
-    far_ = make_counted<far_window>(*this, *c.heeded, base_end_);
-    c.start(far_, far_window::queue);
+    remote_ = make_counted<remote_window>(*this, *c.heeded, base_end_);
+    c.start(remote_, remote_window::queue);
 }
 
 [[gnu::cold]] COLLX_ONCE one_sided::~one_sided() {
     auto& c = core();
     if (base_end_->has_come) c.heeded = nullptr;
-    end_far();
+    end_remote();
 }
-[[gnu::cold]] COLLX_ONCE void one_sided::end_far() noexcept {
-    if (far_) far_->leave();
-    delete[] far_lines_;
-    far_lines_ = nullptr;
+[[gnu::cold]] COLLX_ONCE void one_sided::end_remote() noexcept {
+    if (remote_) remote_->leave();
+    delete[] remote_lines_;
+    remote_lines_ = nullptr;
 }
 
 // ------------------------------------------------------------------ what each call asks
@@ -164,7 +164,7 @@ COLLX_ONCE window_peer& one_sided::require_inside(const char* what, int peer, st
 COLLX_ONCE void one_sided::put(int peer, std::size_t at, const void* from, std::size_t bytes, bool signals) {
     const entry here(*this);
     window_peer& p = require_inside("put", peer, at, bytes);
-    if (p.at == nullptr) return far_->put(peer, at, from, bytes, signals);
+    if (p.at == nullptr) return remote_->put(peer, at, from, bytes, signals);
     if (signals && bytes <= window_line::carried_bytes &&
         (p.carried == 0 || p.from->stored.load(memory_order::acquire) >= p.carried))
         return carry(p, at, from, bytes);
@@ -199,7 +199,7 @@ COLLX_ONCE void one_sided::store_carried(window_peer& p, std::uint64_t seen) {
 COLLX_ONCE void one_sided::get(int peer, std::size_t at, void* to, std::size_t bytes) {
     const entry here(*this);
     window_peer& p = require_inside("get", peer, at, bytes);
-    if (p.at == nullptr) return far_->get(peer, at, to, bytes);
+    if (p.at == nullptr) return remote_->get(peer, at, to, bytes);
     if (bytes != 0) std::memmove(to, p.at + at, bytes);
 }
 
@@ -220,7 +220,7 @@ COLLX_ONCE void one_sided::combine(int peer, std::size_t at, const void* from, s
                                    const combination& how, void* old) {
     const entry here(*this);
     window_peer& p = require_inside("accumulate", peer, at, elems * how.elem_bytes);
-    if (p.at == nullptr) return far_->combine(peer, at, from, elems, how, old);
+    if (p.at == nullptr) return remote_->combine(peer, at, from, elems, how, old);
     struct held {
         window_lock* lock;
         ~held() {
@@ -237,7 +237,7 @@ COLLX_ONCE void one_sided::combine(int peer, std::size_t at, const void* from, s
 COLLX_ONCE void one_sided::signal(int peer) {
     const entry here(*this);
     window_peer& p = require_peer(peer);
-    if (p.at == nullptr) return far_->put(peer, 0, nullptr, 0, true);
+    if (p.at == nullptr) return remote_->put(peer, 0, nullptr, 0, true);
     p.to->word.store(++p.given, memory_order::release);
 }
 COLLX_ONCE std::uint64_t one_sided::require_count(int peer, std::uint64_t count) const {
@@ -259,7 +259,7 @@ COLLX_ONCE void one_sided::wait_for_signal(window_peer& p, int peer, std::uint64
     try {
         if (p.at != nullptr) {
             // A signal that is there already makes no wait, in which those of other hosts would be served.
-            if (far_ && ++near_waits_ % 32 == 0) c.progress_or_move();
+            if (remote_ && ++near_waits_ % 32 == 0) c.progress_or_move();
             store_carried(p, short_wait(c, timeout_ns)(p.from->word, want, peer));
         } else {
             const auto has_come = [&] { return p.from->word.load(memory_order::acquire) >= want; };
@@ -306,18 +306,18 @@ COLLX_ONCE bool one_sided::test(int peer, std::uint64_t count) {
 // ------------------------------------------------------------------ completion
 COLLX_ONCE void one_sided::flush(int peer) {
     const entry here(*this);
-    if (require_peer(peer).at == nullptr) far_->flush(peer, 0);
+    if (require_peer(peer).at == nullptr) remote_->flush(peer, 0);
 }
 COLLX_ONCE void one_sided::flush() {
     const entry here(*this);
-    if (far_) far_->flush_all(call_end(0));
+    if (remote_) remote_->flush_all(call_end(0));
 }
 COLLX_ONCE void one_sided::fence(std::int64_t timeout_ns) {
     const entry here(*this);
     auto& c = core();
     c.require_time_limit(timeout_ns);
     const call_end end(timeout_ns);
-    if (far_) far_->flush_all(end);
+    if (remote_) remote_->flush_all(end);
     bool any = false;
     const bool mine = has_carried_;
     c.exchange(

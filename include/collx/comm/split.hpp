@@ -36,7 +36,7 @@ inline growing_array<int> ranks_of_color(int color, const growing_array<split_re
 // on a rank, before the others heard of it, may count there alone.)
 inline std::uint64_t id_of_split(const communicator_core& c, int color, bool shares) {
     const std::uint64_t origin[] = {c.id, c.splits, static_cast<std::uint64_t>(color)};
-    return far_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12), shares);
+    return remote_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12), shares);
 }
 
 // The first rank of the group on this host, or -1, and the ranks of the job that are its members.

@@ -47,8 +47,9 @@ private:
     char may(const sched::step& s, const strand_cursor& st) const {
         return call_.plan.remote[static_cast<std::size_t>(st.index)][st.step_index(s)];
     }
-    bool is_far(std::size_t bytes, const receiving_end* rx, const sending_end* tx) const {
-        return bytes >= least_remote_bytes && ((rx != nullptr && rx->is_far()) || (tx != nullptr && tx->is_far()));
+    bool is_remote(std::size_t bytes, const receiving_end* rx, const sending_end* tx) const {
+        return bytes >= least_remote_bytes &&
+               ((rx != nullptr && rx->is_remote()) || (tx != nullptr && tx->is_remote()));
     }
     void push(const sched::step& s, const strand_cursor& st, const sending_end* tx);
 
@@ -62,7 +63,7 @@ private:
     bool read_from_peer(const sched::step& s, const strand_cursor& st, std::uint64_t address, int chunk, std::size_t n);
     void cover(const sched::step& s, strand_cursor& st, std::size_t elems);
     // To other hosts the system must have everything: this rank may not call again for a long time.
-    bool is_back(sending_end& tx) const { return must_return_ || tx.is_far() ? tx.is_drained() : tx.has_all_back(); }
+    bool is_back(sending_end& tx) const { return must_return_ || tx.is_remote() ? tx.is_drained() : tx.has_all_back(); }
 
     call_state& call_;
     bool must_return_ = false, skips_empty_ = false;

@@ -101,7 +101,7 @@ struct remote_steps {
             if (there.piece >= call.cuts.count) continue;
             auto& other = call.net.rx(call.plan.at_port, t->peer_from);
             const std::size_t size = call.bytes_of(call.cuts.message_elems(t->dst.where, t->dst.chunks, there.piece));
-            if (!c.is_far(size, &other, nullptr) || other.has_message()) continue;
+            if (!c.is_remote(size, &other, nullptr) || other.has_message()) continue;
             if (std::byte* const next = at(c, *t, there).wanted_at(); next != nullptr)
                 (void)other.want_at(next, size, c.tag_of(t->dst));
         }

@@ -42,7 +42,7 @@ struct mpi_card {
 // All ranks see all cards, so that all come to the same verdict.
 inline void check_cards(const std::vector<mpi_card>& cards, int rank) {
     int lonely = -1;
-    bool is_far = false;
+    bool is_remote = false;
     for (std::size_t i = 0; i < cards.size(); ++i) {
         const int r = static_cast<int>(i);
         if (cards[i].has_failed != 0)
@@ -51,10 +51,10 @@ inline void check_cards(const std::vector<mpi_card>& cards, int rank) {
             fail(errc::mismatch, rank, r,
                  "give all ranks the same COLLX_ variables, the same key and the same build of collx",
                  "MPI ranks 0 and %d have other settings or keys", r);
-        is_far = is_far || cards[i].machine != cards[0].machine;
+        is_remote = is_remote || cards[i].machine != cards[0].machine;
         if (lonely < 0 && cards[i].has_address == 0) lonely = r;
     }
-    if (is_far && lonely >= 0)
+    if (is_remote && lonely >= 0)
         fail(errc::environment, rank, lonely,
              "set COLLX_ADDRESS on every host to its own address, and give the job a key, see docs/security.md",
              "the ranks are on several machines, and rank %d has only an address within its own", lonely);

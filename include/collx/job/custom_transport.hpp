@@ -24,7 +24,7 @@ public:
     custom_connector_of(int rank, int size) : hub_(make_counted<custom_hub>(made(rank, size), size)) {}
     endpoint_address address() override { return hub_->address(); }
     void connect(int peer, const endpoint_address& there) override { hub_->connect(peer, there); }
-    sole_ptr<far_links> open(far_members m) override { return make_sole<custom_links>(hub_, std::move(m)); }
+    sole_ptr<remote_ranks> open(remote_members m) override { return make_sole<custom_links>(hub_, std::move(m)); }
 
 private:
     static sole_ptr<custom_endpoint> made(int rank, int size) {

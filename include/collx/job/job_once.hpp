@@ -14,7 +14,8 @@ COLLX_BEGIN_NAMESPACE
 [[gnu::cold]] COLLX_ONCE links job::make_links(std::uint64_t at, int my_rank, int n,
                                                const detail::growing_array<int>& members, std::uint64_t& id) const try {
     if (id == 0)
-        id = far_members::id_of(detail::hash_bytes(reinterpret_cast<const char*>(&communicators_made), 8, 11), false);
+        id =
+            remote_members::id_of(detail::hash_bytes(reinterpret_cast<const char*>(&communicators_made), 8, 11), false);
     if (hosts.rank_at.empty()) return links(*memory, at, my_rank, n);
     const auto here = places_among(members);
     if (here.count == n) return links(*memory, at, my_rank, n);

@@ -24,7 +24,7 @@ namespace detail {
 class listener_meeting {
 public:
     listener_meeting(counted_ptr<socket_hub> hub, int rank, int n, const deadline& until, start_check* check)
-        : net{{std::move(hub), far_members{1, rank, all_ranks(n), {.depth = 4, .slot_bytes = 64 * 1024}, 1}},
+        : net{{std::move(hub), remote_members{1, rank, all_ranks(n), {.depth = 4, .slot_bytes = 64 * 1024}, 1}},
               n,
               {},
               {}},

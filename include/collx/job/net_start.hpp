@@ -26,7 +26,7 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 // The process's job, as join_near() but for any number of hosts.
-[[gnu::cold]] inline counted_ptr<job> join_far(job_description& d, const transports* over) {
+[[gnu::cold]] inline counted_ptr<job> join_remote(job_description& d, const transports* over) {
     require_one_host(d);
     const deadline until = deadline::in_ns(d.timeout_ns);
     look_up_store(d, until);
@@ -143,7 +143,7 @@ namespace detail {
     return jobs;
 }
 
-inline constexpr net_component net_of_sockets{join_far, join_with, join_with_id,
+inline constexpr net_component net_of_sockets{join_remote, join_with, join_with_id,
                                               [](const growing_array<int>& host_of, const transports& over) {
                                                   return thread_jobs(host_of, system_socket_calls, nullptr, "127.0.0.1",
                                                                      1, over);

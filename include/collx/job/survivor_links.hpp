@@ -36,7 +36,7 @@ public:
           links_(static_cast<std::size_t>(n_)), shape_{.depth = 8, .slot_bytes = round_up(word_bytes(), page_bytes)},
           patience_ns_(patience_ns) {
         const std::uint64_t origin[] = {c.id, round};
-        id_ = far_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 13), false);
+        id_ = remote_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 13), false);
     }
     survivor_links(const survivor_links&) = delete;
 

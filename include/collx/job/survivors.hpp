@@ -132,8 +132,8 @@ inline detail::growing_array<int> chosen_members(const communicator_core& c, con
     const std::uint64_t place = place_of_survivors(c, round, members);
     if (place == job::no_place) job::fail_no_place(c.net.rank(), c.net.rank());
     const std::uint64_t origin[] = {c.id, round};
-    const std::uint64_t id = far_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 14),
-                                                far_members::shares(c.id));
+    const std::uint64_t id = remote_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 14),
+                                                   remote_members::shares(c.id));
     return make_sole<communicator_core>(c.home, place, rank_there, n, std::move(members), nullptr, false, id);
 }
 

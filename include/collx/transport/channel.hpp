@@ -130,17 +130,18 @@ struct channel_memory {
 class sending_end {
 public:
     sending_end() = default;
-    // is_far: a stream of this process carries on what is committed.
-    sending_end(std::byte* base, channel_shape shape, bool is_far = false) : memory_{base, shape}, is_far_(is_far) {
+    // is_remote: a stream of this process carries on what is committed.
+    sending_end(std::byte* base, channel_shape shape, bool is_remote = false)
+        : memory_{base, shape}, is_remote_(is_remote) {
         next_ = taken_ = memory_.taken().load(memory_order::relaxed);
         bytes_left_ = shape.ring_bytes() + sampled_bytes;
     }
 
     bool is_open() const { return memory_.base != nullptr; }
-    bool is_far() const { return is_far_; }
+    bool is_remote() const { return is_remote_; }
     // To another host: whether messages may lie in the user's memory until they have gone. Not where a device has to
     // know the memory.
-    bool may_send_in_place() const { return is_far_ && !is_slots_only_; }
+    bool may_send_in_place() const { return is_remote_ && !is_slots_only_; }
     void keep_to_slots() { is_slots_only_ = true; }
     bool has_room() {
         const auto depth = static_cast<std::uint64_t>(memory_.shape.depth);
@@ -155,7 +156,7 @@ public:
     std::byte* try_acquire(std::size_t bytes) {
         if (!has_room()) return nullptr;
         if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
-        if (is_far_) {
+        if (is_remote_) {
             memory_.take_place(next_, memory_.taken().load(memory_order::acquire));
             return memory_.own_place(next_);
         }
@@ -240,7 +241,7 @@ private:
     std::uint64_t next_ = 0, taken_ = 0, lent_until_ = 0;
     std::size_t position_ = 0;
     piece_cost to_ring_;
-    bool is_far_ = false, is_slots_only_ = false;
+    bool is_remote_ = false, is_slots_only_ = false;
     bool is_single_copy_ = false, was_single_copy_ = false; // now; when last settled
     bool always_ = false;
     bool is_trying_ = true;      // at first the ring, whose pages are not even there
@@ -252,7 +253,8 @@ private:
 class receiving_end {
 public:
     receiving_end() = default;
-    receiving_end(std::byte* base, channel_shape shape, bool is_far = false) : memory_{base, shape}, is_far_(is_far) {
+    receiving_end(std::byte* base, channel_shape shape, bool is_remote = false)
+        : memory_{base, shape}, is_remote_(is_remote) {
         next_ = memory_.taken().load(memory_order::relaxed);
     }
 
@@ -273,7 +275,7 @@ public:
     // Where the expected message lies.
     const std::byte* peek(std::size_t bytes) const {
         if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
-        if (is_far_) return memory_.own_place(next_);
+        if (is_remote_) return memory_.own_place(next_);
         return memory_.ring() + memory_.place(position_, bytes);
     }
     void release(std::size_t bytes) {
@@ -296,7 +298,7 @@ public:
         memory_.taken().store(++next_, memory_order::release);
     }
     // ------------------------------------------------------------------ landing: channels between hosts only
-    bool is_far() const { return is_far_; }
+    bool is_remote() const { return is_remote_; }
     // Says where the next message is wanted, if it has not come yet. It lands there or comes as ever. False: it was
     // said.
     bool want_at(void* at, std::size_t bytes, std::uint32_t tag) {
@@ -333,7 +335,7 @@ private:
     detail::channel_memory memory_;
     std::uint64_t next_ = 0;
     std::size_t position_ = 0;
-    bool was_lent_ = false, is_far_ = false;
+    bool was_lent_ = false, is_remote_ = false;
     piece_cost from_ring_, from_lender_;
 };
 

@@ -7,7 +7,7 @@
 
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/transport/far_links.hpp>
+#include <collx/transport/remote_ranks.hpp>
 #include <collx/transport/transport_concept.hpp>
 
 COLLX_BEGIN_NAMESPACE

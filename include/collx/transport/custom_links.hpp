@@ -17,15 +17,15 @@
 #include <collx/transport/custom_hub.hpp>
 #include <collx/transport/detail/stream_queue.hpp>
 #include <collx/transport/failure.hpp>
-#include <collx/transport/far_links.hpp>
+#include <collx/transport/remote_ranks.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-class custom_links final : public far_links, custom_guest {
+class custom_links final : public remote_ranks, custom_guest {
 public:
-    custom_links(counted_ptr<custom_hub> hub, far_members m)
+    custom_links(counted_ptr<custom_hub> hub, remote_members m)
         : hub_(std::move(hub)), id_(m.id), rank_(m.rank), members_(std::move(m.ranks)), shape_(m.shape),
           ports_(m.ports), peers_(members_.size()) {}
     custom_links(const custom_links&) = delete;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a communicator holds of its transports: the channels to every peer, a place to make windows, and the
 // notification of failures. Ranks of one host share an arena, threads (memory) and processes (shm) alike; channels to
-// ranks of other hosts are streams (far_links.hpp). Which of the two a peer has is settled when its channel is first
+// ranks of other hosts are streams (remote_ranks.hpp). Which of the two a peer has is settled when its channel is first
 // used; from then on both look alike to a task.
 #pragma once
 
@@ -19,7 +19,7 @@
 #include <collx/transport/arena.hpp>
 #include <collx/transport/channel.hpp>
 #include <collx/transport/failure.hpp>
-#include <collx/transport/far_links.hpp>
+#include <collx/transport/remote_ranks.hpp>
 #include <collx/transport/window.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -121,7 +121,7 @@ public:
     // Of a communicator that spans hosts. places: rank -> its place among those that share the arena, -1: elsewhere.
     // hosts: where all of its ranks are.
     links(arena& a, std::uint64_t offset, int rank, int n, const links_layout& layout,
-          detail::growing_array<int> places, node_map hosts, sole_ptr<far_links> remote)
+          detail::growing_array<int> places, node_map hosts, sole_ptr<remote_ranks> remote)
         : arena_(&a), base_(a.at(offset)), layout_(layout), rank_(rank), size_(n), places_(std::move(places)),
           hosts_(std::move(hosts)), remote_(std::move(remote)) {
         reserve(arena_->offset_of(base_), layout_.bytes());
@@ -178,7 +178,7 @@ public:
     }
     // The same for what lies ready for one of them; that one must be elsewhere.
     void push(int peer) { remote_->push(peer); }
-    far_links* remote() const { return remote_.get(); }
+    remote_ranks* remote() const { return remote_.get(); }
     // Tells the other hosts what is known here, as far as that goes without waiting.
     void announce_failure() {
         if (remote_) remote_->announce_failure();
@@ -362,7 +362,7 @@ private:
     detail::growing_array<int> pids_; // empty: threads
     std::int64_t told_at_ns_ = 0;
     single_copy_mode single_copy_ = single_copy_mode::automatic;
-    sole_ptr<far_links> remote_; // null: all are here
+    sole_ptr<remote_ranks> remote_; // null: all are here
     moved_beside* beside_ = nullptr;
 };
 

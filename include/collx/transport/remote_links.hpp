@@ -13,22 +13,22 @@
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/transport/detail/far_peers.hpp>
 #include <collx/transport/detail/lane_maker.hpp>
 #include <collx/transport/detail/poll_set.hpp>
 #include <collx/transport/detail/rank_list.hpp>
+#include <collx/transport/detail/remote_peers.hpp>
 #include <collx/transport/failure.hpp>
-#include <collx/transport/far_links.hpp>
+#include <collx/transport/remote_ranks.hpp>
 #include <collx/transport/socket_hub.hpp>
 #include <collx/transport/stream.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
-class remote_links final : public far_links, detail::helped {
+class remote_links final : public remote_ranks, detail::helped {
 public:
-    remote_links(counted_ptr<socket_hub> hub, far_members m)
+    remote_links(counted_ptr<socket_hub> hub, remote_members m)
         : hub_(std::move(hub)), id_(m.id), rank_(m.rank), members_(std::move(m.ranks)), shape_(m.shape),
-          ports_(m.ports), copy_(m.single_copy), shares_(far_members::shares(id_)), peers_(members_.size()) {}
+          ports_(m.ports), copy_(m.single_copy), shares_(remote_members::shares(id_)), peers_(members_.size()) {}
     remote_links(const remote_links&) = delete;
     ~remote_links() override {
         if (failed_ != nullptr) leave();
@@ -197,10 +197,10 @@ private:
     // The system refused at once. Unix sockets always do: EAGAIN says that the listener has a long queue, and a
     // listener that is closed may have left us its last words (see move_one()).
     [[gnu::cold]] void not_connected(int p, int error) {
-        detail::far_peer& q = peers_.at(p);
-        const bool is_queue = hub_->is_unix() && error == EAGAIN;
+        detail::remote_peer& q = peers_.at(p);
         const bool is_refused = error == ECONNREFUSED && p > rank_ && ++q.refusals < 2;
-        if (is_queue || is_refused) return q.try_at_ns = now_ns() + 1'000'000, peers_.wanted.push_back(p);
+        if (is_refused || (hub_->is_unix() && error == EAGAIN))
+            return q.try_at_ns = now_ns() + 1'000'000, peers_.wanted.push_back(p);
         if (detail::is_out_of_descriptors(error) || detail::would_block(error))
             return report(failure::no_descriptor(rank_, error));
         if (error == EKEYREJECTED) return report(failure(errc::security, p));
@@ -239,7 +239,7 @@ private:
         bool moved = false;
         for (std::size_t i = 0; i < peers_.greeting.size(); ++i) {
             const int p = peers_.greeting[i];
-            detail::far_peer& q = peers_.at(p);
+            detail::remote_peer& q = peers_.at(p);
             const detail::greeted how = q.greeting->move();
             if (how == detail::greeted::not_yet) continue;
             moved = true;
@@ -337,7 +337,7 @@ private:
         }
         detail::remove_rank(peers_.active, p);
         if (s.state() == stream::phase::left) return true;
-        detail::far_peer& q = peers_.at(p);
+        detail::remote_peer& q = peers_.at(p);
         // It gave way to a connection that is to come. If its process has ended, that one may wait at our listener with
         // its last words: only the second refusal counts.
         if (was_waiting && !s.is_nonsense() && (!s.is_refused() || ++q.refusals < 2)) {
@@ -354,8 +354,8 @@ private:
     // A lower rank that has waited for a while asks the higher one to notice.
     [[gnu::cold]] void ask_to_connect(bool at_once) {
         std::size_t i = 0;
-        for (std::size_t left = peers_.wanted.size(); left > 0;
-             --left, ++i) { // connect() may put some back behind these
+        // connect() may put some back behind these
+        for (std::size_t left = peers_.wanted.size(); left > 0; --left, ++i) {
             const int p = peers_.wanted[i];
             auto& at = peers_.at(p).try_at_ns;
             if ((now_ns() < at && !at_once) || !hub_->knows(job_rank(p))) continue;
@@ -392,7 +392,7 @@ private:
     atomic<std::uint64_t>* failed_ = nullptr;
     waiting_words waits_;
     detail::turn turn_;
-    detail::far_peers peers_;
+    detail::remote_peers peers_;
     detail::poll_set poll_;
     detail::lane_maker lanes_;
     unsigned idle_turns_ = 0, looks_ = 0;

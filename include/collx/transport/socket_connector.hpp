@@ -12,7 +12,7 @@ COLLX_BEGIN_NAMESPACE
 class socket_connector final : public any_connector {
 public:
     explicit socket_connector(counted_ptr<socket_hub> hub) : hub_(std::move(hub)) {}
-    sole_ptr<far_links> open(far_members m) override { return make_sole<remote_links>(hub_, std::move(m)); }
+    sole_ptr<remote_ranks> open(remote_members m) override { return make_sole<remote_links>(hub_, std::move(m)); }
     socket_connector* of_sockets() override { return this; }
     bool is_full() const override { return hub_->is_full(); }
     const counted_ptr<socket_hub>& hub() const { return hub_; }

@@ -17,7 +17,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-struct far_peer {
+struct remote_peer {
     sole_ptr<stream> connection;
     sole_ptr<detail::greeting> greeting; // on its way to become that
     std::int64_t try_at_ns = 0;          // a lower rank's next attempt
@@ -25,16 +25,16 @@ struct far_peer {
     int refusals = 0;
 };
 
-class far_peers {
+class remote_peers {
 public:
-    explicit far_peers(std::size_t ranks) : all_(ranks) {}
+    explicit remote_peers(std::size_t ranks) : all_(ranks) {}
 
     growing_array<int> active, greeting; // with a connection; on the way to one
     growing_array<int> wanted;           // higher ranks that have not come
     growing_array<int> lost;             // ended without a goodbye
 
     int count() const { return static_cast<int>(all_.size()); }
-    far_peer& at(int p) { return all_[static_cast<std::size_t>(p)]; }
+    remote_peer& at(int p) { return all_[static_cast<std::size_t>(p)]; }
     stream& stream_to(int p) { return *at(p).connection; }
     template <class Is>
     bool any(Is&& is) {
@@ -55,7 +55,7 @@ public:
         at(p).lost_at_ns = now_ns();
         if (!is_in(lost, p)) lost.push_back(p);
     }
-    // See far_links::find_gone().
+    // See remote_ranks::find_gone().
     int find_gone(int waiting_for, std::int64_t now) {
         constexpr std::int64_t missed_after_ns = 100'000'000;
         for (const int p : lost)
@@ -66,16 +66,16 @@ public:
         return lost.empty() ? waiting_for : lost[0]; // it left for a reason: the death of another comes before it
     }
     [[gnu::cold]] void settle() {
-        for (far_peer& p : all_)
+        for (remote_peer& p : all_)
             if (p.connection) p.connection->settle();
     }
     void forget() {
-        for (far_peer& p : all_)
+        for (remote_peer& p : all_)
             if (p.connection) p.connection->forget();
     }
 
 private:
-    growing_array<far_peer> all_;
+    growing_array<remote_peer> all_;
 };
 
 } // namespace detail

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bodies of far_window.hpp.
+// The bodies of remote_window.hpp.
 #pragma once
 
 #include <cstring>
 
-#include <collx/comm/far_window.hpp>
 #include <collx/comm/one_sided.hpp>
+#include <collx/comm/remote_window.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-[[gnu::cold]] COLLX_ONCE far_window::far_window(one_sided& w, communicator_core& base,
-                                                counted_ptr<communicator_end> end)
+[[gnu::cold]] COLLX_ONCE remote_window::remote_window(one_sided& w, communicator_core& base,
+                                                      counted_ptr<communicator_end> end)
     : window_(w), core_(w.core()), base_(base), base_end_(std::move(end)),
       others_(static_cast<std::size_t>(w.ranks())) {
     const one_caller::alone here(base_.caller);
@@ -20,7 +20,7 @@ namespace detail {
 
 // ------------------------------------------------------------------ the communicator beside it
 // In a wait of the base's calls. The window's own calls, and its progress thread, need no help.
-COLLX_ONCE bool far_window::move_beside() {
+COLLX_ONCE bool remote_window::move_beside() {
     if (!base_.caller.is_in_call() || !core_.caller.is_at_rest() || core_.net.failed()) return false;
     const one_caller::call here(core_.caller, window_.rank());
     const std::uint64_t before = core_.moves;
@@ -31,22 +31,22 @@ COLLX_ONCE bool far_window::move_beside() {
     return core_.carried || core_.moves != before;
 }
 // In a wait of the window's calls.
-COLLX_ONCE void far_window::move_base() {
+COLLX_ONCE void remote_window::move_base() {
     if (!core_.caller.is_in_call() || base_end_->has_come || !base_.caller.is_at_rest() || base_.net.failed()) return;
     const one_caller::call here(base_.caller, window_.rank());
     base_.progress_or_move();
 }
 
 // ------------------------------------------------------------------ origin
-COLLX_ONCE void far_window::commit_open(int peer, bool signals) {
+COLLX_ONCE void remote_window::commit_open(int peer, bool signals) {
     other& o = others_[static_cast<std::size_t>(peer)];
     if (o.open == nullptr) return;
     if (signals) reinterpret_cast<window_head*>(o.open)->signals = 1;
     o.open = nullptr;
     core_.net.tx(port::messages, peer).commit(o.open_bytes, head_tag);
 }
-COLLX_ONCE void far_window::send_head(int peer, const window_head& h, const void* with, std::size_t bytes,
-                                      std::int64_t timeout_ns) {
+COLLX_ONCE void remote_window::send_head(int peer, const window_head& h, const void* with, std::size_t bytes,
+                                         std::int64_t timeout_ns) {
     commit_open(peer, false);
     other& o = others_[static_cast<std::size_t>(peer)];
     sending_end& tx = core_.net.tx(port::messages, peer);
@@ -64,7 +64,7 @@ COLLX_ONCE void far_window::send_head(int peer, const window_head& h, const void
         core_.net.push(peer);
     }
 }
-COLLX_ONCE void far_window::send_parts(int peer, const std::byte* from, std::size_t bytes) {
+COLLX_ONCE void remote_window::send_parts(int peer, const std::byte* from, std::size_t bytes) {
     sending_end& tx = core_.net.tx(port::messages, peer);
     const bool in_place = tx.may_send_in_place();
     const awaited room(peer, awaited::why::room);
@@ -82,7 +82,7 @@ COLLX_ONCE void far_window::send_parts(int peer, const std::byte* from, std::siz
     }
     if (!tx.has_all_back()) core_.wait_until([&] { return tx.has_all_back(); }, 0, room);
 }
-COLLX_ONCE void far_window::put(int peer, std::uint64_t at, const void* from, std::size_t bytes, bool signals) {
+COLLX_ONCE void remote_window::put(int peer, std::uint64_t at, const void* from, std::size_t bytes, bool signals) {
     const window_head h{window_head::put, signals, at, bytes, 0, 0};
     if (bytes == 0) {
         if (!signals) return;
@@ -93,7 +93,7 @@ COLLX_ONCE void far_window::put(int peer, std::uint64_t at, const void* from, st
     send_head(peer, h, nullptr, 0);
     send_parts(peer, static_cast<const std::byte*>(from), bytes);
 }
-COLLX_ONCE void far_window::receive_answer(int peer, void* to, std::size_t bytes, std::int64_t timeout_ns) {
+COLLX_ONCE void remote_window::receive_answer(int peer, void* to, std::size_t bytes, std::int64_t timeout_ns) {
     receiving_end& rx = core_.net.rx(port::first_async, peer);
     auto* at = static_cast<std::byte*>(to);
     for (bool is_first = true; is_first || bytes != 0; is_first = false) {
@@ -110,13 +110,13 @@ COLLX_ONCE void far_window::receive_answer(int peer, void* to, std::size_t bytes
         at += part, bytes -= part;
     }
 }
-COLLX_ONCE void far_window::get(int peer, std::uint64_t at, void* to, std::size_t bytes) {
+COLLX_ONCE void remote_window::get(int peer, std::uint64_t at, void* to, std::size_t bytes) {
     if (bytes == 0) return;
     send_head(peer, {window_head::get, 0, at, bytes, 0, 0}, nullptr, 0);
     receive_answer(peer, to, bytes);
 }
-COLLX_ONCE void far_window::combine(int peer, std::uint64_t at, const void* from, std::size_t elems,
-                                    const combination& how, void* old) {
+COLLX_ONCE void remote_window::combine(int peer, std::uint64_t at, const void* from, std::size_t elems,
+                                       const combination& how, void* old) {
     const std::size_t each = how.operands * how.elem_bytes, most = (slot_bytes() - sizeof(window_head)) / each;
     if (how.entry == nullptr)
         fail(errc::unsupported, window_.rank(), peer,
@@ -135,12 +135,12 @@ COLLX_ONCE void far_window::combine(int peer, std::uint64_t at, const void* from
     }
     if (old != nullptr) receive_answer(peer, old, how.elem_bytes);
 }
-COLLX_ONCE void far_window::flush(int peer, std::int64_t timeout_ns) {
+COLLX_ONCE void remote_window::flush(int peer, std::int64_t timeout_ns) {
     if (others_[static_cast<std::size_t>(peer)].is_flushed) return;
     send_head(peer, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, timeout_ns);
     receive_answer(peer, nullptr, 0, timeout_ns);
 }
-COLLX_ONCE void far_window::flush_all(const call_end& end) {
+COLLX_ONCE void remote_window::flush_all(const call_end& end) {
     growing_array<int> asked;
     for (int r = 0; r < window_.ranks(); ++r) {
         if (others_[static_cast<std::size_t>(r)].is_flushed) continue;
@@ -150,7 +150,7 @@ COLLX_ONCE void far_window::flush_all(const call_end& end) {
     for (const int r : asked) receive_answer(r, nullptr, 0, end.left_ns());
 }
 
-[[gnu::cold]] COLLX_ONCE void far_window::leave() noexcept {
+[[gnu::cold]] COLLX_ONCE void remote_window::leave() noexcept {
     const one_caller::alone here(core_.caller);
     core_.drop(this);
     if (!base_end_->has_come) {
@@ -174,7 +174,7 @@ COLLX_ONCE void far_window::flush_all(const call_end& end) {
 }
 
 // ------------------------------------------------------------------ target
-COLLX_ONCE task_state far_window::advance() {
+COLLX_ONCE task_state remote_window::advance() {
     bool moved = false;
     move_base();
     for (int r = 0; r < window_.ranks(); ++r) {
@@ -186,7 +186,7 @@ COLLX_ONCE task_state far_window::advance() {
     }
     return moved ? task_state::moved : task_state::blocked;
 }
-COLLX_ONCE task_state far_window::serve(int peer, other& o) {
+COLLX_ONCE task_state remote_window::serve(int peer, other& o) {
     receiving_end& rx = core_.net.rx(port::messages, peer);
     for (int taken = 0; taken < messages_in_a_row; ++taken) {
         const task_state so_far = taken != 0 ? task_state::moved : task_state::blocked;
@@ -211,7 +211,8 @@ COLLX_ONCE task_state far_window::serve(int peer, other& o) {
     return task_state::moved;
 }
 // Sizes and places come from another process: nothing is written that they do not allow.
-COLLX_ONCE far_window::served far_window::take_head(int peer, other& o, const std::byte* message, std::size_t bytes) {
+COLLX_ONCE remote_window::served remote_window::take_head(int peer, other& o, const std::byte* message,
+                                                          std::size_t bytes) {
     window_head h;
     std::memcpy(&h, message, sizeof h);
     window_peer& mine = window_.peer(window_.rank());
@@ -256,7 +257,7 @@ COLLX_ONCE far_window::served far_window::take_head(int peer, other& o, const st
         default: return served::refused;
     }
 }
-COLLX_ONCE far_window::served far_window::take_part(int peer, other& o, receiving_end& rx) {
+COLLX_ONCE remote_window::served remote_window::take_part(int peer, other& o, receiving_end& rx) {
     const std::size_t part = o.left < slot_bytes() ? static_cast<std::size_t>(o.left) : slot_bytes();
     if (!rx.has_message()) {
         if (part >= least_remote_bytes) (void)rx.want_at(o.to, part, part_tag);
@@ -273,15 +274,15 @@ COLLX_ONCE far_window::served far_window::take_part(int peer, other& o, receivin
     if (o.left == 0 && o.signals) give_signal(peer);
     return served::yes;
 }
-COLLX_ONCE void far_window::give_signal(int peer) {
+COLLX_ONCE void remote_window::give_signal(int peer) {
     auto& word = window_.peer(peer).from->word;
     word.store(word.load(memory_order::relaxed) + 1, memory_order::release);
 }
-COLLX_ONCE void far_window::owe(other& o, const std::byte* from, std::uint64_t bytes) {
+COLLX_ONCE void remote_window::owe(other& o, const std::byte* from, std::uint64_t bytes) {
     o.from = from, o.owed = bytes, o.owes = true;
 }
 // False: no room for the next message of it.
-COLLX_ONCE bool far_window::answer(int peer, other& o) {
+COLLX_ONCE bool remote_window::answer(int peer, other& o) {
     sending_end& tx = core_.net.tx(port::first_async, peer);
     const std::size_t part = o.owed < slot_bytes() ? static_cast<std::size_t>(o.owed) : slot_bytes();
     std::byte* const to = tx.try_acquire(part);

@@ -50,12 +50,12 @@ struct window_head {
     std::uint64_t kind, distance; // combine: see window_operator
 };
 
-class far_window final : public operation, public moved_beside {
+class remote_window final : public operation, public moved_beside {
 public:
     static constexpr int queue = -1; // no other operation's
 
     // base: whose waits serve this window, too.
-    far_window(one_sided& w, communicator_core& base, counted_ptr<communicator_end> end);
+    remote_window(one_sided& w, communicator_core& base, counted_ptr<communicator_end> end);
     // Of the origin, in a call. Ranks are of other hosts, places checked.
     void put(int peer, std::uint64_t at, const void* from, std::size_t bytes, bool signals);
     void get(int peer, std::uint64_t at, void* to, std::size_t bytes);
@@ -118,5 +118,5 @@ private:
 COLLX_END_NAMESPACE
 
 #if !defined(COLLX_ONLY_DECLARED)
-#include <collx/comm/far_window_once.hpp>
+#include <collx/comm/remote_window_once.hpp>
 #endif

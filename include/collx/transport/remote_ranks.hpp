@@ -14,9 +14,9 @@
 
 COLLX_BEGIN_NAMESPACE
 
-class far_links {
+class remote_ranks {
 public:
-    virtual ~far_links() = default;
+    virtual ~remote_ranks() = default;
     // failed: the word that ends the communicator, shared with the ranks of this host, as are the words of who waits.
     virtual void begin(atomic<std::uint64_t>& failed, waiting_words waits = {}) = 0;
     virtual sending_end tx(int port, int peer) = 0;
@@ -49,7 +49,7 @@ public:
     virtual bool has_verbs() const = 0;
 };
 
-// What is moved on wherever a communicator's far links are, although it has links of its own (windows). Moved by the
+// What is moved on wherever a communicator's remote ranks are, although it has links of its own (windows). Moved by the
 // thread that waits, so what is here asks whose call that is.
 class moved_beside {
 public:
@@ -61,7 +61,7 @@ protected:
 };
 
 // What one communicator says of itself when it wants such links.
-struct far_members {
+struct remote_members {
     std::uint64_t id = 0; // the same on all its ranks, and on no other communicator of the job
     int rank = 0;
     detail::growing_array<int> ranks; // rank here -> rank of the job
@@ -87,7 +87,7 @@ public:
     virtual socket_connector* of_sockets() { return nullptr; }
     // Whether this rank has as many communicators with connections of their own as it may.
     virtual bool is_full() const { return false; }
-    virtual sole_ptr<far_links> open(far_members m) = 0;
+    virtual sole_ptr<remote_ranks> open(remote_members m) = 0;
 };
 
 COLLX_END_NAMESPACE
