@@ -261,7 +261,7 @@ ROWS = [
      "if (l != nullptr) return to.put(", ["transport/stream:who does not read*"]),
     ("a shared connection does not say the end of a line", "transport/detail/trunk.hpp", "if (state() != phase::lost) unsent_.append(", "if (false) unsent_.append(",
      ["transport/stream:a line that has closed*"]),
-    ("split ignores the key", "comm/split.hpp", ".key > all[static_cast<std::size_t>(r)].key)", ".key > INT32_MAX - 1)", ["comm/split"]),
+    ("split ignores the key", "comm/split.hpp", "key_of(at[-1]) > key_of(r)", "key_of(at[-1]) > INT32_MAX - 1", ["comm/split"]),
     ("split throws the failure of what it makes", "job/communicator_core_once.hpp", "if (!net.failed().has_all_come()) throw;", "throw;",
      ["comm/split_failure"]),
     ("a dropped handle ends nothing", "call/work.hpp", "core_->net.report(failure(errc::aborted, core_->net.rank()));", "",
