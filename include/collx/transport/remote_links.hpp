@@ -351,10 +351,9 @@ private:
         else peers_.lose(p);
         return true;
     }
-    // A lower rank that has waited for a while asks the higher one to notice.
+    // A lower rank that has waited for a while asks the higher one to notice. connect() may put some back behind these.
     [[gnu::cold]] void ask_to_connect(bool at_once) {
         std::size_t i = 0;
-        // connect() may put some back behind these
         for (std::size_t left = peers_.wanted.size(); left > 0; --left, ++i) {
             const int p = peers_.wanted[i];
             auto& at = peers_.at(p).try_at_ns;
