@@ -204,7 +204,8 @@ void run(choices c) {
 
 void add_options(CLI::App& app, choices& c) {
     app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...; else this machine");
-    app.add_option("-f,--file", c.machine.file, "a topology file of NCCL (NCCL_TOPO_DUMP_FILE)");
+    app.add_option("-f,--file", c.machine.file,
+                   "a topology file of NCCL (NCCL_TOPO_DUMP_FILE), or hwloc's XML (lstopo --of xml)");
     app.add_option("--hosts", c.machine.hosts, "so many of them on rails")->check(CLI::Range(1, 1024));
     app.add_option("--nic", c.machine.nic, "GB/s of a card on its rail, if not that of its port")
         ->check(CLI::PositiveNumber);

@@ -47,7 +47,8 @@ int main(int argc, char** argv) {
     CLI::App app{"Looks at a machine: this one, one that is sold (--machine), or a topology file of NCCL (--file)"};
     choices c;
     app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...");
-    app.add_option("-f,--file", c.machine.file, "a topology file of NCCL (NCCL_TOPO_DUMP_FILE)");
+    app.add_option("-f,--file", c.machine.file,
+                   "a topology file of NCCL (NCCL_TOPO_DUMP_FILE), or hwloc's XML (lstopo --of xml)");
     app.add_option("--sysfs", c.machine.sysfs, "another root than /sys");
     app.add_option("--hosts", c.machine.hosts, "so many of them on rails")->check(CLI::Range(1, 1024));
     app.add_option("--nic", c.machine.nic, "GB/s of a card on its rail, if not that of its port")

@@ -82,6 +82,13 @@ seeds = {
         b'typeinter="PIX" samechannels="1"><channel><net dev="0"/><gpu dev="1"/><gpu dev="0"/><net dev="1"/></channel></graph></graphs>',
         bytes([3]) + b"collx-machine 1\ncpu X\n# c\ncores 2\nl2_bytes 1024\nlast_bytes 4096\nwindows own points 3 residual 0.1 call_ns 5\n"
         b"channels shared byte_ns 0.5 l2_byte_ns 1e-3\n",
+        bytes([4]) + b'<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology version="2.0"><object type="Machine" nodeset="0x3">'
+        b'<object type="NUMANode" os_index="0"/><object type="NUMANode" os_index="1"/><object type="Bridge" bridge_type="0-1">'
+        b'<object type="Bridge" bridge_type="1-1" pci_busid="a" gp_index="1"><object type="Bridge" bridge_type="1-1" pci_busid="b">'
+        b'<object type="PCIDev" pci_busid="c" gp_index="2" pci_type="0302 [10de:20b0] [0:0] a1" pci_link_speed="31.5">'
+        b'<object type="OSDev" gp_index="3" name="nvml0" osdev_type="1"/></object><object type="PCIDev" pci_busid="d" gp_index="4" '
+        b'pci_type="0680 [10de:1af1] [0:0] a1"/></object></object></object></object><distances2 nbobjs="2" name="NVLinkBandwidth">'
+        b'<indexes length="4">3 PCIDev:4 </indexes><u64values length="9">0 300 300 0</u64values></distances2></topology>',
         bytes([2]) + b"\tGPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0\t X \tNV12\tPXB\t0-3\t0\nGPU1\tNV12\t X \tSOC\nNIC0\tPXB\tSYS\t X \nLegend:\n",
     ],
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Descriptions of machines as text: the first byte says which of NCCL's topology file, its graph file, the matrix of
-// nvidia-smi, collx's file of costs the rest is.
+// nvidia-smi, collx's file of costs, hwloc's XML the rest is.
 #pragma once
 
 #include <collx/sim/machine_file.hpp>
+#include <collx/topo/hwloc_topology.hpp>
 #include <collx/topo/nccl_graph.hpp>
 #include <collx/topo/nccl_topology.hpp>
 #include <collx/topo/smi_matrix.hpp>
@@ -14,7 +15,7 @@
 namespace collx_fuzz {
 
 inline void topology(input in) {
-    const unsigned form = in.take() % 4;
+    const unsigned form = in.take() % 5;
     const std::string text = in.rest();
     try {
         if (form == 0) {
@@ -33,6 +34,10 @@ inline void topology(input in) {
             } catch (const error&) {
                 require(false, "written costs are refused");
             }
+        } else if (form == 4) {
+            const topo::graph g = topo::read_hwloc_topology(text);
+            require(!g.all(topo::site_type::cpu).empty(), "a machine without a NUMA node");
+            for (int i = 0; i < g.arcs(); ++i) require(g.arc_at(i).bytes_per_s > 0, "a link without a rate");
         } else {
             const topo::smi_matrix m = topo::read_smi_matrix(text);
             require(topo::read_smi_matrix(topo::to_text(m)).cells == m.cells, "a matrix is read otherwise");

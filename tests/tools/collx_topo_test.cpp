@@ -47,6 +47,22 @@ TEST_CASE("collx_topo prints machines, paths with reasons, rings and pictures") 
     CHECK(topo("tree").code == 0); // this machine
 }
 
+TEST_CASE("-f takes files of hwloc, too") {
+    const std::string file = "/tmp/collx-topo-" + std::to_string(::getpid()) + ".xml";
+    std::ofstream(file)
+        << "<?xml version=\"1.0\"?><!DOCTYPE topology SYSTEM \"hwloc2.dtd\"><topology version=\"2.0\">\n"
+           "<object type=\"Machine\"><object type=\"NUMANode\" os_index=\"0\"/>\n"
+           "<object type=\"Bridge\" bridge_type=\"0-1\"><object type=\"PCIDev\" pci_busid=\"0000:00:02.0\" "
+           "pci_type=\"0302 [10de:20b0]\"/></object></object></topology>\n";
+    CHECK_THAT(topo("-f " + file + " tree").text, Contains("GPU0, PCIe 15.75 GB/s"));
+    CHECK_THAT(topo("-f " + file + " nccl-topology").text, Contains("<system version=\"1\">") && Contains("<gpu "));
+    std::ofstream(file) << "<topology version=\"1.0\"/>";
+    const result old = topo("-f " + file + " tree");
+    CHECK(old.code == 1);
+    CHECK_THAT(old.text, Contains(file + ":1: ") && Contains("hwloc 2 or later"));
+    ::unlink(file.c_str());
+}
+
 TEST_CASE("what it writes it reads, and what is wrong it refuses") {
     const std::string file = "/tmp/collx-topo-" + std::to_string(::getpid()) + ".xml";
     std::ofstream(file) << topo("-m dgx-1v nccl-topology --sm 70").text;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <collx/topo/clusters.hpp>
+#include <collx/topo/hwloc_topology.hpp>
 #include <collx/topo/machines.hpp>
 #include <collx/topo/nccl_topology.hpp>
 #include <collx/topo/pci_discovery.hpp>
@@ -76,6 +77,13 @@ int exit_code_of(const char* tool, Work&& work) {
     }
 }
 
+/// The machine of a file of NCCL or of hwloc, told apart by the name of the outermost element.
+inline topo::graph machine_of_file(const std::string& name, topo::rate_basis basis) {
+    const std::string text = text_of_file(name);
+    const bool is_hwloc = text.find("<topology") < text.find("<system");
+    return is_hwloc ? topo::read_hwloc_topology(text, name) : topo::read_nccl_topology(text, name, basis);
+}
+
 /// What the options name: a machine, a topology file, or the tree under sysfs; as `hosts` of it on rails.
 struct machine_choice {
     std::string machine, file, sysfs = "/sys";
@@ -86,7 +94,7 @@ struct machine_choice {
 inline topo::graph machine_of(const machine_choice& c) {
     const auto basis = c.nccl_rates ? topo::rate_basis::nccl : topo::rate_basis::published;
     topo::graph g;
-    if (!c.file.empty()) g = with_file([&] { return topo::read_nccl_topology(text_of_file(c.file), c.file, basis); });
+    if (!c.file.empty()) g = with_file([&] { return machine_of_file(c.file, basis); });
     else if (!c.machine.empty()) {
         const auto it = known_machines().find(c.machine);
         std::string names;

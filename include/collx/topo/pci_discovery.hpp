@@ -90,17 +90,14 @@ private:
 // All PCI devices, in the order of their bus ids.
 inline std::vector<pci_device> discover_pci(const std::string& root = "/sys") { return detail::pci_walk(root).run(); }
 
-// NUMA nodes, PCIe switches, GPUs ("GPU0", ... by bus id) and cards (called as their RDMA device or interface). A
-// switch is two bridges for Linux, its port upward and the one downward, and one site here; a root port is the CPU's. A
-// link is as wide as the slower of its ends, and x16 of PCIe 3 where neither says.
-inline graph discover_graph(const std::string& root = "/sys") {
-    const std::vector<pci_device> devices = discover_pci(root);
+// The PCIe switches, GPUs ("GPU0", ... by bus id) and cards (called as their RDMA device or interface) of a host, below
+// its CPUs, which `g` has already. A switch is two bridges for Linux, its port upward and the one downward, and one
+// site here; a root port is the CPU's. A link is as wide as the slower of its ends, and x16 of PCIe 3 where neither
+// says. of_gpu: where not null, gets the site of each GPU by its bus id. Requires: bridges are among the devices.
+inline graph with_devices(graph g, const std::vector<pci_device>& devices,
+                          std::map<std::string, int>* of_gpu = nullptr) {
     std::map<std::string, const pci_device*> by_id;
     for (const pci_device& d : devices) by_id[d.bus_id] = &d;
-    discovered d = discover(root);
-    if (d.nodes.empty()) d.nodes.push_back({}); // hidden: all is beside one CPU
-    d.cards.clear();
-    graph g = graph_of(d);
     std::map<std::string, int> sites;
     // The site of a device, and before it that of what it hangs at: two bridges up, else its CPU.
     const auto add = [&](const auto& self, const pci_device& dev, site s) -> int {
@@ -127,13 +124,24 @@ inline graph discover_graph(const std::string& root = "/sys") {
         const bool is_makers = dev.vendor == 0x10de || dev.vendor == 0x1002;
         const bool is_gpu = dev.type >> 8 == 0x0302 || (dev.type >> 8 == 0x0300 && is_makers),
                    is_card = dev.type >> 16 == 0x02 && !dev.names.empty();
-        if (is_gpu) add(add, dev, {detail::numbered("GPU", gpus++), site_type::gpu, 0, -1, 1, dev.numa});
+        if (is_gpu) {
+            const int s = add(add, dev, {detail::numbered("GPU", gpus++), site_type::gpu, 0, -1, 1, dev.numa});
+            if (of_gpu != nullptr) (*of_gpu)[dev.bus_id] = s;
+        }
         if (!is_card) continue;
         site s{g.find(dev.names[0]) < 0 ? dev.names[0] : "NIC " + dev.bus_id, site_type::nic, 0, cards++, 1, dev.numa};
         s.port_bytes_per_s = dev.port_bytes_per_s;
         add(add, dev, std::move(s));
     }
     return g;
+}
+
+// This host, or a recorded one: NUMA nodes with what with_devices() puts below them.
+inline graph discover_graph(const std::string& root = "/sys") {
+    discovered d = discover(root);
+    if (d.nodes.empty()) d.nodes.push_back({}); // hidden: all is beside one CPU
+    d.cards.clear();
+    return with_devices(graph_of(d), discover_pci(root));
 }
 
 } // namespace topo

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The XML of topology and graph files: elements with attributes, comments, nothing else. Strict, small and bounded,
-// with the line of whatever is wrong. A library of its own kind would be one that every user of collx carries, for
-// files in which text, entities beyond the five, name spaces and DTDs never occur.
+// The XML of topology and graph files: elements with attributes, comments, nothing else; hwloc's also have text.
+// Strict, small and bounded, with the line of whatever is wrong. A library of its own kind would be one that every user
+// of collx carries, for files in which text, entities beyond the five, name spaces and DTDs never occur.
 #pragma once
 
 #include <cstring>
@@ -20,6 +20,7 @@ struct xml_element {
     std::vector<std::pair<std::string, std::string>> attributes; // in order
     std::vector<xml_element> children;
     int line = 0;
+    std::string text = {}; // between its children, where that is read
 
     // Null where there is none.
     const std::string* find(const char* attribute) const {
@@ -28,6 +29,10 @@ struct xml_element {
         return nullptr;
     }
 };
+
+// What a file may have besides elements, attributes, comments and declarations: text in elements and the name of a DTD,
+// which is not looked at.
+enum class xml_form : unsigned char { plain, with_text };
 
 namespace detail {
 
@@ -38,9 +43,14 @@ namespace detail {
 
 class xml_reader {
 public:
-    xml_reader(const std::string& text, const std::string& file) : text_(text), file_(file) {}
+    xml_reader(const std::string& text, const std::string& file, xml_form form = xml_form::plain)
+        : text_(text), file_(file), form_(form) {}
     xml_element read() {
         skip_between();
+        if (form_ == xml_form::with_text && starts("<!DOCTYPE")) {
+            skip_to_end_of(">", "a document type");
+            skip_between();
+        }
         xml_element root = element(0);
         skip_between();
         if (at_ != text_.size()) wrong("something follows the last element", "a file has one outermost element");
@@ -119,6 +129,10 @@ private:
         }
         ++at_;
         for (skip_between(); !starts("</"); skip_between()) {
+            if (form_ == xml_form::with_text && at_ < text_.size() && here() != '<') {
+                for (; at_ < text_.size() && here() != '<'; step()) e.text += here();
+                continue;
+            }
             if (at_ >= text_.size()) wrong("<" + e.name + "> has no end", "close it");
             e.children.push_back(element(depth + 1));
         }
@@ -135,6 +149,7 @@ private:
 
     const std::string& text_;
     const std::string& file_;
+    const xml_form form_;
     std::size_t at_ = 0;
     int line_ = 1, elements_ = 0;
 };
@@ -142,8 +157,9 @@ private:
 } // namespace detail
 
 // Errors: invalid_argument as "FILE:LINE: what (remedy)".
-inline xml_element read_xml(const std::string& text, const std::string& file = "topology") {
-    return detail::xml_reader(text, file).read();
+inline xml_element read_xml(const std::string& text, const std::string& file = "topology",
+                            xml_form form = xml_form::plain) {
+    return detail::xml_reader(text, file, form).read();
 }
 
 // Two spaces a level, attributes in order.
