@@ -270,11 +270,13 @@ TEST_CASE("unchecked: other counts over windows are found before a rank has a wr
 
 TEST_CASE("unchecked: another type of the same size, or another of collx's operators, is a mismatch") {
     for (const std::size_t n : {10u, 40'000u, 300'000u}) // in lines, in rings, in slots or lent
-        for (const int how : {0, 1, 2, 3})
+        for (const int how : {0, 1, 2, 3, 4, 5})
             on_ranks(2, [n, how](collx::communicator& w) {
                 w.set_checked(false);
                 std::vector<int> x(n, 1);
-                std::vector<float> y(n, 1);
+                std::vector<float> y(n, 1), all_floats(2 * n);
+                std::vector<int> all(2 * n);
+                const std::array halves{n / 2, n / 2};
                 const bool is_odd = w.rank() == 1;
                 const auto e = thrown<mismatch>(w, [&] {
                     if (how == 0 && is_odd) collx::all_reduce(w, y);
@@ -282,8 +284,12 @@ TEST_CASE("unchecked: another type of the same size, or another of collx's opera
                     else if (how < 2) collx::all_reduce(w, x);
                     else if (how == 2 && is_odd) collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), y);
                     else if (how == 2) collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), x);
-                    else if (is_odd) collx::recv(w, y, 0);
-                    else collx::send(w, x, 1);
+                    else if (how == 3 && is_odd) collx::recv(w, y, 0);
+                    else if (how == 3) collx::send(w, x, 1);
+                    else if (how == 4 && is_odd) collx::gather(w, y, std::vector<float>());
+                    else if (how == 4) collx::gather(w, x, all);
+                    else if (is_odd) collx::all_to_all_v(w, y, halves, all_floats, halves);
+                    else collx::all_to_all_v(w, x, halves, all, halves);
                     collx::barrier(w);
                 });
                 at("%zu elements, %d, says %s", n, how, e.what());
@@ -295,6 +301,21 @@ TEST_CASE("unchecked: another type of the same size, or another of collx's opera
         if (w.rank() == 0) collx::all_reduce(w, collx::value(x), [](int a, int b) { return a + b; });
         else collx::all_reduce(w, collx::value(x), [](const int& a, const int& b) { return b + a; });
         EXPECT(x == 2);
+    });
+}
+
+TEST_CASE("unchecked: a short part of another type is refused where it arrives") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(false);
+        std::vector<int> ints(5, w.rank()), all(10, -1);
+        std::vector<float> floats(5, 1);
+        const auto e = thrown<mismatch>(w, [&] {
+            if (w.rank() == 0) return collx::gather(w, ints, all);
+            collx::gather(w, floats, std::vector<float>());
+            collx::barrier(w);
+        });
+        EXPECT(e.peer() == 1);
+        EXPECT(all[5] == -1);
     });
 }
 

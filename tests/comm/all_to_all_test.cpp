@@ -108,6 +108,42 @@ TEST_CASE("all_to_all_v in place: as many elements come from each rank as go to 
             });
 }
 
+TEST_CASE("all_to_all_v: ranks with short parts and ranks with long or strided ones meet in one call") {
+    on_ranks(3, [](collx::communicator& w) {
+        const int me = w.rank();
+        for (int round = 0; round < 40; ++round) { // more calls than a channel has slots
+            // Between ranks 0 and 2 parts may be long; rank 1 has short ones, those of rank 2 are every second element.
+            const auto count = [&](int from, int to) -> std::size_t {
+                return from + to == 2 && from != to && round % 4 == 0
+                           ? 5'000
+                           : static_cast<std::size_t>((from + 2 * to + round) % 5);
+            };
+            std::vector<std::size_t> sends, receives;
+            std::vector<int> in, expected;
+            for (int k = 0; k < 3; ++k) {
+                sends.push_back(count(me, k)), receives.push_back(count(k, me));
+                for (std::size_t i = 0; i < sends.back(); ++i)
+                    in.push_back(meant(me, k, i + static_cast<std::size_t>(round)));
+                for (std::size_t i = 0; i < receives.back(); ++i)
+                    expected.push_back(meant(k, me, i + static_cast<std::size_t>(round)));
+            }
+            at("round %d", round);
+            if (me == 2) {
+                std::vector<int> spread(2 * in.size() + 1, -1), out(2 * expected.size() + 1, -1);
+                for (std::size_t i = 0; i < in.size(); ++i) spread[2 * i] = in[i];
+                collx::all_to_all_v(w, collx::strided(spread.data(), in.size(), 2), sends,
+                                    collx::strided(out.data(), expected.size(), 2), receives);
+                for (std::size_t i = 0; i < expected.size(); ++i)
+                    EXPECT_AT(i, out[2 * i] == expected[i] && out[2 * i + 1] == -1);
+            } else {
+                std::vector<int> out(expected.size(), -1);
+                collx::all_to_all_v(w, in, sends, out, receives);
+                EXPECT(out == expected);
+            }
+        }
+    });
+}
+
 TEST_CASE("in place works on strided elements and on types of any alignment, too") {
     struct alignas(64) wide {
         int value;

@@ -69,3 +69,17 @@ TEST_CASE("gather_v: only the root knows the counts; empty parts, packed or at o
                 }
         });
 }
+
+TEST_CASE("gather: short parts wait for room while the root is behind, and come in order") {
+    on_ranks(3, [](collx::communicator& w) {
+        for (int round = 0; round < 200; ++round) { // more than a channel has slots
+            const auto mine = samples(w.rank(), static_cast<std::size_t>(round % 7));
+            std::vector<int> out(w.rank() == 0 ? 3 * mine.size() : 0, -1);
+            if (w.rank() == 0 && round % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            collx::gather(w, mine, out, {.root = 0});
+            for (std::size_t i = 0; i < out.size(); ++i)
+                EXPECT_AT(i, out[i] == sample(static_cast<int>(i / mine.size()), i % mine.size()));
+            EXPECT(mine == samples(w.rank(), mine.size()));
+        }
+    });
+}

@@ -13,6 +13,7 @@
 #include <collx/exec/relayed_task.hpp>
 #include <collx/job/communicator_core.hpp>
 #include <collx/plan/problem.hpp>
+#include <collx/plan/recent_calls.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -27,6 +28,7 @@ struct call_request {
     bool attaches;                                             // the policy asks for reading the buffers of peers
     bool ordered, serial;                                      // see problem
     bool is_persistent;                                        // prepared once, for any number of runs
+    bool is_free_to_choose;                                    // no policy binds an algorithm
     std::size_t piece_bytes;                                   // that a policy fixes; 0: none does
     std::uint32_t type_hash = 0, op_hash = 0, policy_hash = 0; // for checked calls
     // The algorithm that the policies bind, or the default one.
@@ -34,18 +36,11 @@ struct call_request {
     const void* policies;
 };
 
-// What a request becomes.
-struct prepared_call {
-    bound_schedule* plan;
-    chunk_layout in, out;
-    std::size_t piece_elems;
-    bool attached;          // a zero-copy schedule on private buffers
-    bool is_short;          // see run_short
-    std::uint64_t says = 0; // what ranks must have alike, as a number: for communicator_core::agree
-};
-
 // Throws what is wrong with the call.
 prepared_call prepare(communicator_core& c, const call_request& r);
+// Prepares it, or takes what an equal one was prepared to, and runs it to its end. Throws what ended it. Requires: not
+// is_relayed().
+void run_blocking(communicator_core& c, const call_request& r);
 // Runs it to its end. Throws what ended it.
 void run_prepared(communicator_core& c, const call_request& r, const prepared_call& p);
 // The same for a schedule whose ranks pass on parts of others: parts with counts of their own.

@@ -81,6 +81,15 @@ inline std::uint64_t said_by(const call_request& r, const bound_schedule& plan) 
     return says;
 }
 
+// Whether the call is read straight. Each rank decides for itself. chunk_bytes: of the largest chunk.
+inline bool is_read_straight(const communicator_core& c, const call_request& r, const bound_schedule& plan,
+                             std::size_t chunk_bytes) {
+    if (!r.elements.is.plain || !plan.is_short_form || r.piece_bytes != 0 || chunk_bytes > plan.most_bytes)
+        return false;
+    if (plan.window != nullptr) return !r.facts.private_counts && chunk_bytes <= most_short_bytes;
+    return r.elements.is.align <= 16 && is_short_message(c, chunk_bytes);
+}
+
 COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {
     const bool attached = r.attaches && !r.in_windows, zero_copy = may_use_zero_copy(c, r, attached);
     if (c.settings.checked != 0) compare_requests(c, r, zero_copy);
@@ -88,10 +97,9 @@ COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {
     const auto [in, out] = r.facts.cuts(plan.chunks);
     const std::size_t elem_bytes = r.elements.is.bytes;
     const std::size_t chunk_bytes = (in.largest() > out.largest() ? in.largest() : out.largest()) * elem_bytes;
-    const bool is_short = r.elements.is.plain && plan.is_short_form && !r.facts.private_counts && r.piece_bytes == 0 &&
-                          chunk_bytes <= most_short_bytes && chunk_bytes <= plan.most_bytes;
     const std::uint64_t says = said_by(r, plan);
-    if (is_short) return {&plan, in, out, chunk_bytes != 0 ? chunk_bytes / elem_bytes : 1, attached, true, says};
+    if (is_read_straight(c, r, plan, chunk_bytes))
+        return {&plan, in, out, chunk_bytes != 0 ? chunk_bytes / elem_bytes : 1, attached, true, says};
     const std::size_t piece = piece_elems_of(c, r, plan, chunk_bytes);
     if (plan.tmp_chunks != 0)
         c.schedules.provide_scratch(plan, static_cast<std::size_t>(plan.tmp_chunks) * piece * r.kept_bytes);
@@ -103,6 +111,36 @@ COLLX_ONCE void run_prepared(communicator_core& c, const call_request& r, const 
     if (p.is_short) return run_short(c, *p.plan, {r.elements, p.in, p.out, p.piece_elems, agreed}, r.facts.timeout_ns);
     task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, agreed, p.attached);
     c.run(t, r.facts.timeout_ns);
+}
+
+// Whether two equal requests are prepared to the same: no table of counts, and no policy with parameters.
+inline bool is_memorable(const communicator_core& c, const call_request& r) {
+    return c.settings.checked == 0 && r.is_free_to_choose && r.facts.tables == nullptr && r.piece_bytes == 0;
+}
+inline recent_calls::key key_of(const communicator_core& c, const call_request& r) {
+    const call_cuts& cuts = r.facts.cuts;
+    const auto bit = [](bool is, int at) { return static_cast<unsigned>(is) << at; };
+    const unsigned how = static_cast<unsigned>(r.facts.what) | bit(cuts.in_packed, 8) | bit(cuts.out_packed, 9) |
+                         bit(r.in_windows, 10) | bit(r.attaches, 11) | bit(r.ordered, 12) | bit(r.serial, 13) |
+                         bit(r.elements.is.plain, 14) | bit(r.elements.is.align > 16, 15) |
+                         bit(c.is_oversubscribed(), 16);
+    return {reinterpret_cast<const void*>(r.choose),
+            r.facts.count,
+            r.elements.is.kind,
+            r.elements.is.bytes,
+            r.facts.root,
+            how};
+}
+
+COLLX_ONCE void run_blocking(communicator_core& c, const call_request& r) {
+    const bool memorable = is_memorable(c, r);
+    const recent_calls::key key = key_of(c, r);
+    if (memorable)
+        if (const prepared_call* const known = c.schedules.recent.find(key)) return run_prepared(c, r, *known);
+    const prepared_call p = prepare(c, r);
+    // Scratch may have to grow, for a call in between had more.
+    if (memorable && p.plan->tmp_chunks == 0) c.schedules.recent.keep(key, p);
+    run_prepared(c, r, p);
 }
 
 COLLX_ONCE relayed_numbers numbers_of_relayed(communicator_core& c, const call_request& r, const prepared_call& p) {

@@ -72,6 +72,7 @@ struct typed_call {
                 .ordered = ordered,
                 .serial = serial,
                 .is_persistent = false,
+                .is_free_to_choose = !Policies::template has_algorithm<C>,
                 .piece_bytes = p.piece_bytes,
                 .type_hash = type_says,
                 .op_hash = op_says,
@@ -203,10 +204,13 @@ auto run_call(communicator_core& c, const Policies& policies, const In& in, cons
         } else {
             typed_elements elements(mover_type(in, out, op, c.net.size()));
             const call_request r = call::request(c, policies, elements, f, port::blocking);
-            const prepared_call p = prepare(c, r);
-            if constexpr (may_relay)
+            if constexpr (may_relay) {
+                const prepared_call p = prepare(c, r);
                 if (is_relayed(r, p)) return run_relayed(c, r, p);
-            run_prepared(c, r, p);
+                run_prepared(c, r, p);
+            } else {
+                run_blocking(c, r);
+            }
         }
     }
 }

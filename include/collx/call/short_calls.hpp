@@ -45,6 +45,7 @@ private:
 inline bool is_short_message(const communicator_core& c, std::size_t bytes) {
     return bytes < least_measured_bytes && bytes <= c.net.slot_bytes() && c.net.is_one_host();
 }
+// Requires: plan.is_short_form, and chunks or messages that are short.
 void run_short(communicator_core& c, bound_schedule& plan, const short_call& call, std::int64_t timeout_ns);
 void send_short(communicator_core& c, const void* from, std::size_t bytes, std::uint32_t tag, int peer,
                 std::int64_t timeout_ns);

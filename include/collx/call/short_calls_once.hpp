@@ -24,14 +24,8 @@ namespace detail {
     return seen;
 }
 
-[[gnu::noinline]] COLLX_ONCE void run_short(communicator_core& c, bound_schedule& plan, const short_call& call,
-                                            std::int64_t timeout_ns) {
-    c.with_user_code([&] { run_short_steps(c.net.rank(), c.net.size(), plan, call, short_wait(c, timeout_ns)); });
-}
-
-[[gnu::noinline]] COLLX_ONCE void send_short(communicator_core& c, const void* from, std::size_t bytes,
+[[gnu::always_inline]] inline void put_short(communicator_core& c, sending_end& tx, const void* from, std::size_t bytes,
                                              std::uint32_t tag, int peer, std::int64_t timeout_ns) {
-    sending_end& tx = c.net.tx(port::messages, peer);
     if (!tx.has_room()) {
         short_wait(c, timeout_ns, awaited::why::room)(tx.taken(), tx.least_taken(), peer);
         (void)tx.has_room(); // sees it
@@ -40,13 +34,49 @@ namespace detail {
     if (bytes != 0) write_for_others(to, from, bytes);
     tx.commit(bytes, tag);
 }
-[[gnu::noinline]] COLLX_ONCE void receive_short(communicator_core& c, void* to, std::size_t bytes, std::uint32_t tag,
-                                                int peer, std::int64_t timeout_ns) {
-    receiving_end& rx = c.net.rx(port::messages, peer);
+[[gnu::always_inline]] inline void take_short(communicator_core& c, receiving_end& rx, void* to, std::size_t bytes,
+                                              std::uint32_t tag, int peer, std::int64_t timeout_ns) {
     short_wait(c, timeout_ns)(rx.number(), rx.next_number(), peer);
     if (rx.is_lent() || !rx.is_expected(bytes, tag)) c.give_up(failure(errc::mismatch, peer), peer);
     if (bytes != 0) std::memcpy(to, rx.peek(bytes), bytes);
     rx.release(bytes);
+}
+[[gnu::noinline]] COLLX_ONCE void send_short(communicator_core& c, const void* from, std::size_t bytes,
+                                             std::uint32_t tag, int peer, std::int64_t timeout_ns) {
+    put_short(c, c.net.tx(port::messages, peer), from, bytes, tag, peer, timeout_ns);
+}
+[[gnu::noinline]] COLLX_ONCE void receive_short(communicator_core& c, void* to, std::size_t bytes, std::uint32_t tag,
+                                                int peer, std::int64_t timeout_ns) {
+    take_short(c, c.net.rx(port::messages, peer), to, bytes, tag, peer, timeout_ns);
+}
+
+// A schedule of messages (is_short_exchange). The tags are those of channel_steps.
+inline void exchange_short(communicator_core& c, const bound_schedule& plan, const short_call& call,
+                           std::int64_t timeout_ns) {
+    const std::uint32_t agreed = folded(call.agreed);
+    for (const auto& strand : plan.steps.strands)
+        for (const sched::step& s : strand) {
+            const int from = s.src.chunks.first, to = s.dst.chunks.first;
+            if (s.what == sched::copy) {
+                if (const std::size_t bytes = call.bytes_of(call.out_layout.size(to)); bytes != 0)
+                    std::memmove(call.output(to), call.input(from), bytes);
+                continue;
+            }
+            const std::size_t elems = s.what == sched::send ? call.in_layout.size(from) : call.out_layout.size(to);
+            const std::uint32_t tag = static_cast<std::uint32_t>(elems) ^ agreed;
+            if (s.what == sched::send)
+                put_short(c, c.net.tx(plan.at_port, s.peer_to), call.input(from), call.bytes_of(elems), tag, s.peer_to,
+                          timeout_ns);
+            else
+                take_short(c, c.net.rx(plan.at_port, s.peer_from), call.output(to), call.bytes_of(elems), tag,
+                           s.peer_from, timeout_ns);
+        }
+}
+
+[[gnu::noinline]] COLLX_ONCE void run_short(communicator_core& c, bound_schedule& plan, const short_call& call,
+                                            std::int64_t timeout_ns) {
+    if (plan.window == nullptr) return exchange_short(c, plan, call, timeout_ns);
+    c.with_user_code([&] { run_short_steps(c.net.rank(), c.net.size(), plan, call, short_wait(c, timeout_ns)); });
 }
 
 } // namespace detail

@@ -105,7 +105,7 @@ struct bound_schedule {
     std::size_t most_bytes = 0;      // of one chunk that a slot or a window stage takes at once
     bool zero_copy = false;          // peers read and write the user's own buffers
     bool allows_single_copy = false; // all messages go straight to an output: they may be read where they lie
-    bool is_short_form = false;      // run_short_steps() can run it (exec/short_call.hpp)
+    bool is_short_form = false;      // it can be read straight (exec/short_call.hpp)
     bool is_proved = false;          // checked calls have verified the algorithm for these ranks
     std::int64_t proof_steps = 0;    // what verifying it takes: the steps of all ranks, times the iterations
     // Where ranks relay parts whose counts they do not know, what runs first: brings them their neighbours' counts,

@@ -73,34 +73,32 @@ public:
 private:
     template <class Counts, class Offsets>
     void fill(int me, int parts, const Counts& counts, const Offsets& offsets, const char* which) {
-        numbers_.clear();
-        end_ = total_ = 0;
         const auto n = static_cast<std::size_t>(parts);
         if (counts.size() != n)
             fail(errc::invalid_argument, me, -1, "give one count for each", "%s counts: %zu numbers for %zu %ss", which,
                  static_cast<std::size_t>(counts.size()), n, unit());
-        numbers_.reserve(2 * n);
+        require_offsets(me, n, offsets, which);
+        if (numbers_.size() != 2 * n) numbers_.resize(2 * n);
+        std::size_t *const sizes = numbers_.data(), *const begins = sizes + n;
+        std::size_t next = 0, end = 0, total = 0;
         for (std::size_t i = 0; i < n; ++i) {
-            if (std::is_signed_v<std::remove_cvref_t<decltype(counts.data()[i])>> && !(counts.data()[i] >= 0))
+            const auto& count = counts.data()[i];
+            if (std::is_signed_v<std::remove_cvref_t<decltype(count)>> && !(count >= 0))
                 fail(errc::invalid_argument, me, rank_of(i), "counts are numbers of elements",
                      "%s count of %s %zu is negative", which, unit(), i);
-            numbers_.push_back(static_cast<std::size_t>(counts.data()[i]));
-        }
-        require_offsets(me, n, offsets, which);
-        std::size_t next = 0;
-        for (std::size_t i = 0; i < n; ++i) {
+            const auto size = static_cast<std::size_t>(count);
             const std::size_t at = offset(offsets, i, next);
-            if (at > SIZE_MAX / 2 || numbers_[i] > SIZE_MAX / 2 - at)
+            if (at > SIZE_MAX / 2 || size > SIZE_MAX / 2 - at)
                 fail(errc::invalid_argument, me, rank_of(i), "is a count negative?", "%s counts overflow at %s %zu",
                      which, unit(), i);
-            numbers_.push_back(at);
-            next = at + numbers_[i];
-            end_ = next > end_ ? next : end_;
-            if (total_ > SIZE_MAX / 2 - numbers_[i])
+            if (total > SIZE_MAX / 2 - size)
                 fail(errc::invalid_argument, me, rank_of(i), "is a count wrong?",
                      "the sum of the %s counts overflows at %s %zu", which, unit(), i);
-            total_ += numbers_[i];
+            sizes[i] = size, begins[i] = at;
+            next = at + size, total += size;
+            end = next > end ? next : end;
         }
+        end_ = end, total_ = total;
     }
     // Of errors.
     const char* unit() const { return of_neighbors_ ? "neighbour" : "rank"; }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The straight reading of a schedule, for calls whose time is that of a few cache lines: one strand, one iteration,
 // plain arrays, run to its end by the calling thread. Gives the same bytes and signals at the same places as a task,
-// which a peer may be running.
+// which a peer may be running. Over windows it is run_short_steps(); which schedules of messages have one is here, too
+// (call/short_calls.hpp runs them).
 #pragma once
 
 #include <cstddef>
@@ -47,6 +48,29 @@ inline bool is_short_form(const sched::program& p) {
             return false;
     }
     return true;
+}
+
+// The same for messages: each rank sends parts of its input, then receives parts of its output, one message each way
+// between two ranks. The strands may be read one after the other then: what is sent has room once the peer is in this
+// call, and no peer waits for more than the messages of this call before it comes to the next.
+inline bool is_short_exchange(const sched::program& p) {
+    using sched::place;
+    bool has_received = false;
+    detail::growing_array<int> sent_to;
+    for (const auto& strand : p.strands)
+        for (const auto& s : strand) {
+            const bool sends = s.what == sched::send, receives = s.what == (sched::recv | sched::copy);
+            if ((!sends && !receives && s.what != sched::copy) || s.also != place::none) return false;
+            if (!receives && (s.src.where != place::in || s.src.chunks.count != 1)) return false;
+            if (!sends && (s.dst.where != place::out || s.dst.chunks.count != 1)) return false;
+            if (sends && has_received) return false;
+            if (sends)
+                for (const int peer : sent_to)
+                    if (peer == s.peer_to) return false;
+            if (sends) sent_to.push_back(s.peer_to);
+            has_received = has_received || receives;
+        }
+    return !p.strands.empty();
 }
 
 // await(word, least, peer) returns the word once it has reached `least`, or throws; await.disagree(peer) throws.

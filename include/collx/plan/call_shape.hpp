@@ -5,6 +5,8 @@
 
 #include <cstddef>
 
+#include <collx/exec/short_call.hpp>
+#include <collx/exec/single_copy.hpp>
 #include <collx/plan/problem.hpp>
 #include <collx/sched/facts.hpp>
 #include <collx/sim/call_costs.hpp>
@@ -52,7 +54,8 @@ predicted_call predict_call(const A& algorithm, const problem& p, std::size_t sl
         of.is_zero_copy ? chunk : piece_bytes_of(s.op, has_window, most, chunk, p.oversubscribed, p.windows);
     sim::call_shape call{.bytes = static_cast<double>(p.bytes)};
     call.pieces = piece != 0 && chunk > piece ? static_cast<double>((chunk + piece - 1) / piece) : 1;
-    call.is_short = has_window && !of.is_zero_copy && chunk <= most_short_bytes && is_short_form(s.programs[0]);
+    call.is_short = has_window ? !of.is_zero_copy && chunk <= most_short_bytes && is_short_form(s.programs[0])
+                               : p.windows && chunk < least_measured_bytes && is_short_exchange(s.programs[0]);
     return {!p.windows   ? sim::medium::sockets
             : has_window ? sim::medium::windows
                          : sim::medium::channels,

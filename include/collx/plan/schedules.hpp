@@ -11,6 +11,7 @@
 #include <collx/core/pointers.hpp>
 #include <collx/exec/short_call.hpp>
 #include <collx/exec/task.hpp>
+#include <collx/plan/recent_calls.hpp>
 #include <collx/sched/schedule.hpp>
 #include <collx/sched/verdict.hpp>
 #include <collx/transport/links.hpp>
@@ -143,6 +144,8 @@ public:
         const std::size_t by_ring = ring_bytes_ / static_cast<std::size_t>(depth > 0 ? depth : 1);
         return round_up(least > by_ring ? least : by_ring, page_bytes);
     }
+
+    detail::recent_calls recent; // for who prepares calls: they point to schedules of this cache
 
     // What binding needs of an algorithm, whatever its type: compiled once, not once per algorithm.
     struct recipe {

@@ -190,7 +190,8 @@ struct schedule_cache::recording {
     b->proof_steps = (all.steps > cells ? all.steps : cells) * all.surveyed.iterations();
     b->chunks = a.declared.chunks;
     detail::own_orders(*b);
-    b->is_short_form = !f.zero_copy && a.declared.declared_signals != 0 && is_short_form(b->steps);
+    b->is_short_form =
+        !f.zero_copy && (a.declared.declared_signals != 0 ? is_short_form(b->steps) : is_short_exchange(b->steps));
     b->max_message_chunks = f.max_message_chunks;
     b->tmp_chunks = a.declared.scratch;
     b->at_port = at_port;
