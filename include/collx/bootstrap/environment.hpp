@@ -143,7 +143,8 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
 }
 
 // Two launchers that each say who this is and say it differently: one of them is stale, and which cannot be known.
-inline void check_agreement(const environment& env, const bootstrap_probe& found, const job_description& d) {
+[[gnu::cold]] inline void check_agreement(const environment& env, const bootstrap_probe& found,
+                                          const job_description& d) {
     if (found.rank == nullptr) return;
     for (const bootstrap_probe* p = &found + 1; p != bootstrap_probes + sizeof bootstrap_probes / sizeof *p; ++p) {
         if (p->rank == nullptr || !p->recognises(env) || !are_set(env, {p->rank, p->size})) continue;

@@ -88,7 +88,7 @@ inline void describe_torch(const environment& env, job_description& d) {
                             {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"});
 }
 inline bool is_torchrun(const environment& env) { return are_set(env, {"TORCHELASTIC_RUN_ID"}); }
-inline bool is_torch_by_hand(const environment& env) {
+[[gnu::cold]] inline bool is_torch_by_hand(const environment& env) {
     return are_set(env, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
 }
 

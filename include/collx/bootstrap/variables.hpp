@@ -136,7 +136,7 @@ inline std::int64_t read_digits(const char*& at, std::int64_t most) {
     return n;
 }
 
-inline std::int64_t read_number(const variable& v, const char* value) {
+[[gnu::cold]] inline std::int64_t read_number(const variable& v, const char* value) {
     const char* at = value;
     const std::int64_t n = read_digits(at, v.most);
     char wanted[80];
@@ -147,7 +147,7 @@ inline std::int64_t read_number(const variable& v, const char* value) {
 }
 
 // Nanoseconds. By hand, because strtod() asks the user's locale what a point is.
-inline std::int64_t read_seconds(const variable& v, const char* value) {
+[[gnu::cold]] inline std::int64_t read_seconds(const variable& v, const char* value) {
     const char* at = value;
     std::int64_t ns = read_digits(at, 1'000'000'000);
     bool is_good = ns >= 0;
@@ -162,7 +162,7 @@ inline std::int64_t read_seconds(const variable& v, const char* value) {
     return ns;
 }
 
-inline std::int64_t read_bytes(const variable& v, const char* value) {
+[[gnu::cold]] inline std::int64_t read_bytes(const variable& v, const char* value) {
     const char* at = value;
     std::int64_t n = read_digits(at, v.most);
     int shift = 0;
@@ -174,7 +174,7 @@ inline std::int64_t read_bytes(const variable& v, const char* value) {
 }
 
 // Place of the value among the choices.
-inline int read_choice(const variable& v, const char* value) {
+[[gnu::cold]] inline int read_choice(const variable& v, const char* value) {
     const std::size_t length = std::strlen(value);
     int place = 0;
     for (const char* c = v.choices;; ++place) {
@@ -192,7 +192,7 @@ inline int read_choice(const variable& v, const char* value) {
 inline bool is_letter_or_digit(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
-inline void check_token(const variable& v, const char* value) {
+[[gnu::cold]] inline void check_token(const variable& v, const char* value) {
     const std::size_t length = std::strlen(value);
     bool is_good = length > 0 && length <= 128;
     for (std::size_t i = 0; is_good && i < length; ++i)
@@ -200,7 +200,7 @@ inline void check_token(const variable& v, const char* value) {
     if (!is_good) fail_value(v, value, "1 to 128 letters, digits or any of ._:-");
 }
 
-inline void check_store(const variable& v, const char* value) {
+[[gnu::cold]] inline void check_store(const variable& v, const char* value) {
     if (std::strncmp(value, "file:", 5) == 0 && value[5] != '\0') return;
     if (std::strncmp(value, "tcp:", 4) == 0) {
         const char* colon = std::strrchr(value + 4, ':');
@@ -211,7 +211,7 @@ inline void check_store(const variable& v, const char* value) {
 }
 
 // The form alone: what is there, only the host knows.
-inline void check_address(const variable& v, const char* value) {
+[[gnu::cold]] inline void check_address(const variable& v, const char* value) {
     const std::size_t length = std::strlen(value);
     const bool is_unix = std::strncmp(value, "unix:", 5) == 0;
     bool is_good = length > 0 && length <= 128 && (!is_unix || (value[5] == '/' && length > 6));
@@ -247,7 +247,7 @@ inline void check_address(const variable& v, const char* value) {
 }
 
 // How many letters must be added, removed or changed to make one name the other.
-inline int edit_distance(const char* a, std::size_t a_length, const char* b) {
+[[gnu::cold]] inline int edit_distance(const char* a, std::size_t a_length, const char* b) {
     constexpr std::size_t most = 40;
     const std::size_t b_length = std::strlen(b);
     if (a_length >= most || b_length >= most) return static_cast<int>(most);

@@ -142,7 +142,7 @@ struct schedule_cache::recording {
     std::int64_t steps = 0;
     sched::program own;
 
-    void add(sched::program&& p, int rank) {
+    [[gnu::cold]] void add(sched::program&& p, int rank) {
         footprint.add(p);
         sched::survey(surveyed, p);
         for (const auto& strand : p.strands) steps += static_cast<std::int64_t>(strand.size());

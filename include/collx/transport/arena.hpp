@@ -117,7 +117,7 @@ public:
     std::byte* board() const { return header().board; }
 
     // Takes `bytes` of address space (page aligned). Nothing is touched.
-    std::uint64_t take(std::size_t bytes) {
+    [[gnu::cold]] std::uint64_t take(std::size_t bytes) {
         auto& h = header();
         if (bytes > bytes_) fail_full(bytes, {}); // before rounding, which could wrap
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
@@ -317,7 +317,7 @@ private:
 
     // False after ten seconds. Held for a few hundred instructions; after a second it is taken over from a holder that
     // died inside them.
-    bool acquire(arena_header& h) const {
+    [[gnu::cold]] bool acquire(arena_header& h) const {
         const std::uint32_t me = static_cast<std::uint32_t>(::getpid()) | (is_number_hidden_ ? hidden : 0);
         for (const std::int64_t begin = now_ns();;) {
             std::uint32_t holder = 0;

@@ -19,7 +19,7 @@ constexpr std::size_t arena_bytes_for(int ranks) {
 }
 
 // An arena of this process. bytes: address space; halved where there is less.
-inline counted_ptr<arena> make_memory_arena(int ranks, std::size_t bytes = default_arena_bytes) {
+[[gnu::cold]] inline counted_ptr<arena> make_memory_arena(int ranks, std::size_t bytes = default_arena_bytes) {
     constexpr std::size_t least_bytes = std::size_t{64} << 20;
     for (;; bytes /= 2) { // a limited address space (ulimit -v) gets a smaller one
         void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -52,7 +52,7 @@ private:
     static constexpr std::int64_t verdict_grace_ns = 3'000'000'000;
 
     // One conversation. nullptr when rank 0 hung up before it said welcome.
-    counted_ptr<arena> talk() {
+    [[gnu::cold]] counted_ptr<arena> talk() {
         if (!say_hello()) return nullptr;
         counted_ptr<arena> shared;
         deadline until = until_;

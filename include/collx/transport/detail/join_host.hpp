@@ -104,12 +104,12 @@ private:
         if (guests_[i].rank < 0) --strangers_;
         guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    bool drop_oldest_stranger() {
+    [[gnu::cold]] bool drop_oldest_stranger() {
         for (std::size_t i = 0; i < guests_.size(); ++i)
             if (guests_[i].rank < 0) return remove(i), true;
         return false;
     }
-    void drop_slow_strangers() {
+    [[gnu::cold]] void drop_slow_strangers() {
         const std::int64_t now = now_ns();
         for (std::size_t i = guests_.size(); i-- > 0;)
             if (guests_[i].rank < 0 && guests_[i].limit_ns <= now) remove(i);

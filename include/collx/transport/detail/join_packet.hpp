@@ -60,7 +60,7 @@ constexpr const char* remedy_of_join(errc code) {
 
 // "1, 3-5 and 9 more": the numbers for which is_listed says yes, as much of them as fits.
 template <class IsListed>
-void list_ranks(char* out, std::size_t bytes, int ranks, IsListed&& is_listed) {
+[[gnu::cold]] void list_ranks(char* out, std::size_t bytes, int ranks, IsListed&& is_listed) {
     std::size_t used = 0;
     int not_shown = 0;
     out[0] = '\0';

@@ -22,7 +22,7 @@ namespace detail {
 
 inline constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-inline descriptor make_memfd() {
+[[gnu::cold]] inline descriptor make_memfd() {
     constexpr unsigned no_exec_seal =
         8; // MFD_NOEXEC_SEAL, Linux 6.3: some systems refuse a memfd without it, older ones with it
     int fd = ::memfd_create("collx", MFD_CLOEXEC | MFD_ALLOW_SEALING | no_exec_seal);
