@@ -63,9 +63,6 @@ public:
     [[gnu::always_inline]] T fetch_or(T bits, memory_order order = memory_order::seq_cst) {
         return __atomic_fetch_or(&value_, bits, static_cast<int>(order));
     }
-    [[gnu::always_inline]] T fetch_and(T bits, memory_order order = memory_order::seq_cst) {
-        return __atomic_fetch_and(&value_, bits, static_cast<int>(order));
-    }
 
 private:
     // Then nothing was written, so there is nothing to release.

@@ -72,12 +72,6 @@ public:
         for (int c = 0; c < chunks_; ++c) most = sizes_[c] > most ? sizes_[c] : most;
         return most;
     }
-    // A number that says how the elements are cut, for ranks to compare.
-    constexpr std::uint64_t cut_bits() const {
-        std::uint64_t h = total_ * 0x9e37'79b9'7f4a'7c15;
-        for (int c = 0; sizes_ != nullptr && c < chunks_; ++c) h = (h ^ sizes_[c]) * 0x9e37'79b9'7f4a'7c15;
-        return h;
-    }
 
 private:
     int chunks_ = 1;

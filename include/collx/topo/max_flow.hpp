@@ -87,14 +87,5 @@ inline double ring_bound(const graph& g, const std::vector<int>& members) {
     return members.size() < 2 ? 0 : bound;
 }
 
-// No set of trees from the root to the members carries more (Edmonds 1973).
-inline double tree_bound(const graph& g, int root, const std::vector<int>& members) {
-    detail::flow_search search(g);
-    double bound = std::numeric_limits<double>::infinity();
-    for (const int m : members)
-        if (m != root) bound = std::min(bound, search.flow(root, m));
-    return members.size() < 2 ? 0 : bound;
-}
-
 } // namespace topo
 COLLX_END_NAMESPACE
