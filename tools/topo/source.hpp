@@ -7,7 +7,7 @@
 #include <collx/topo/hwloc_topology.hpp>
 #include <collx/topo/machines.hpp>
 #include <collx/topo/nccl_topology.hpp>
-#include <collx/topo/pci_discovery.hpp>
+#include <collx/topo/nvml.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -103,7 +103,12 @@ inline topo::graph machine_of(const machine_choice& c) {
             fail(errc::invalid_argument, -1, -1, ("there are" + names).c_str(), "no machine is called '%.100s'",
                  c.machine.c_str());
         g = it->second(basis);
-    } else g = topo::discover_graph(c.sysfs);
+    } else if (c.sysfs != "/sys") g = topo::discover_graph(c.sysfs); // recorded elsewhere
+    else {
+        std::string problem;
+        g = topo::discover_graph(c.sysfs, topo::load_nvml(), &problem);
+        if (!problem.empty()) std::fprintf(stderr, "NVLinks are not shown: %s\n", problem.c_str());
+    }
     if (c.hosts == 1) return g;
     double nic = c.nic;
     for (const int s : g.all(topo::site_type::nic))

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// NVLinks of a recorded machine: its tree of /sys, and a table of functions in NVML's place that says what a DGX-1V's
+// driver would, also with what fails.
+#include <collx/topo/nvml.hpp>
+#include <collx/topo/rings.hpp>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+using namespace collx;
+using namespace collx::topo;
+using Catch::Contains;
+
+namespace {
+
+// What the functions say: links of each GPU by the other end's number, -1: a switch, -2: down.
+struct driver {
+    int init = 0, count = 0, missing = -1, shutdowns = 0;
+    std::vector<std::vector<int>> links;
+    int major = 7;
+} now;
+
+int number_of(void* device) { return static_cast<int>(reinterpret_cast<std::intptr_t>(device)) - 1; }
+void name(int gpu, nvml_pci_info* info) {
+    std::snprintf(info->bus_id, sizeof info->bus_id, "00000000:%02X:00.0", 0xa0 + gpu);
+}
+int end_of(void* device, unsigned link, int& end) {
+    const auto& all = now.links[static_cast<std::size_t>(number_of(device))];
+    if (link >= all.size()) return 2; // invalid argument
+    end = all[link];
+    return 0;
+}
+const nvml_functions functions{
+    .init = [] { return now.init; },
+    .shutdown = [] { return ++now.shutdowns, 0; },
+    .count = [](unsigned* n) { return *n = static_cast<unsigned>(now.links.size()), now.count; },
+    .by_index = [](unsigned i, void** d) { return *d = reinterpret_cast<void*>(std::intptr_t{1} + i), 0; },
+    .pci_info = [](void* d, nvml_pci_info* i) { return name(number_of(d), i), number_of(d) == now.missing ? 15 : 0; },
+    .capability = [](void*, int* major, int* minor) { return *major = now.major, *minor = 0, 0; },
+    .link_state =
+        [](void* d, unsigned k, unsigned* up) {
+            int end = 0;
+            const int code = end_of(d, k, end);
+            return *up = end != -2, code;
+        },
+    .remote_pci =
+        [](void* d, unsigned k, nvml_pci_info* i) {
+            int end = 0;
+            return end_of(d, k, end) != 0 ? 2 : (name(end, i), 0);
+        },
+    .remote_type =
+        [](void* d, unsigned k, unsigned* type) {
+            int end = 0;
+            const int code = end_of(d, k, end);
+            return *type = end == -1 ? 2 : 0, code;
+        }};
+
+// Eight GPUs, each at a root port of its own, as /sys shows them.
+struct tree {
+    std::filesystem::path root = std::filesystem::temp_directory_path() / ("collx-nvml-" + std::to_string(::getpid()));
+    tree() {
+        for (int k = 0; k < 8; ++k) {
+            char at[80];
+            std::snprintf(at, sizeof at, "devices/pci0000:00/0000:00:%02x.0/0000:%02x:00.0", k, 0xa0 + k);
+            const std::filesystem::path device = root / at;
+            std::filesystem::create_directories(device);
+            std::ofstream(device / "class") << "0x030200\n";
+            std::ofstream(device.parent_path() / "class") << "0x060400\n";
+        }
+    }
+    ~tree() { std::filesystem::remove_all(root); }
+};
+
+void take_dgx_1v() {
+    now = {};
+    now.links.resize(8);
+    const auto link = [](int a, int b, int lanes) {
+        for (int k = 0; k < lanes; ++k)
+            now.links[static_cast<std::size_t>(a)].push_back(b), now.links[static_cast<std::size_t>(b)].push_back(a);
+    };
+    for (const auto& [a, b] :
+         std::vector<std::pair<int, int>>{{0, 3}, {0, 4}, {1, 2}, {1, 5}, {2, 3}, {4, 7}, {5, 6}, {6, 7}})
+        link(a, b, 2);
+    for (const auto& [a, b] :
+         std::vector<std::pair<int, int>>{{0, 1}, {0, 2}, {1, 3}, {2, 6}, {3, 7}, {4, 5}, {4, 6}, {5, 7}})
+        link(a, b, 1);
+}
+double nvlinks(const graph& g, const char* a, const char* b) {
+    for (const int i : g.arcs_of(g.require(a)))
+        if (g.arc_at(i).to == g.require(b) && g.arc_at(i).type == link_type::nvlink)
+            return g.arc_at(i).bytes_per_s / 1e9;
+    return 0;
+}
+
+} // namespace
+
+TEST_CASE("a recorded DGX-1V has its NVLinks, and the rings of the known answer") {
+    const tree t;
+    take_dgx_1v();
+    std::string problem = "none yet";
+    const graph g = discover_graph(t.root, functions, &problem);
+    CHECK(problem.empty());
+    CHECK(now.shutdowns == 1);
+    CHECK(nvlinks(g, "GPU0", "GPU3") == 50);
+    CHECK(nvlinks(g, "GPU0", "GPU1") == 25);
+    CHECK(nvlinks(g, "GPU0", "GPU5") == 0);
+    CHECK(find_rings(g, g.all(site_type::gpu)).total() == Approx(150e9));
+    CHECK(find_path(g, g.require("GPU0"), g.require("GPU5")).type == path_class::nvb);
+    // Without NVML they are GPUs on PCIe.
+    CHECK(nvlinks(discover_graph(t.root.string()), "GPU0", "GPU3") == 0);
+}
+
+TEST_CASE("switches, links that are down, and GPUs of elsewhere") {
+    const tree t;
+    now = {}, now.major = 9;
+    now.links.assign(8, std::vector<int>(18, -1));
+    now.links[3][4] = -2;
+    const graph g = discover_graph(t.root, functions);
+    CHECK(nvlinks(g, "GPU0", "NVSwitch") == 450);
+    CHECK(nvlinks(g, "GPU3", "NVSwitch") == 425);
+    now = {}, now.links = {{1, 1, 40}, {0}}; // the ends disagree, and one link leads to a GPU that is not here
+    const graph two = discover_graph(t.root, functions);
+    CHECK(nvlinks(two, "GPU0", "GPU1") == 50);
+    CHECK(two.arcs() - discover_graph(t.root.string()).arcs() == 2);
+}
+
+TEST_CASE("what NVML cannot be asked is said, and the rest of the machine is there") {
+    const tree t;
+    std::string problem;
+    CHECK(discover_graph(t.root, {}, &problem).all(site_type::gpu).size() == 8);
+    CHECK(problem == "NVML is not there");
+    take_dgx_1v();
+    now.init = 9; // the driver is not loaded
+    CHECK(discover_graph(t.root, functions, &problem).all(site_type::gpu).size() == 8);
+    CHECK(problem == "nvmlInit_v2 failed with 9");
+    CHECK(now.shutdowns == 0);
+    take_dgx_1v();
+    now.count = 3;
+    discover_graph(t.root, functions, &problem);
+    CHECK(problem == "nvmlDeviceGetCount_v2 failed with 3");
+    take_dgx_1v();
+    now.missing = 3; // lost: its neighbours still name it
+    const graph g = discover_graph(t.root, functions, &problem);
+    CHECK(problem == "GPU 3 of NVML cannot be asked");
+    CHECK(nvlinks(g, "GPU0", "GPU3") == 50);
+
+    CHECK_FALSE(load_nvml("libno-such-library.so.9").is_there());
+    CHECK_FALSE(load_nvml("libm.so.6").is_there()); // a library, but not this one
+}
