@@ -13,6 +13,7 @@
 
 #include "../check.hpp"
 #include "../timeline.hpp"
+#include "interleaved.hpp"
 #include "schedule.hpp"
 #include "stage.hpp"
 #include "wires.hpp"
@@ -21,11 +22,6 @@ namespace {
 
 using namespace pipelined;
 
-struct run_of {
-    int p, m, samples, steps;
-    double ms;                                                                     // of a unit of work
-    std::size_t size() const { return static_cast<std::size_t>(samples) * width; } // of an activation
-};
 struct result {
     numbers weights;
     int most_alive = 0;
@@ -137,19 +133,7 @@ void try_waiting_sends(collx::communicator& world, const run_of& r) {
     if (world.rank() == r.p - 1 && can_share) example::expect(failed == r.p, "sends that wait end in an error");
 }
 
-void interleave(const run_of& r) {
-    std::printf("\nThe same stages in v chunks each, interleaved (exercise 4): idle / work\n");
-    for (int v = 1; v <= 3; ++v) {
-        std::vector<order> of;
-        for (int rank = 0; rank < r.p; ++rank) of.push_back(interleaved(rank, r.p, r.m, v));
-        const double idle = example::idle_share(replay(of, v)), ratio = idle / (1 - idle);
-        std::printf("v = %d: %.4f, (p-1)/(v m) = %.4f\n", v, ratio, (r.p - 1.0) / (v * r.m));
-        if (v == 2) example::draw(replay(of, v), 2 * static_cast<int>(example::end_of(replay(of, v))));
-        example::expect(std::abs(ratio - (r.p - 1.0) / (v * r.m)) < 1e-9, "interleaving divides the bubble by v");
-    }
-}
-
-void refuse(int rank, int batch) {
+void refuse(int rank, int p, int batch) {
     const auto is_refused = [&](auto&& f) {
         try {
             f();
@@ -161,6 +145,7 @@ void refuse(int rank, int batch) {
     };
     example::expect(is_refused([&] { samples_of_micro_batch(rank, batch, batch - 1); }),
                     "a batch that does not divide");
+    example::expect(is_refused([&] { require_turns(rank, p, p + 1); }), "micro-batches that do not go p at a time");
     const order backward_first{{'B', 0}, {'F', 0}};
     example::expect(is_refused([&] { replay({gpipe(1), backward_first}); }), "stages that wait for each other");
 }
@@ -178,9 +163,9 @@ void run(collx::communicator& world, int m) {
     judge(world, r, "GPipe", all_first, train(world, r, all_first, by_messages(world)), m);
     judge(world, r, "1F1B", in_turn, train(world, r, in_turn, by_messages(world)), std::min(p, m));
     judge(world, r, "1F1B, a window", in_turn, train(world, r, in_turn, by_puts(world, p, r.size())), std::min(p, m));
-    if (me == 0 && m % p == 0) interleave(r);
+    for (int v = 1; v <= 3 && m % p == 0; ++v) train_interleaved(world, r, v);
     try_waiting_sends(world, r);
-    refuse(me, batch);
+    refuse(me, p, batch);
 }
 
 } // namespace
