@@ -419,6 +419,21 @@ TEST_CASE("a rank that is missing ends a call with its name, and the team with i
     CHECK_THROWS_AS((run_once<simple_protocol, 1>(t, a, b)), error); // no second launch
 }
 
+namespace {
+struct counting_host : twin_machine {
+    using twin_machine::twin_machine;
+    std::uint64_t load_host(const std::uint64_t* p) const { return ++loads, twin_machine::load_host(p); }
+    mutable int loads = 0;
+};
+} // namespace
+
+TEST_CASE("a call that follows others looks at two words of the host's memory, however many blocks may have given up") {
+    counting_host machine;
+    team<counting_host> t(machine, small_shape(8, 16));
+    t.check();
+    CHECK(machine.loads == 2);
+}
+
 TEST_CASE("while a kernel waits, the host can read for whom, and end it") {
     twin_machine machine;
     machine.leave_out(1);

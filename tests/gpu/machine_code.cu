@@ -3,6 +3,8 @@
 #include <collx/exec/device/cuda_runtime.cuh>
 #include <collx/exec/fused.cuh>
 
+#include <collx/algo/one_shot.hpp>
+#include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/algo/zero_copy.hpp>
 
@@ -24,8 +26,9 @@ struct complex_double {
 
 template <class T>
 using sum_of = device::call_types<contiguous_view<T>, contiguous_view<T>, plus>;
-#define KERNEL(algorithm, types)                                                                       \
-    template __global__ void device::fused_kernel<device::simple_protocol, 1, algo::algorithm, types>( \
+#define KERNEL(algorithm, types) KERNEL_BY(simple_protocol, algorithm, types)
+#define KERNEL_BY(protocol, algorithm, types)                                                   \
+    template __global__ void device::fused_kernel<device::protocol, 1, algo::algorithm, types>( \
         const __grid_constant__ device::fused_args<algo::algorithm, types>)
 
 KERNEL(zero_copy_all_reduce, sum_of<float>);
@@ -33,6 +36,8 @@ KERNEL(zero_copy_all_reduce, sum_of<bf16>);
 KERNEL(zero_copy_all_reduce, sum_of<moments>);
 KERNEL(zero_copy_all_reduce, sum_of<complex_double>);
 KERNEL(two_shot_all_reduce, sum_of<float>);
+KERNEL(ring_all_reduce, sum_of<float>);
+KERNEL_BY(packet_protocol, one_shot_all_reduce, sum_of<float>);
 
 // The copies of what goes by way of the host, of one run and of several.
 using floats = contiguous_view<float>;

@@ -85,7 +85,7 @@ public:
         cuda_check(cudaHostGetDevicePointer(&d, p, 0), "mapping host memory");
         return static_cast<std::byte*>(d);
     }
-    std::uint64_t load_host(const std::uint64_t* p) const { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+    std::uint64_t load_host(const std::uint64_t* p) const { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
     void store_host(std::uint64_t* p, std::uint64_t x) const { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
 
     // Lanes that are resident together for all ranks: one block of 512 threads per multiprocessor.
@@ -128,14 +128,16 @@ public:
     void launch(const fused_args<Algorithm, Types>& a, const fused_options& o) {
         static_assert(sizeof(a) <= parameter_bytes,
                       "collx: views and operators of 16 ranks must fit a kernel's parameters");
+        // Where signals are left out no block waits for another: they need not be on the device together, which a
+        // cooperative launch would have to make sure of first.
         start(reinterpret_cast<const void*>(&fused_kernel<Protocol, Groups, Algorithm, Types>), a.lanes, a.shape.ranks,
-              const_cast<fused_args<Algorithm, Types>*>(&a), o);
+              const_cast<fused_args<Algorithm, Types>*>(&a), o, !a.skips_signals);
     }
     template <class... Calls>
     void launch_group(const call_list<Calls...>& calls, int lanes, int ranks, const fused_options& o) {
         static_assert(sizeof(calls) <= parameter_bytes, "collx: all calls of a group must fit a kernel's parameters");
         start(reinterpret_cast<const void*>(&fused_group_kernel<Calls...>), lanes, ranks,
-              const_cast<call_list<Calls...>*>(&calls), o);
+              const_cast<call_list<Calls...>*>(&calls), o, true);
     }
 
     // As if the last rank had not made the call: for tests of deadlines.
@@ -143,11 +145,12 @@ public:
 
 private:
     static constexpr std::size_t parameter_bytes = 32764;
-    void start(const void* kernel, int lanes, int ranks, void* arguments, const fused_options& o) const {
+    void start(const void* kernel, int lanes, int ranks, void* arguments, const fused_options& o, bool together) const {
         void* parameters[] = {arguments};
         const dim3 grid(static_cast<unsigned>(lanes), static_cast<unsigned>(ranks - (leaves_out_last_ ? 1 : 0)));
-        cuda_check(cudaLaunchCooperativeKernel(kernel, grid, dim3(block_threads), parameters, 0,
-                                               static_cast<cudaStream_t>(o.stream)),
+        const auto stream = static_cast<cudaStream_t>(o.stream);
+        cuda_check(together ? cudaLaunchCooperativeKernel(kernel, grid, dim3(block_threads), parameters, 0, stream)
+                            : cudaLaunchKernel(kernel, grid, dim3(block_threads), parameters, 0, stream),
                    "launching a fused kernel");
     }
     int device_ = 0, processors_ = 1;

@@ -33,7 +33,7 @@ public:
     std::byte* allocate_host(std::size_t bytes) { return allocate(0, bytes); }
     void free_host(std::byte* p) { free(0, p); }
     std::byte* on_device(std::byte* p) const { return p; }
-    std::uint64_t load_host(const std::uint64_t* p) const { return twin_env::load_relaxed(p); }
+    std::uint64_t load_host(const std::uint64_t* p) const { return twin_env::load_acquire(p); }
     void store_host(std::uint64_t* p, std::uint64_t x) const { twin_env::store_release(p, x); }
     int lanes(const exchange_shape& s) const { return s.lanes; }
     bool is_one_launch() const { return !separate_; }

@@ -54,7 +54,13 @@ protected:
 
     // All threads of the block, at the beginning and at the end of a call. Neighbours: whether some may be in other
     // launches, so that they must be waited for.
-    COLLX_HD void begin_call(bool has_neighbours) { stopped_ = of_block::run_begin(block_side(), has_neighbours); }
+    // IsShort: what matters is how soon the first data is asked for, so the kernel has this code itself: there the
+    // arguments are constants of the launch, where a function that is called loads them from memory, one by one.
+    template <bool IsShort>
+    COLLX_HD void begin_call(bool has_neighbours) {
+        if constexpr (IsShort) begin(has_neighbours);
+        else stopped_ = of_block::run_begin(block_side(), has_neighbours);
+    }
     COLLX_HD void end_call(bool has_neighbours, bool waits, unsigned iterations, unsigned packets) {
         of_block::run_end(block_side(stopped_), has_neighbours, waits, iterations, packets);
     }
@@ -95,9 +101,9 @@ protected:
 
     // Asks is_there until it says yes; false: give up. Together: by all threads of a line, to whom is_there says the
     // same; they give up together, too.
+    // peer: who is waited for; the question may change it.
     template <bool Together = false, bool LooksHere = false, class Question>
-    COLLX_HD bool poll(waits_for what, int peer, Question&& is_there) {
-        if (is_there()) return true;
+    COLLX_HD bool poll(waits_for what, const int& peer, Question&& is_there) {
         look_result look{0, false, false};
         for (unsigned polls = 1; !is_there(); ++polls) {
             Env::pause();
@@ -155,10 +161,13 @@ private:
     COLLX_NOINLINE COLLX_HD static bool run_begin(state_type t, bool has_neighbours) {
         auto&& env = Env::take_over(t.env);
         block_worker w(env, t);
-        w.take_counts();
-        w.say_call();
-        if (has_neighbours && !w.has_stopped()) w.wait_for_neighbours();
+        w.begin(has_neighbours);
         return w.has_stopped();
+    }
+    COLLX_HD void begin(bool has_neighbours) {
+        take_counts();
+        say_call();
+        if (has_neighbours && !has_stopped()) wait_for_neighbours();
     }
     COLLX_NOINLINE COLLX_HD static void run_end(state_type t, bool has_neighbours, bool waits, unsigned iterations,
                                                 unsigned packets) {
@@ -180,13 +189,15 @@ private:
         }
         if (t == 0) {
             if (lane_ == 0) shared_.number = my_words().calls + (args_.words.are_compared() ? 1 : 0);
+            // All loads first: one answer is waited for.
+            const std::uint64_t iterations = c.iterations, packets = c.packets, calls = c.calls;
             // What was ended in the middle is not gone on with: counts of messages and calls are no longer the peers'.
             const std::uint64_t stopped = Env::load_relaxed(&my_words().abort);
             if (stopped != 0 && !is_in_disagreement(stopped)) report(wait_state::aborted, waits_for::nothing, rank_);
             shared_.is_stopped = stopped != 0;
-            shared_.iterations = c.iterations;
-            shared_.packets = c.packets;
-            shared_.calls = c.calls;
+            shared_.iterations = iterations;
+            shared_.packets = packets;
+            shared_.calls = calls;
         }
         env_.sync_block();
         stopped_ = shared_.is_stopped;
@@ -319,7 +330,9 @@ private:
         std::uint64_t* word = args_.report(rank_, lane_, group_);
         // A later call must not hide why an earlier one gave up.
         if (wait_report::unpack(Env::load_relaxed(word)).has_given_up()) return;
-        Env::store_relaxed(word, wait_report{state, what, peer, step_, turn_, args_.call}.pack());
+        const wait_report said{state, what, peer, step_, turn_, args_.call};
+        Env::store_relaxed(word, said.pack());
+        if (said.has_given_up()) Env::store_release(&args_.host->gave_up, 1);
     }
 };
 

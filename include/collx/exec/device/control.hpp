@@ -95,9 +95,12 @@ inline constexpr int max_groups = 4; // strands of a block that run side by side
 // abort: written by the host, release; read by waiting blocks, relaxed, once in about a thousand polls.
 // disagreement: a stop_word once ranks were found in different calls; differs: of each peer, what it said and what this
 // rank expected. Written by blocks: differs relaxed, then disagreement, release. Read by the host: acquire.
+// gave_up: nonzero once some block's report says that it gave up, so that the host need not look at all of them.
+// Written by blocks after their report: release. Read by the host: acquire.
 struct alignas(line_bytes) host_control {
     std::uint64_t abort;
     std::uint64_t disagreement;
+    std::uint64_t gave_up;
     std::uint64_t differs[max_ranks][4];
 };
 

@@ -70,7 +70,7 @@ public:
     // Runs the algorithm for each piece of this lane. All threads of the block call it together.
     COLLX_HD void run() {
         const bool has_neighbours = has_windows && !flagged && !args_.is_one_launch;
-        this->begin_call(has_neighbours);
+        this->template begin_call<words && has_windows>(has_neighbours);
         base_ = flagged ? shared_.packets : shared_.iterations;
         unsigned turn = 0;
         for (std::size_t piece = static_cast<unsigned>(lane_); piece < args_.piece_count;
@@ -276,6 +276,33 @@ private:
             failed_ = true; // voted upon when the step ends
         return w;
     }
+    // What ranks first, first + 1, … (before `end`) pushed for pack p, but for my own: all are loaded before the first
+    // flag is looked at, so that it takes one round trip for four and not one for each rank. (With eight at once
+    // registers spill.)
+    static constexpr int peers_at_once = 8 / packet_lines<wire_type, V> < 4 ? 8 / packet_lines<wire_type, V> : 4;
+    COLLX_HD void receive_of_peers(int first, int end, unsigned p, waiting_pack<wire_type, V> (&got)[peers_at_once]) {
+        if (failed_) return;
+        const std::byte* from = packets_at(rank_, first) + p * stride;
+        const std::uint32_t flag = window_flag();
+        int missing = first;
+        failed_ = !this->poll(waits_for::packet, missing, [&] {
+            packet_words<wire_type, V> sent[peers_at_once];
+            const std::byte* at = from;
+            COLLX_UNROLL
+            for (int b = 0; b < peers_at_once; ++b) { // beyond the end the last one's once more
+                sent[b].template load<Env>(at);
+                if (first + b + 1 < end) at += args_.shape.packet_bytes;
+            }
+            bool complete = true;
+            COLLX_UNROLL
+            for (int b = 0; b < peers_at_once; ++b)
+                if (!sent[b].has(flag) && first + b != rank_ && first + b < end) complete = false, missing = first + b;
+            if (!complete) return false;
+            COLLX_UNROLL
+            for (int b = 0; b < peers_at_once; ++b) sent[b].put_into(got[b]);
+            return true;
+        });
+    }
     // Old words must not come to carry the right flag after 2^32 messages: now and then a whole cell is written.
     COLLX_HD void refresh(std::byte* to, std::size_t bytes, unsigned packs, std::uint32_t flag) const {
         if (flag % refresh_period >= 2 * args_.shape.slots) return;
@@ -330,6 +357,8 @@ private:
         if constexpr (access::is_wire_in) return access::from_wire(x.get());
         else return x.get();
     }
+    template <class W>
+    COLLX_HD acc_of<W> fold_words(const sched::step& s, std::size_t in_at, unsigned i, unsigned m);
     template <bool ToAll>
     COLLX_HD void fold(const sched::step& s);
 

@@ -62,6 +62,30 @@ inline constexpr bool may_multicast_v = [] {
     return is_half_v<wire> && (std::is_same_v<op, plus> || std::is_same_v<op, min> || std::is_same_v<op, max>);
 }();
 
+// The operands that ranks pushed for the pack at element i of a chunk, in rank order, and my own, which begins at
+// `in_at`.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class W>
+COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::template acc_of<W>
+executor<Env, Algorithm, Types, Protocol, Groups>::fold_words(const sched::step& s, std::size_t in_at, unsigned i,
+                                                              unsigned m) {
+    const bool has_own = s.own == place::in && s.peer_from <= rank_ && rank_ < s.peer_to;
+    acc_of<W> own{}, acc{};
+    if (has_own) own = access::through_wire(access::template read_in<W>(mine(), ranks(), in_at + i, m));
+    COLLX_ROLLED
+    for (int k = s.peer_from; k < s.peer_to; k += peers_at_once) {
+        waiting_pack<wire_type, V> got[peers_at_once]{};
+        receive_of_peers(k, s.peer_to, i / V, got);
+        COLLX_UNROLL
+        for (int b = 0; b < peers_at_once; ++b) {
+            if (k + b >= s.peer_to) continue;
+            const acc_of<W> next = has_own && k + b == rank_ ? own : access::from_wire(got[b].get());
+            acc = k + b == s.peer_from ? next : access::template combine<W>(op(), acc, next, m);
+        }
+    }
+    return acc;
+}
+
 // U packs at once through all ranks, so that U loads are under way together.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <bool ToAll>
@@ -96,18 +120,13 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             const std::size_t first = in_at + i;
             const bool own = k == this->rank_ && s.own == place::in;
             if constexpr (access::is_wire_in) {
-                if (!from_window || own) return access::template read_raw<W>(this->args().rank(k).in.data() + first, m);
-                return receive_words(packets_at(this->rank_, k) + i / V * stride, window_flag(), k);
+                return access::template read_raw<W>(this->args().rank(k).in.data() + first, m); // words: fold_words
             } else {
                 if (!from_window) return access::template read_in<W>(this->args().rank(k), this->ranks(), first, m);
                 if (own)
                     return access::through_wire(access::template read_in<W>(this->mine(), this->ranks(), first, m));
-                if constexpr (flagged)
-                    return access::from_wire(
-                        receive_words(packets_at(this->rank_, k) + i / V * stride, window_flag(), k));
-                else
-                    return access::from_wire(
-                        this->template load_wire<W>(this->args_.lane_of(k, this->lane_) + window_offset, i, m));
+                return access::from_wire(
+                    this->template load_wire<W>(this->args_.lane_of(k, this->lane_) + window_offset, i, m));
             }
         };
         // U accesses of this width, `step` elements apart. The next rank's loads are under way while this one's are
@@ -149,13 +168,16 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                     for (int u = 0; u < U; ++u) x[u].keep(fetch(w, k, nth(u), m(u)));
                 }
             };
+            const bool is_received = words && from_window;
+            if constexpr (words)
+                if (from_window) acc[0] = fold_words<W>(s, in_at, nth(0), m(0));
             // Even operands and odd ones have registers of their own: a copy would wait for what was just asked for.
             // Words are waited for at once, and where packs have several elements what goes one by one is long enough.
             constexpr bool is_narrow = !W::is_aligned && (V > 1 || sizeof(acc_type) > 16);
             constexpr int ahead = flagged || is_narrow ? 1 : 2;
             waiting_operand<W> odd[U]{};
             COLLX_ROLLED
-            for (int k = s.peer_from; k <= s.peer_to && !is_reduced; k += ahead) {
+            for (int k = s.peer_from; k <= s.peer_to && !is_reduced && !is_received; k += ahead) {
                 waiting_operand<W> even[U]{};
                 if (k < s.peer_to) ask(even, k);
                 if constexpr (ahead == 2) {

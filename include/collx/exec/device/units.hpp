@@ -137,22 +137,44 @@ COLLX_HD inline void store_packet(void* to, const pack<T, V>& p, std::uint32_t f
         Env::store_line(static_cast<unit16*>(to) + i, {mark | words[2 * i], mark | words[2 * i + 1]});
 }
 
+// A pack's words as they were loaded.
+template <class T, int V>
+struct packet_words {
+    unit16 lines[packet_lines<T, V>];
+
+    template <class Env>
+    COLLX_HD void load(const void* from) {
+        COLLX_UNROLL
+        for (int i = 0; i < packet_lines<T, V>; ++i) lines[i] = Env::load_line(static_cast<const unit16*>(from) + i);
+    }
+    COLLX_HD bool has(std::uint32_t flag) const {
+        bool complete = true;
+        COLLX_UNROLL
+        for (int i = 0; i < packet_lines<T, V>; ++i)
+            complete = complete && static_cast<std::uint32_t>(lines[i].low >> 32) == flag &&
+                       static_cast<std::uint32_t>(lines[i].high >> 32) == flag;
+        return complete;
+    }
+    // Into a pack or a waiting_pack.
+    template <class Pack>
+    COLLX_HD void put_into(Pack& p) const {
+        std::uint32_t words[2 * packet_lines<T, V>];
+        COLLX_UNROLL
+        for (int i = 0; i < packet_lines<T, V>; ++i) {
+            words[2 * i] = static_cast<std::uint32_t>(lines[i].low);
+            words[2 * i + 1] = static_cast<std::uint32_t>(lines[i].high);
+        }
+        __builtin_memcpy(static_cast<void*>(&p), words, pack<T, V>::bytes);
+    }
+};
+
 // False where a flag is not there yet.
 template <class Env, class T, int V>
 COLLX_HD inline bool try_load_packet(const void* from, std::uint32_t flag, pack<T, V>& p) {
-    constexpr int lines = packet_lines<T, V>;
-    std::uint32_t words[2 * lines];
-    bool complete = true;
-    COLLX_UNROLL
-    for (int i = 0; i < lines; ++i) {
-        const unit16 line = Env::load_line(static_cast<const unit16*>(from) + i);
-        complete = complete && static_cast<std::uint32_t>(line.low >> 32) == flag &&
-                   static_cast<std::uint32_t>(line.high >> 32) == flag;
-        words[2 * i] = static_cast<std::uint32_t>(line.low);
-        words[2 * i + 1] = static_cast<std::uint32_t>(line.high);
-    }
-    __builtin_memcpy(static_cast<void*>(&p), words, pack<T, V>::bytes);
-    return complete;
+    packet_words<T, V> w;
+    w.template load<Env>(from);
+    w.put_into(p);
+    return w.has(flag);
 }
 
 // ---------------------------------------------------------------------------------------------- lines with flags
