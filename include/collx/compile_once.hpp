@@ -21,11 +21,11 @@
 #include <collx/comm/remote_window_once.hpp>
 #include <collx/exec/relayed_task_once.hpp>
 #include <collx/exec/task_once.hpp>
-#include <collx/job/apart.hpp>
 #include <collx/job/communicator_core_once.hpp>
 #include <collx/job/job_once.hpp>
 #include <collx/job/machine.hpp>
 #include <collx/job/net_start.hpp>
+#include <collx/job/remote_calls.hpp>
 #include <collx/job/start.hpp>
 #include <collx/plan/channel_selector.hpp>
 #include <collx/plan/instances.hpp>
@@ -39,7 +39,7 @@ COLLX_CHOICES(/* defined */)
 constinit const selection* const selections_over_channels = detail::over_channels;
 namespace detail {
 constinit const net_component* const net = &net_of_sockets;
-constinit const work_apart* const apart = &work_of_channels;
+constinit const remote_calls* const by_channels = &calls_of_channels;
 constinit const topology_component* const topology = &topology_of_file;
 } // namespace detail
 COLLX_END_NAMESPACE

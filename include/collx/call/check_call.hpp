@@ -116,7 +116,7 @@ std::size_t check_tables(const communicator_core& c, const verb_row& row, const 
     } else {
         place = check_tables(c, row, a, f);
     }
-    if (reads && writes) require_apart(me, a.in, a.out, place, a.is_same_type);
+    if (reads && writes) require_no_overlap(me, a.in, a.out, place, a.is_same_type);
     return f;
 }
 

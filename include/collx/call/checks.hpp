@@ -79,8 +79,8 @@ inline void require_memory(const communicator_core& c, const seen_buffer& b, con
 }
 // Two buffers may not overlap, unless the smaller one lies `own_place_elems` from the start of the other. SIZE_MAX:
 // nowhere.
-inline void require_apart(int me, const seen_buffer& in, const seen_buffer& out, std::size_t own_place_elems,
-                          bool is_same_type) {
+inline void require_no_overlap(int me, const seen_buffer& in, const seen_buffer& out, std::size_t own_place_elems,
+                               bool is_same_type) {
     if (!in.has_address || !out.has_address || in.bytes == 0 || out.bytes == 0) return;
     const auto *a = static_cast<const std::byte*>(in.data), *b = static_cast<const std::byte*>(out.data);
     if (a + in.bytes <= b || b + out.bytes <= a) return;
@@ -104,12 +104,12 @@ void require_memory(const communicator_core& c, const View& v, const char* which
     require_memory(c, seen_on_host(v), which);
 }
 template <class In, class Out>
-void require_apart(int me, const In& in, const Out& out, std::size_t own_place_elems = 0) {
-    require_apart(me, seen(in), seen(out), own_place_elems, std::is_same_v<element_of<In>, element_of<Out>>);
+void require_no_overlap(int me, const In& in, const Out& out, std::size_t own_place_elems = 0) {
+    require_no_overlap(me, seen(in), seen(out), own_place_elems, std::is_same_v<element_of<In>, element_of<Out>>);
 }
 template <class In, class Out>
-void require_apart(const communicator_core& c, const In& in, const Out& out, std::size_t own_place_elems = 0) {
-    require_apart(c.net.rank(), in, out, own_place_elems);
+void require_no_overlap(const communicator_core& c, const In& in, const Out& out, std::size_t own_place_elems = 0) {
+    require_no_overlap(c.net.rank(), in, out, own_place_elems);
 }
 inline void require_size(const communicator_core& c, const char* which, std::size_t have, std::size_t need) {
     if (have != need) refuse_size(c, which, have, need);

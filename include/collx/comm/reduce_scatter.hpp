@@ -44,8 +44,8 @@ struct reduce_scatter_v_fn : takes<call_form::counted> {
             const auto kept = keep<Mode, In, Out, true>(in, out);
             const auto a = buffer(*kept.in);
             require_reduce_op<Op, element_of<decltype(a)>>();
-            return run_apart<Mode, verb::reduce_scatter_v>(comm, a, buffer(*kept.out), op, o, kept,
-                                                           tables_of(comm, kept, counts));
+            return run_out_of_place<Mode, verb::reduce_scatter_v>(comm, a, buffer(*kept.out), op, o, kept,
+                                                                  tables_of(comm, kept, counts));
         });
     }
 

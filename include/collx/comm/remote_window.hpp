@@ -87,8 +87,9 @@ private:
     static constexpr std::uint32_t head_tag = 0x77'69'6e'64, part_tag = 0x77'69'6e'70, answer_tag = 0x77'69'6e'61;
 
     std::size_t slot_bytes() const { return core_.net.slot_bytes(); }
-    // Puts below go in one message with their head, which costs a copy here and one there; above, they land.
-    std::size_t least_apart_bytes() const {
+    // Puts below go in one message with their head, which costs a copy here and one there; above, they arrive in a
+    // pre-posted buffer.
+    std::size_t least_posted_bytes() const {
         const std::size_t most = slot_bytes() - sizeof(window_head);
         return most < 128 * 1024 ? most : 128 * 1024;
     }

@@ -89,7 +89,7 @@ COLLX_ONCE void remote_window::put(int peer, std::uint64_t at, const void* from,
         if (others_[static_cast<std::size_t>(peer)].open != nullptr)
             return commit_open(peer, true), core_.net.push(peer);
     }
-    if (bytes < least_apart_bytes()) return send_head(peer, h, from, bytes);
+    if (bytes < least_posted_bytes()) return send_head(peer, h, from, bytes);
     send_head(peer, h, nullptr, 0);
     send_parts(peer, static_cast<const std::byte*>(from), bytes);
 }
@@ -221,7 +221,7 @@ COLLX_ONCE remote_window::served remote_window::take_head(int peer, other& o, co
     if (h.signals > 1 || h.at > mine.bytes || h.bytes > mine.bytes - h.at) return served::refused;
     switch (h.what) {
         case window_head::put:
-            if (h.bytes < least_apart_bytes()) {
+            if (h.bytes < least_posted_bytes()) {
                 if (rest != h.bytes) return served::refused;
                 if (rest != 0) std::memcpy(mine.at + h.at, with, rest);
                 if (h.signals != 0) give_signal(peer);

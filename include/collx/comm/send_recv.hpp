@@ -264,7 +264,7 @@ private:
         c.require_time_limit(o.timeout.count());
         require_message(c, sent, to_rank, true); // of both before anything leaves
         require_message(c, received, from_rank, false);
-        require_apart(c, sent, received, SIZE_MAX);
+        require_no_overlap(c, sent, received, SIZE_MAX);
     }
     template <class Comm, class Out, class In>
     static void run(Comm& comm, const Out& sent, int to_rank, const In& received, int from_rank,

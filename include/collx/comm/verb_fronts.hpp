@@ -56,8 +56,8 @@ auto run_in_place(Comm& comm, const X& x, const Op& op, const call_options& o, c
     }
 }
 template <class Mode, verb V, class Comm, class In, class Out, class Op, class Kept>
-auto run_apart(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Kept& kept,
-               count_tables* tables = nullptr) {
+auto run_out_of_place(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Kept& kept,
+                      count_tables* tables = nullptr) {
     static_assert(!is_float_v<element_of<In>> || !std::is_integral_v<element_of<Out>> ||
                       std::is_same_v<element_of<Out>, char>, // a text, which is refused elsewhere
                   "collx: the input has floating-point numbers and the output integers, so every fraction would be "
@@ -91,7 +91,7 @@ struct moving_fn : takes<call_form::movement> {
         require_output<Out>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out>(in, out);
-            return run_apart<Mode, V>(comm, buffer(*kept.in), buffer(*kept.out), no_op{}, o, kept);
+            return run_out_of_place<Mode, V>(comm, buffer(*kept.in), buffer(*kept.out), no_op{}, o, kept);
         });
     }
     template <Communicates Comm, DeviceBuffer X>
@@ -142,7 +142,7 @@ struct moving_v_fn : takes<call_form::counted> {
             if (row.counts == part_counts_of::root && c.net.rank() != o.root)
                 tables.first.assign_one(c.net.rank(), c.net.size(), row.out == extent::part ? b.size() : a.size());
             else tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, row.name);
-            return run_apart<Mode, V>(comm, a, b, no_op{}, o, kept, &tables);
+            return run_out_of_place<Mode, V>(comm, a, b, no_op{}, o, kept, &tables);
         });
     }
 };
@@ -170,7 +170,7 @@ struct reducing_fn : sums_by_default<reducing_fn<Mode, V>> {
             const auto kept = keep<Mode, In, Out>(in, out);
             const auto a = buffer(*kept.in);
             require_reduce_op<Op, element_of<decltype(a)>>();
-            return run_apart<Mode, V>(comm, a, buffer(*kept.out), op, o, kept);
+            return run_out_of_place<Mode, V>(comm, a, buffer(*kept.out), op, o, kept);
         });
     }
     template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>

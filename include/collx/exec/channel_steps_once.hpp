@@ -27,7 +27,7 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
     if (receives) {
         m.rx = &call_.net.rx(call_.plan.at_port, s.peer_from);
         if (!m.rx->has_message()) {
-            if (is_remote(m.bytes, m.rx, nullptr)) detail::apart->want(*this, s, st, *m.rx, m.bytes, m.tag);
+            if (is_remote(m.bytes, m.rx, nullptr)) detail::by_channels->want(*this, s, st, *m.rx, m.bytes, m.tag);
             st.awaited = m.rx;
             return call_.blocked_on(s.peer_from);
         }
@@ -46,7 +46,7 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
 // Requires: a message and room, as far as the step wants them.
 COLLX_ONCE bool channel_steps::move_message(const sched::step& s, strand_cursor& st, const sched::ref& shape,
                                             channel_message& m, bool measures) {
-    if (is_remote(m.bytes, m.rx, m.tx) && detail::apart->run(*this, s, st, m)) return push(s, st, m.tx), true;
+    if (is_remote(m.bytes, m.rx, m.tx) && detail::by_channels->run(*this, s, st, m)) return push(s, st, m.tx), true;
     if (m.tx != nullptr) {
         if (may_send_single_copy(s)) {
             const std::size_t lent = single_copy_elems(call_.cuts.in, call_.cuts.chunk(s.src.chunks, 0), st);

@@ -29,7 +29,7 @@ public:
     const facts is;
 
     // Whether input and output are different memory. Requires: plain.
-    bool is_apart() const {
+    bool is_disjoint() const {
         return is.in + is.in_elems * is.bytes <= is.out || is.out + is.out_elems * is.bytes <= is.in;
     }
     virtual void set_tmp(std::byte*) = 0;

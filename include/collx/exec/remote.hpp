@@ -34,7 +34,7 @@ struct channel_message {
 
 namespace detail {
 
-struct work_apart {
+struct remote_calls {
     // Finds the steps that may send from and receive into the user's memory, and those that send last.
     void (*mark)(bound_schedule&);
     // Pre-posts the receive of the message that a step waits for, and of those that come next from others.
@@ -50,18 +50,18 @@ struct work_apart {
 };
 
 #if defined(COLLX_COMPILED)
-extern const work_apart* const apart; // a constant: communicators may be made before main()
+extern const remote_calls* const by_channels; // a constant: communicators may be made before main()
 #else
 // Written by: the initialisation of a program that includes collx/net.hpp or brings a transport of its own; read by:
 // communicators whose ranks do not share all memory, which there are in no other.
-inline const work_apart* apart = nullptr;
+inline const remote_calls* by_channels = nullptr;
 #endif
 
 // Every rank shows the others a few bytes; visit(rank, line). For a communicator that is coming up, too.
 template <class Visit>
-void exchange_apart(communicator_core& c, const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns,
-                    communicator_core* parent = nullptr) {
-    apart->exchange(
+void exchange_by_channels(communicator_core& c, const void* mine, std::size_t bytes, Visit&& visit,
+                          std::int64_t timeout_ns, communicator_core* parent = nullptr) {
+    by_channels->exchange(
         c, mine, bytes, const_cast<void*>(static_cast<const void*>(&visit)),
         [](void* v, int r, const std::byte* line) { (*static_cast<std::remove_reference_t<Visit>*>(v))(r, line); },
         timeout_ns, parent);

@@ -52,7 +52,7 @@ struct remote_step {
     const std::byte* sent_from() const {
         const sched::ref& held = (s.what & sched::recv) != 0 ? s.dst : s.src;
         if (held.where == sched::place::in) {
-            for (int i = 0; !elements.is_apart() && i < held.chunks.count; ++i)
+            for (int i = 0; !elements.is_disjoint() && i < held.chunks.count; ++i)
                 if (!stays_as_it_is(plan.steps, cuts, elements, held.chunks.at(i, plan.chunks))) return nullptr;
         } else if (held.where != sched::place::out || (plan.remote[strand][index] & bound_schedule::stays) == 0) {
             return nullptr;
@@ -93,7 +93,7 @@ struct remote_steps {
         const call_state& call = c.call_;
         if (!call.elements.is.plain) return;
         std::byte* const to = at(c, s, st).wanted_at();
-        if (to == nullptr || !rx.want_at(to, bytes, tag) || !call.elements.is_apart()) return;
+        if (to == nullptr || !rx.want_at(to, bytes, tag) || !call.elements.is_disjoint()) return;
         strand_cursor there = st;
         for (const sched::step* t = st.begin; t != st.end; ++t) {
             there.piece = st.piece + (t < st.pc ? 1 : 0);

@@ -87,7 +87,7 @@ struct device_calls {
                                               {.in = {.elems = in.size(), .elem_bytes = sizeof(element_of<In>)},
                                                .out = {.elems = out.size(), .elem_bytes = sizeof(element_of<Out>)},
                                                .tables = has_counts ? &t : nullptr});
-        require_apart(core, in, out, SIZE_MAX);
+        require_no_overlap(core, in, out, SIZE_MAX);
         edges_by_rank(call, t.first, edges.sent, "destination");
         edges_by_rank(call, t.second, edges.received, "source");
         if (t.first.sizes()[me] != t.second.sizes()[me])
@@ -110,7 +110,7 @@ struct device_calls {
             fail(errc::invalid_argument, me, me, "use sendrecv with both ranks this one, or copy it",
                  "a message of a rank to itself alone would wait for ever");
         const started<Comm> call(comm, o, false);
-        require_apart(c.internals(), sent, received, SIZE_MAX);
+        require_no_overlap(c.internals(), sent, received, SIZE_MAX);
         call.g.require_memory(sent, "input");
         call.g.require_memory(received, "output");
         one_part(c.internals().tables.first, me, n, sends ? to : -1, sent.size());

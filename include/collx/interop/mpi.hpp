@@ -124,8 +124,8 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
     host_description h;
     std::exception_ptr trouble;
     try {
-        h = detail::keep_apart(describe_host(environment(), size > 1 ? detail::process_protection() : job_protection()),
-                               over, rank);
+        h = detail::separated(describe_host(environment(), size > 1 ? detail::process_protection() : job_protection()),
+                              over, rank);
     } catch (...) { // the others wait in MPI
         trouble = std::current_exception();
     }

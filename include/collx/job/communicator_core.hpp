@@ -233,7 +233,7 @@ struct communicator_core {
     template <class Visit>
     void show_all(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns) {
         (void)agree(bytes);
-        if (!net.is_one_host()) return detail::exchange_apart(*this, mine, bytes, visit, timeout_ns);
+        if (!net.is_one_host()) return detail::exchange_by_channels(*this, mine, bytes, visit, timeout_ns);
         const std::uint64_t i = exchanges++, tag = signal_word::tag(agreed);
         auto& line = exchange_window.line(net.rank(), 0, i);
         std::memcpy(line.payload, mine, bytes);

@@ -29,7 +29,7 @@ COLLX_BEGIN_NAMESPACE
         if (net.is_one_host())
             exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
         if (waits) attach(parent);
-        else if (!net.is_one_host()) detail::apart->open_tree(net); // failure notifications must have a way
+        else if (!net.is_one_host()) detail::by_channels->open_tree(net); // failure notifications must have a way
         if (waits && parent == nullptr) {
             home->settle_cores();
             settings.waiting = home->settings.waiting, settings.ranks_per_core = home->settings.ranks_per_core;
@@ -280,7 +280,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
     const std::int64_t left_ns = home->start_until.left_ns(), limit_ns = !is_start ? 0 : left_ns > 1 ? left_ns : 1;
     const auto meet = [&] {
         if (!net.is_one_host())
-            return detail::exchange_apart(
+            return detail::exchange_by_channels(
                 *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
         net.control().attached.fetch_add(1, memory_order::acq_rel);
         const auto have_all_come = [&] { return net.control().attached.load(memory_order::acquire) == net.size(); };

@@ -7,7 +7,7 @@
 #include <collx/core/pointers.hpp>
 #include <collx/job/join_custom.hpp>
 #if !defined(COLLX_COMPILED)
-#include <collx/job/apart.hpp>
+#include <collx/job/remote_calls.hpp>
 #include <collx/plan/channel_selector.hpp>
 #endif
 #include <collx/transport/custom_connector.hpp>

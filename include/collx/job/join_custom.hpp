@@ -19,9 +19,9 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The endpoint of this rank, connected to those of all ranks that share no memory with it. is_apart(rank). Collective.
-template <class IsApart>
-[[gnu::cold]] counted_ptr<custom_connector> open_custom(const counted_ptr<job>& near, IsApart&& is_apart) {
+// The endpoint of this rank, connected to those of all ranks that share no memory with it. is_remote(rank). Collective.
+template <class IsRemote>
+[[gnu::cold]] counted_ptr<custom_connector> open_custom(const counted_ptr<job>& near, IsRemote&& is_remote) {
     struct {
         endpoint_address at;
         bool has_failed = false;
@@ -33,7 +33,7 @@ template <class IsApart>
     // All ranks hear whose endpoint has failed. Twice: the second time, whether all are connected.
     const auto compare = [&](communicator_core& all, const char* what) {
         int failed = -1;
-        exchange_apart(
+        exchange_by_channels(
             all, &mine, sizeof mine,
             [&](int r, const std::byte* line) {
                 auto theirs = mine;
@@ -66,7 +66,7 @@ template <class IsApart>
     compare(all, "cannot start");
     attempt([&] {
         for (int r = 0; r < size; ++r)
-            if (r != rank && is_apart(r)) connector->connect(r, addresses[static_cast<std::size_t>(r)]);
+            if (r != rank && is_remote(r)) connector->connect(r, addresses[static_cast<std::size_t>(r)]);
     });
     compare(all, "cannot reach its peers");
     return connector;
@@ -102,7 +102,7 @@ template <class IsApart>
         addresses.push_back(connectors.back()->address());
     }
     growing_array<counted_ptr<job>> jobs;
-    if (net != nullptr) jobs = net->threads_apart(host_of, over);
+    if (net != nullptr) jobs = net->threads_on_hosts(host_of, over);
     growing_array<counted_ptr<arena>> memory(static_cast<std::size_t>(n));
     job_settings s = settings_across_hosts(settings_for(n));
     s.over = over;

@@ -62,7 +62,7 @@ namespace detail {
 }
 
 // Where shared memory is not wanted, each rank is a host of its own.
-inline host_description keep_apart(host_description h, const transports& over, int rank) {
+inline host_description separated(host_description h, const transports& over, int rank) {
     if (!over.use_memory) h.id = joined({h.id, "#", rank});
     return h;
 }
@@ -77,8 +77,8 @@ inline host_description keep_apart(host_description h, const transports& over, i
 }
 
 // Ranks of one job on one host that shall not use its memory: they use it once, to tell each other where they listen.
-[[gnu::cold]] inline counted_ptr<job> join_apart(const counted_ptr<job>& near, const host_description& h,
-                                                 listener&& d) {
+[[gnu::cold]] inline counted_ptr<job> join_by_channels(const counted_ptr<job>& near, const host_description& h,
+                                                       listener&& d) {
     struct {
         char token[32] = {}, address[120] = {};
         bool has_failed = false;
@@ -101,7 +101,7 @@ inline host_description keep_apart(host_description h, const transports& over, i
     int failed = -1;
     {
         communicator_core all(near);
-        exchange_apart(
+        exchange_by_channels(
             all, &mine, sizeof mine,
             [&](int r, const std::byte* line) {
                 auto theirs = mine;

@@ -15,8 +15,8 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/job/apart.hpp>
 #include <collx/job/join_hosts.hpp>
+#include <collx/job/remote_calls.hpp>
 #include <collx/job/remote_survivors.hpp>
 #include <collx/job/start.hpp>
 #include <collx/plan/channel_selector.hpp>
@@ -34,7 +34,7 @@ namespace detail {
     if (over != nullptr) s.over = *over;
     const host_description near = describe_host(environment(), d.size > 1 ? process_protection() : job_protection(),
                                                 address_of_store(d.store)),
-                           h = d.job.empty() ? keep_apart(near, s.over, d.rank) : near;
+                           h = d.job.empty() ? separated(near, s.over, d.rank) : near;
     if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
     settings_from(d, s);
     listener to_others(d.timeout_ns, h.by, system_socket_calls, h.lanes);
@@ -48,7 +48,7 @@ namespace detail {
                      ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, until,
                                       connection_words(h), all)
                      : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by, until, all);
-        if (!s.over.use_memory && m.is_one_host() && d.size > 1) j = join_apart(j, near, std::move(to_others));
+        if (!s.over.use_memory && m.is_one_host() && d.size > 1) j = join_by_channels(j, near, std::move(to_others));
         return j;
     });
 }
@@ -64,7 +64,7 @@ namespace detail {
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
     s.over = over;
-    const host_description h = keep_apart(near, over, rank);
+    const host_description h = separated(near, over, rank);
     const deadline until = deadline::in_ns(timeout_ns);
     listener to_others(timeout_ns, h.by, calls, h.lanes);
     start_watch all(store.alarm(), rank, size, until);
@@ -108,7 +108,7 @@ namespace detail {
     auto j = join_processes(name.c_str(), rank, size, s, 0, "unique id", deadline::in_ns(timeout_ns));
     if (over.use_memory || size == 1) return j;
     const host_description h = describe_protected_host(size);
-    return join_apart(j, h, listener(timeout_ns, h.by));
+    return join_by_channels(j, h, listener(timeout_ns, h.by));
 }
 
 [[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,

@@ -33,7 +33,7 @@ struct net_component {
     counted_ptr<job> (*join)(job_description&, const transports* over);
     counted_ptr<job> (*by_store)(int rank, int size, any_store&, std::int64_t timeout_ns, const transports&);
     counted_ptr<job> (*by_id)(const unique_id&, int rank, int size, std::int64_t timeout_ns, const transports&);
-    growing_array<counted_ptr<job>> (*threads_apart)(const growing_array<int>& host_of, const transports&);
+    growing_array<counted_ptr<job>> (*threads_on_hosts)(const growing_array<int>& host_of, const transports&);
     growing_array<std::uint64_t> (*survivors)(communicator_core&, std::uint32_t round, sole_ptr<kept>& answers);
 };
 #if defined(COLLX_COMPILED)
@@ -106,7 +106,7 @@ COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(int n);
 // Jobs of threads of which only some share memory, as if they were on several hosts. They listen on loopback.
 inline growing_array<counted_ptr<job>> thread_jobs(const growing_array<int>& host_of, const transports& over = {}) {
     if (over.custom != nullptr) return over.custom->join_threads(host_of, over);
-    return require_net(-1, "these threads do not all share memory").threads_apart(host_of, over);
+    return require_net(-1, "these threads do not all share memory").threads_on_hosts(host_of, over);
 }
 // by: for each rank, or null. at: an address to listen on, see host_description. (net_start.hpp)
 COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,

@@ -197,7 +197,7 @@ struct schedule_cache::recording {
     b->at_port = at_port;
     b->algorithm = a.id;
     b->sources.resize(static_cast<std::size_t>(n));
-    if (!links_.is_one_host()) detail::apart->mark(*b);
+    if (!links_.is_one_host()) detail::by_channels->mark(*b);
     b->zero_copy = f.zero_copy;
     b->allows_single_copy = f.allows_single_copy;
     if (a.declared.declared_signals != 0)

@@ -22,10 +22,10 @@ namespace detail {
         c, mine, bytes, [&](int r, const std::byte* line) { visit(visitor, r, line); }, timeout_ns, parent);
 }
 
-inline constexpr work_apart work_of_channels{find_remote, remote_steps::want, remote_steps::run, open_tree<links>,
-                                             exchange_of_core};
+inline constexpr remote_calls calls_of_channels{find_remote, remote_steps::want, remote_steps::run, open_tree<links>,
+                                                exchange_of_core};
 #if !defined(COLLX_COMPILED)
-inline const bool works_apart = (apart = &work_of_channels, true);
+inline const bool works_by_channels = (by_channels = &calls_of_channels, true);
 #endif
 
 } // namespace detail
