@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls that differ in anything are told apart, whatever place of the table they fall on. That calls which are alike
+// Calls that differ in anything are distinguished, whatever place of the table they fall on. That calls which are alike
 // become the same, and others do not, is also seen by the random sequences of tests/comm.
 #include <collx/plan/recent_calls.hpp>
 
