@@ -101,6 +101,40 @@ TEST_CASE("the programs of the windows' page are free of races, on one host and 
     }
 }
 
+// Lesson 22's second way: neighbours put activations into the first half of a part and gradients into the second, and
+// a place is used again so many micro-batches later.
+TEST_CASE("a pipeline of 1F1B by puts needs as many places as stages: with one less there is a race") {
+    constexpr int p = 4, m = 12;
+    for (const int places : {p, p - 1}) {
+        const auto text = recorded(p, [&](auto& uses, auto& w) {
+            const int me = w.rank();
+            const auto n = static_cast<std::size_t>(places);
+            recorded_window<double> in(uses, w, 2 * n * width);
+            const auto place = [&](bool is_gradient, int k) {
+                return (static_cast<std::size_t>(k) % n + (is_gradient ? n : 0)) * width;
+            };
+            const std::vector<double> x(width);
+            const auto take = [&](int peer, int k) {
+                if (peer < 0 || peer == p) return;
+                in.wait(peer);
+                (void)in.load(place(peer > me, k), width);
+            };
+            const auto give = [&](int peer, int k) {
+                if (peer >= 0 && peer < p) in.put_signal(peer, place(peer < me, k), x);
+            };
+            const int ahead = std::min(p - 1 - me, m);
+            for (int i = 0; i < m + ahead; ++i) {
+                if (i < m) take(me - 1, i), give(me + 1, i);
+                if (i >= ahead) take(me + 1, i - ahead), give(me - 1, i - ahead);
+            }
+            in.fence();
+        });
+        if (places == p) CHECK(text == "");
+        else
+            CHECK(says_one(text, {"part of rank 1", "rank 1's load", "rank 0's put", "rank 0 must wait for it first"}));
+    }
+}
+
 TEST_CASE("a wait that is left out is named, with both accesses, their bytes and the signal") {
     const auto text = recorded(4, [](auto& u, auto& w) { halos(u, w, halo_defect::no_wait); });
     CHECK(says_one(text, {"window 0, part of rank 1: ", "rank 2's put of bytes 64 to 127 (window_races_test.cpp:",
