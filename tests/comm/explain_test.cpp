@@ -3,6 +3,9 @@
 // What collx::explain says is what runs; its times are those of the machine file, and a file that cannot be taken is no
 // error of the job.
 #include <collx/comm/explain.hpp>
+#include <collx/topo/machines.hpp>
+#include <collx/topo/nccl_topology_writer.hpp>
+#include <collx/topology.hpp>
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -116,6 +119,45 @@ TEST_CASE("times come from the machine's file, the choice first and the others b
             !says(text, "within 12 %") || !says(text, "took 77 ns") || !says(text, "because: each rank sums its part"))
             fail_check(text);
     });
+}
+
+TEST_CASE("calls host by host have times, by channels inside hosts and sockets between them") {
+    const machine_file costs(costs_of(collx::sim::name_of_this_cpu()));
+    collx::run_threads(std::vector<int>{0, 0, 1, 1}, [&](collx::communicator& world) {
+        const collx::explain_options o{.machine = costs.name()};
+        for (const std::size_t bytes : {std::size_t{1000}, std::size_t{40000}, std::size_t{4000000}}) {
+            const explanation e = collx::explain(world, collx::all_reduce, bytes, o);
+            if (!says(e.chosen().name, "hierarchical") || !e.no_times.empty() || !(e.chosen().predicted_ns > 1000))
+                fail_check(to_text(e));
+            int chosen = 0;
+            for (const auto& k : e.candidates) chosen += k.is_chosen;
+            if (chosen != 1 || e.residual != 0.125) fail_check(to_text(e));
+            // All bytes of half a buffer cross once at least, at 1 ns.
+            if (!(e.chosen().predicted_ns > static_cast<double>(bytes) / 2)) fail_check(to_text(e));
+        }
+        for (const explanation& e :
+             {collx::explain(world, collx::broadcast, 4000000, o), collx::explain(world, collx::all_gather, 4000000, o),
+              collx::explain(world, collx::all_to_all, 4000, o)})
+            if (!(e.chosen().predicted_ns > 1000)) fail_check(to_text(e));
+    });
+}
+
+TEST_CASE("calls along a machine's rings have times") {
+    const machine_file costs(costs_of(collx::sim::name_of_this_cpu()));
+    const machine_file machine(collx::topo::write_nccl_topology(collx::topo::dgx_1v(), 70));
+    ::setenv("COLLX_TOPOLOGY", machine.name(), 1);
+    ::setenv("CUDA_VISIBLE_DEVICES", "0,2,4,6", 1);
+    collx::run_threads(4, [&](collx::communicator& world) {
+        const collx::explain_options o{.machine = costs.name()};
+        for (const explanation& e : {collx::explain(world, collx::all_reduce, 4000000, o),
+                                     collx::explain(world, collx::all_gather, 4000000, o),
+                                     collx::explain(world, collx::broadcast, 4000000, o)}) {
+            if (!says(e.chosen().name, "of the machine") || !e.no_times.empty()) fail_check(to_text(e));
+            if (!(e.chosen().predicted_ns > 3000000)) fail_check(to_text(e)); // 3/4 of the bytes come in, at 1 ns
+        }
+    });
+    ::unsetenv("COLLX_TOPOLOGY");
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST_CASE("a machine file that cannot be taken is said, and the job runs by the table") {

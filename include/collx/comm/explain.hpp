@@ -18,10 +18,12 @@
 #include <vector>
 
 #include <collx/algo/algorithms.hpp>
+#include <collx/algo/on_rings.hpp>
 #include <collx/bootstrap/environment.hpp>
 #include <collx/comm/bound_communicator.hpp>
 #include <collx/plan/call_shape.hpp>
 #include <collx/plan/choice_words.hpp>
+#include <collx/plan/host_selector.hpp>
 #include <collx/plan/row_of_call.hpp>
 #include <collx/sim/machine_file.hpp>
 
@@ -104,6 +106,62 @@ inline bool costs_here(const communicator_core& c, const explain_options& o, sim
 
 inline constexpr int most_predicted_ranks = 256; // schedules of more take long to record
 
+// Over channels inside hosts and sockets between them; not a number where the file has no costs of one of them.
+template <class A>
+double among_hosts_ns(const A& a, explanation& e, const communicator_core& c, const problem& p,
+                      const sim::machine_costs& m, bool is_chosen) {
+    const bool is_shared = p.ranks > m.on.count;
+    const sim::costs* const inside = m.find(sim::medium::channels, is_shared);
+    const sim::costs* const between = m.find(sim::medium::sockets, is_shared);
+    if (inside == nullptr || between == nullptr) return std::numeric_limits<double>::quiet_NaN();
+    if (is_chosen) e.residual = std::max(inside->residual, between->residual);
+    return sim::predicted_ns(predict_among_hosts(a, p, c.net.slot_bytes(), m.on), *inside, *between);
+}
+
+// What runs host by host, which is none of the algorithms that need no map of the hosts.
+template <collective C>
+void add_chosen_among_hosts(explanation& e, const communicator_core& c, const problem& p, const choice_made& made,
+                            const sim::machine_costs* m) {
+    if (made.where != choices::hosts || p.hosts == nullptr) return;
+    const node_view at = (p.links != nullptr && p.links->hosts != nullptr ? *p.links->hosts : *p.hosts).view();
+    choices::with_choice<choices::hosts, C>(situation_on(at, p), [&](auto chosen) {
+        constexpr choices::name use = chosen.use;
+        if constexpr (use != choices::none) {
+            explanation::candidate k{.name = std::string(choices::name_of(use)) + choices::variant_of(use),
+                                     .is_chosen = true};
+            if (m != nullptr && p.ranks <= most_predicted_ranks) {
+                auto a = algorithm_among_hosts<use, C>(at);
+                sched::set_root(a, p.root);
+                k.predicted_ns = among_hosts_ns(a, e, c, p, *m, true);
+            }
+            e.candidates.push_back(k);
+        }
+    });
+}
+
+// What runs along a machine's rings in one host: the counts of a ring or chain, whatever its order.
+template <collective C>
+void add_chosen_of_links(explanation& e, const communicator_core& c, const problem& p, const choice_made& made,
+                         const sim::machine_costs* m) {
+    if (made.where != choices::links || p.hosts != nullptr || p.links == nullptr) return;
+    explanation::candidate k{.name = std::string(choices::name_of(made.row->use)) + choices::variant_of(made.row->use) +
+                                     " of the machine",
+                             .is_chosen = true};
+    const auto predict = [&](const auto& a) {
+        if (m == nullptr || p.ranks > most_predicted_ranks) return;
+        const predicted_call call = predict_call(a, p, c.net.slot_bytes(), m->on);
+        if (const sim::costs* const costs = m->find(call.by, p.ranks > m->on.count))
+            k.predicted_ns = sim::predicted_ns(call.is, *costs), e.residual = costs->residual;
+    };
+    if constexpr (C == collective::all_reduce)
+        predict(algo::on_rings<algo::ring_all_reduce>{p.links->rings, p.links->ring_count});
+    else if constexpr (C == collective::all_gather) predict(algo::ring_all_gather{});
+    else if constexpr (C == collective::reduce_scatter) predict(algo::ring_reduce_scatter{});
+    else if constexpr (C == collective::broadcast) predict(algo::chain_broadcast{});
+    else if constexpr (C == collective::reduce) predict(algo::chain_reduce{});
+    e.candidates.push_back(k);
+}
+
 // Adds the algorithms of C that may run here, with the times that are known.
 template <collective C>
 void add_candidates(explanation& e, const communicator_core& c, const problem& p, const choice_made& made,
@@ -111,11 +169,14 @@ void add_candidates(explanation& e, const communicator_core& c, const problem& p
     algo::algorithms<C>::for_each([&](auto a) {
         using A = decltype(a);
         const bool uses_windows = sched::signals_v<A> != 0;
-        const bool is_chosen = is_that_of(*made.row, A::name) && made.where != choices::links;
+        const bool is_made_of_others = made.where == choices::links || made.where == choices::hosts;
+        const bool is_chosen = is_that_of(*made.row, A::name) && !is_made_of_others;
         if ((uses_windows && !p.windows) || (p.ordered && sched::reorders_v<A>)) return;
         if (std::string(A::name) == "zero_copy" && !p.zero_copy) return;
         explanation::candidate k{.name = A::name, .is_chosen = is_chosen};
-        if (m != nullptr && p.hosts == nullptr && p.ranks <= most_predicted_ranks) {
+        if (m != nullptr && p.hosts != nullptr && p.ranks <= most_predicted_ranks) {
+            k.predicted_ns = among_hosts_ns(a, e, c, p, *m, is_chosen);
+        } else if (m != nullptr && p.ranks <= most_predicted_ranks) {
             const predicted_call call = predict_call(a, p, c.net.slot_bytes(), m->on);
             if (const sim::costs* const costs = m->find(call.by, p.ranks > m->on.count)) {
                 k.predicted_ns = sim::predicted_ns(call.is, *costs);
@@ -173,13 +234,15 @@ explanation explain(communicator& world, const Verb&, std::size_t bytes, const e
     sim::machine_costs m;
     const bool has_costs = detail::costs_here(c, o, m, e.no_times);
     e.line_ns = has_costs ? m.line_ns : 0;
-    detail::add_candidates<row.does>(e, c, p, made, has_costs ? &m : nullptr);
+    const sim::machine_costs* const costs = has_costs ? &m : nullptr;
+    detail::add_candidates<row.does>(e, c, p, made, costs);
+    detail::add_chosen_among_hosts<row.does>(e, c, p, made, costs);
+    detail::add_chosen_of_links<row.does>(e, c, p, made, costs);
     detail::sort_candidates(e, made);
     if (has_costs && std::isnan(e.chosen().predicted_ns))
-        e.no_times = p.hosts != nullptr || made.where == choices::links
-                         ? "calls host by host or along a machine's rings are not predicted"
-                     : p.ranks > detail::most_predicted_ranks
-                         ? "calls of more than 256 ranks are not predicted"
+        e.no_times = p.ranks > detail::most_predicted_ranks ? "calls of more than 256 ranks are not predicted"
+                     : made.where == choices::rails
+                         ? "calls by the rails of a machine are not predicted"
                          : "the machine file has no costs for this medium and so many ranks (collx_perf --fit FILE)";
     return e;
 }

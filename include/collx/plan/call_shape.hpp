@@ -9,7 +9,7 @@
 #include <collx/exec/single_copy.hpp>
 #include <collx/plan/problem.hpp>
 #include <collx/sched/facts.hpp>
-#include <collx/sim/call_costs.hpp>
+#include <collx/sim/host_costs.hpp>
 #include <collx/transport/links.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -41,9 +41,7 @@ inline schedule_shape shape_of(const sched::schedule& s) {
 }
 
 // slot_bytes: of the communicator's channels.
-template <class A>
-predicted_call predict_call(const A& algorithm, const problem& p, std::size_t slot_bytes, const sim::cores& on) {
-    const sched::schedule s = sched::record_all(algorithm, p.ranks);
+inline sim::call_shape call_shape_of(const sched::schedule& s, const problem& p, std::size_t slot_bytes) {
     const schedule_shape of = shape_of(s);
     const bool has_window = s.signals != 0;
     const auto chunks = static_cast<std::size_t>(s.chunks > 0 ? s.chunks : 1);
@@ -56,10 +54,27 @@ predicted_call predict_call(const A& algorithm, const problem& p, std::size_t sl
     call.pieces = piece != 0 && chunk > piece ? static_cast<double>((chunk + piece - 1) / piece) : 1;
     call.is_short = has_window ? !of.is_zero_copy && chunk <= most_short_bytes && is_short_form(s.programs[0])
                                : p.windows && chunk < least_measured_bytes && is_short_exchange(s.programs[0]);
+    return call;
+}
+
+// Of a communicator whose ranks are all on one host, or each alone on its own.
+template <class A>
+predicted_call predict_call(const A& algorithm, const problem& p, std::size_t slot_bytes, const sim::cores& on) {
+    const sched::schedule s = sched::record_all(algorithm, p.ranks);
+    const sim::call_shape call = call_shape_of(s, p, slot_bytes);
+    const bool has_window = s.signals != 0;
     return {!p.windows   ? sim::medium::sockets
             : has_window ? sim::medium::windows
                          : sim::medium::channels,
             sim::work_of(s, call, on)};
+}
+
+// Of one whose hosts have several ranks; they may all be one machine. Requires: p.hosts, an algorithm without windows.
+template <class A>
+sim::work_by_hosts predict_among_hosts(const A& algorithm, const problem& p, std::size_t slot_bytes,
+                                       const sim::cores& on) {
+    const sched::schedule s = sched::record_all(algorithm, p.ranks);
+    return sim::work_of_hosts(s, call_shape_of(s, p, slot_bytes), on, p.hosts->view());
 }
 
 } // namespace detail

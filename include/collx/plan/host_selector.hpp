@@ -15,23 +15,28 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Of hosts `at`; not for names of other places.
+// The algorithm of that name for hosts `at`; not for names of other places.
 template <choices::name N, collective C>
-[[gnu::cold]] bound_schedule& bind_among_hosts(schedule_cache& cache, const problem& p, const node_view& at) {
+constexpr auto algorithm_among_hosts(const node_view& at) {
     using namespace algo;
     if constexpr (N == choices::hierarchical_one_rail) {
-        return cache.bind(hierarchical<C, trees>{{at}, 1}, p.at_port);
+        return hierarchical<C, trees>{{at}, 1};
     } else if constexpr (N == choices::hierarchical_rings || N == choices::hierarchical_trees) {
         using suite = std::conditional_t<N == choices::hierarchical_rings, rings, trees>;
         hierarchical<C, suite> a{};
         a.nodes = at;
-        sched::set_root(a, p.root);
-        return cache.bind(a, p.at_port);
+        return a;
     } else {
         algorithm_of<N, C> a{};
         a.nodes = at;
-        return cache.bind(a, p.at_port);
+        return a;
     }
+}
+template <choices::name N, collective C>
+[[gnu::cold]] bound_schedule& bind_among_hosts(schedule_cache& cache, const problem& p, const node_view& at) {
+    auto a = algorithm_among_hosts<N, C>(at);
+    if constexpr (N == choices::hierarchical_rings || N == choices::hierarchical_trees) sched::set_root(a, p.root);
+    return cache.bind(a, p.at_port);
 }
 
 // Bound where host by host is expected to be faster; null: where it is not.

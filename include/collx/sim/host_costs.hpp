@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How long one call takes whose ranks share several hosts: what is passed on inside hosts costs what channels cost,
+// what goes between them what sockets cost. Counts are those of sim/call_costs.hpp, of either kind of message by
+// itself; the messages that must follow one another are counted along the longest chain of each kind.
+#pragma once
+
+#include <collx/sched/network.hpp>
+#include <collx/sim/call_costs.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace sim {
+
+// Work inside hosts, which has the call itself, and between them.
+struct work_by_hosts {
+    work inside, between;
+};
+
+namespace detail {
+
+// sched::rounds() of the messages that pass(from, to) counts; the others take none.
+template <class Pass>
+class some_rounds {
+public:
+    some_rounds(const sched::schedule& s, const Pass& pass) : pass_(pass) {
+        std::size_t strands = 0;
+        for (const sched::program& p : s.programs) strands += p.strands.size();
+        received_.resize(strands, 0), sent_.resize(strands, 0);
+    }
+    int rounds() const { return received_.empty() ? 0 : *std::max_element(received_.begin(), received_.end()); }
+
+    void channel_added(int depth) { by_slot_.resize(by_slot_.size() + static_cast<std::size_t>(depth), 0); }
+    void enter(int, int, int, int) {}
+    sched::fault leave(int, int, int, int) { return {}; }
+    sched::fault act(const sched::running& me, const sched::step& st, int in_slot, int out_slot) {
+        const auto id = static_cast<std::size_t>(me.id);
+        if (in_slot >= 0)
+            received_[id] = std::max(received_[id] + (pass_(st.peer_from, me.rank) ? 1 : 0),
+                                     by_slot_[static_cast<std::size_t>(in_slot)]);
+        if (out_slot >= 0)
+            by_slot_[static_cast<std::size_t>(out_slot)] = sent_[id] =
+                std::max(sent_[id], received_[id]) + (pass_(me.rank, st.peer_to) ? 1 : 0);
+        return {};
+    }
+    static bool follows_signals() { return true; }
+    void signalled(const sched::running&, int) {}
+    void waited(const sched::running&, int, int, int) {}
+
+private:
+    const Pass& pass_;
+    std::vector<int> received_, sent_, by_slot_;
+};
+
+// The messages that pass(from, to) counts, of ranks that share the cores of one machine.
+template <class Pass>
+work work_of_some(const sched::schedule& s, const call_shape& c, const cores& on, const Pass& pass) {
+    const double chunk = s.chunks > 0 ? c.bytes / s.chunks : 0;
+    double most[term_count] = {}, all[term_count] = {};
+    for (int r = 0; r < s.ranks; ++r) {
+        double mine[term_count] = {};
+        for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands)
+            for (const sched::step& st : strand) {
+                const double bytes = chunk * (st.what == sched::send ? st.src : st.dst).chunks.count;
+                const bool receives = (st.what & sched::recv) != 0 && pass(st.peer_from, r);
+                const bool sends = (st.what & sched::send) != 0 && pass(r, st.peer_to);
+                mine[step] += c.pieces * (receives + sends);
+                mine[byte] += bytes * (receives + sends);
+                if (receives && (st.what & (sched::reduce | sched::reduce_after)) != 0) mine[reduced_byte] += bytes;
+            }
+        for (int t = 0; t < term_count; ++t) most[t] = std::max(most[t], mine[t]), all[t] += mine[t];
+    }
+    const double sharing = std::max(1.0, static_cast<double>(s.ranks) / on.count);
+    work w;
+    for (int t = 0; t < term_count; ++t) w.of[t] = std::max(most[t], all[t] / on.count);
+    some_rounds<Pass> reader(s, pass);
+    sched::network<some_rounds<Pass>> run(s, reader, {.iterations = 1});
+    w.of[round] = run.run().ok() ? reader.rounds() * sharing : 0;
+    w.of[l2_byte] = w.of[byte] * missing(2 * c.bytes * sharing, on.l2_bytes);
+    w.of[far_byte] = w.of[byte] * missing(2 * c.bytes * s.ranks, on.last_bytes);
+    return w;
+}
+
+} // namespace detail
+
+// at: which rank is on which host. Steps over windows count nothing: there are none between hosts.
+inline work_by_hosts work_of_hosts(const sched::schedule& s, const call_shape& c, const cores& on,
+                                   const node_view& at) {
+    const auto is_inside = [&](int a, int b) { return at.node_of(a) == at.node_of(b); };
+    work_by_hosts w{sim::detail::work_of_some(s, c, on, is_inside),
+                    sim::detail::work_of_some(s, c, on, [&](int a, int b) { return !is_inside(a, b); })};
+    const double sharing = std::max(1.0, static_cast<double>(s.ranks) / on.count);
+    w.inside.of[call] = sharing, w.inside.of[task] = c.is_short ? 0 : sharing;
+    return w;
+}
+
+// Nanoseconds, by the costs of channels and of sockets.
+inline double predicted_ns(const work_by_hosts& w, const costs& channels, const costs& sockets) {
+    return predicted_ns(w.inside, channels) + predicted_ns(w.between, sockets);
+}
+
+} // namespace sim
+COLLX_END_NAMESPACE
