@@ -269,7 +269,7 @@ TEST_CASE("unchecked: other counts over windows are found before a rank has a wr
 }
 
 TEST_CASE("unchecked: another type of the same size, or another of collx's operators, is a mismatch") {
-    for (const std::size_t n : {10u, 40'000u, 300'000u}) // in lines, in rings, in slots or lent
+    for (const std::size_t n : {10u, 40'000u, 300'000u}) // in lines, in rings, in slots or by single copy
         for (const int how : {0, 1, 2, 3, 4, 5})
             on_ranks(2, [n, how](collx::communicator& w) {
                 w.set_checked(false);

@@ -54,15 +54,16 @@ void on_processes(int n, single_copy_mode single_copy, F&& f) {
     }
 }
 
-std::uint64_t lent_by(collx::communicator& w) {
-    std::uint64_t lent = 0;
+std::uint64_t single_copies_by(collx::communicator& w) {
+    std::uint64_t sum = 0;
     for (int at_port = 0; at_port < collx::port::count; ++at_port)
         for (int r = 0; r < w.size(); ++r)
-            if (r != w.rank()) lent += w.internals().net.tx(at_port, r).lent_messages;
-    return lent;
+            if (r != w.rank()) sum += w.internals().net.tx(at_port, r).single_copy_messages;
+    return sum;
 }
 
-// All verbs that lend, with sizes around the limits, several times with other data. 0 or the number of what was wrong.
+// All verbs with single copies, sizes around the limits, several times with other data. 0 or the number of what was
+// wrong.
 int exchange_everything(collx::communicator& w) {
     const int n = w.size(), me = w.rank();
     const auto u = static_cast<std::size_t>(n);
@@ -115,8 +116,8 @@ int exchange_everything(collx::communicator& w) {
 }
 
 // What two ranks do over channels, in place and not: operands are read where they lie, and what is overwritten stays. 0
-// or the number of what was wrong; with `must_lend` the rank whose data goes must have lent it.
-int exchange_pairwise(collx::communicator& w, bool must_lend) {
+// or the number of what was wrong; with `must_single_copy` the rank whose data goes must have sent it as a single copy.
+int exchange_pairwise(collx::communicator& w, bool must_single_copy) {
     const auto later = [](unsigned a, unsigned b) { return a * 31 + b; }; // the order of operands shows
     const int me = w.rank();
     const auto mine = static_cast<unsigned>(me);
@@ -131,42 +132,42 @@ int exchange_pairwise(collx::communicator& w, bool must_lend) {
             const auto refill = [&] {
                 for (std::size_t i = 0; i < m; ++i) x[i] = value(mine, i), both[mine * m + i] = value(mine, i);
             };
-            const auto lent_before = [&] { return lent_by(w); };
+            const auto single_copies_before = [&] { return single_copies_by(w); };
             refill();
-            auto lent = lent_before();
+            auto before = single_copies_before();
             collx::broadcast(w, x, {.root = root});
             for (std::size_t i = 0; i < m; ++i)
                 if (x[i] != value(static_cast<unsigned>(root), i)) return 1;
-            if (must_lend && round > 1 && me == root && lent_by(w) == lent) return 11;
+            if (must_single_copy && round > 1 && me == root && single_copies_by(w) == before) return 11;
 
             refill();
-            lent = lent_before();
+            before = single_copies_before();
             collx::reduce(w, x, y, later, {.root = root});
             if (me == root)
                 for (std::size_t i = 0; i < m; ++i)
                     if (y[i] != value(0, i) * 31 + value(1, i)) return 2;
-            if (must_lend && round > 1 && me != root && lent_by(w) == lent) return 12;
+            if (must_single_copy && round > 1 && me != root && single_copies_by(w) == before) return 12;
 
             refill();
-            lent = lent_before();
+            before = single_copies_before();
             collx::all_gather(w, std::span(both).subspan(mine * m, m), both); // in place
             for (std::size_t i = 0; i < 2 * m; ++i)
                 if (both[i] != value(static_cast<unsigned>(i / m), i % m)) return 3;
-            if (must_lend && round > 1 && lent_by(w) == lent) return 13;
+            if (must_single_copy && round > 1 && single_copies_by(w) == before) return 13;
         }
     return 0;
 }
 
 } // namespace
 
-TEST_CASE("two ranks lend operands, and from buffers that are used in place") {
+TEST_CASE("two ranks make single copies of operands, and from buffers that are used in place") {
     on_processes(2, single_copy_mode::never, [](collx::communicator& w) { return exchange_pairwise(w, false); });
     on_processes(2, single_copy_mode::automatic, [](collx::communicator& w) { return exchange_pairwise(w, false); });
     if (!is_reading_allowed()) return skip("process_vm_readv is not allowed here");
     on_processes(2, single_copy_mode::always, [](collx::communicator& w) { return exchange_pairwise(w, true); });
 }
 
-TEST_CASE("a chunk that this rank's own steps overwrite is not lent") {
+TEST_CASE("a chunk that this rank's own steps overwrite is sent through slots") {
     std::vector<int> x(100);
     const auto layout = collx::chunk_layout::even(100, 2);
     const collx::pieces cuts(layout, layout, 2, 100);
@@ -183,18 +184,18 @@ TEST_CASE("a chunk that this rank's own steps overwrite is not lent") {
     CHECK(stays(elsewhere, 1));
 }
 
-TEST_CASE("lent or copied, the same arrives") {
+TEST_CASE("by single copy or through slots, the same arrives") {
     const bool is_allowed = is_reading_allowed();
     for (const int n : {2, 3}) {
         on_processes(n, single_copy_mode::automatic, exchange_everything);
         on_processes(n, single_copy_mode::never, [](collx::communicator& w) {
             const int wrong = exchange_everything(w);
-            return wrong != 0 ? wrong : lent_by(w) == 0 ? 0 : 100;
+            return wrong != 0 ? wrong : single_copies_by(w) == 0 ? 0 : 100;
         });
         if (!is_allowed) return skip("process_vm_readv is not allowed here");
         on_processes(n, single_copy_mode::always, [](collx::communicator& w) {
             const int wrong = exchange_everything(w);
-            return wrong != 0 ? wrong : lent_by(w) != 0 ? 0 : 100;
+            return wrong != 0 ? wrong : single_copies_by(w) != 0 ? 0 : 100;
         });
     }
 }
@@ -220,7 +221,7 @@ TEST_CASE("a large send returns when it was taken, whichever way it went") {
     }
 }
 
-TEST_CASE("ranks that disagree on a count find out, also when the message is lent") {
+TEST_CASE("ranks that disagree on a count find out, also of a single copy") {
     for (const single_copy_mode single_copy : {single_copy_mode::never, single_copy_mode::always})
         on_processes(2, single_copy, [](collx::communicator& w) {
             std::vector<int> x(100'000, 1);
@@ -237,7 +238,7 @@ TEST_CASE("ranks that disagree on a count find out, also when the message is len
         });
 }
 
-TEST_CASE("a lender that dies while its message waits is named") {
+TEST_CASE("a sender that dies while its message waits is named") {
     for (const single_copy_mode single_copy : {single_copy_mode::never, single_copy_mode::always}) {
         const std::string name = new_job();
         processes p;

@@ -138,26 +138,26 @@ TEST_CASE("two directions between two ranks do not disturb each other") {
     CHECK(tx.messages == rounds);
 }
 
-TEST_CASE("what is lent is back when the receiver has taken it, and not before") {
+TEST_CASE("a single copy is back when the receiver has taken it, and not before") {
     thread_world world({.depth = 4, .slot_bytes = 4096});
     auto tx = world.sender();
     auto rx = world.receiver();
     const int there[4] = {1, 2, 3, 4};
-    CHECK(tx.has_all_back()); // nothing was lent
+    CHECK(tx.has_all_back()); // there was no single copy
     REQUIRE(tx.has_room());
-    tx.lend(there, sizeof there, 7);
+    tx.commit_single_copy(there, sizeof there, 7);
     CHECK_FALSE(tx.has_all_back());
     REQUIRE(tx.try_acquire(8) != nullptr);
-    tx.commit(8); // sent, not lent
+    tx.commit(8); // sent through a slot
     REQUIRE(rx.has_message());
-    CHECK((rx.is_lent() && rx.is_expected(sizeof there, 7) && !rx.is_expected(sizeof there, 8)));
-    CHECK(rx.lent_at() == reinterpret_cast<std::uint64_t>(there));
+    CHECK((rx.is_single_copy() && rx.is_expected(sizeof there, 7) && !rx.is_expected(sizeof there, 8)));
+    CHECK(rx.sender_address() == reinterpret_cast<std::uint64_t>(there));
     CHECK_FALSE(tx.has_all_back());
-    rx.release_lent();
+    rx.release_single_copy();
     CHECK(tx.has_all_back());
     CHECK_FALSE(tx.is_drained());
     REQUIRE(rx.has_message());
-    CHECK_FALSE(rx.is_lent());
+    CHECK_FALSE(rx.is_single_copy());
     rx.release(8);
     CHECK(tx.is_drained());
 }
@@ -180,35 +180,35 @@ TEST_CASE("a cost comes down quickly and goes up slowly") {
 TEST_CASE("the sender goes by what both ways cost, and looks again") {
     constexpr std::size_t bytes = 64 * 1024, mib = 1 << 20;
     const channel_shape shape{.depth = 4, .slot_bytes = bytes};
-    for (const bool lending_is_cheap : {false, true}) {
+    for (const bool reading_is_cheap : {false, true}) {
         thread_world world(shape);
         sending_end tx = world.sender();
         receiving_end rx = world.receiver();
         CHECK(rx.proof_at() == 0);
-        tx.offer_to_lend();
+        tx.offer_single_copy();
         CHECK(*reinterpret_cast<const std::uint64_t*>(rx.proof_at()) == collx::detail::proof_of_reading);
-        CHECK_FALSE(tx.prefers_to_lend(bytes, bytes)); // the receiver has not said that it can read
-        rx.say_can_borrow();
+        CHECK_FALSE(tx.prefers_single_copy(bytes, bytes)); // the receiver has not said that it can read
+        rx.say_can_read();
         const std::vector<std::byte> mine(bytes);
-        std::uint64_t copied = 0, lent = 0;
+        std::uint64_t copied = 0, read = 0;
         for (int i = 0; i < 40'000; ++i) {
-            if (tx.prefers_to_lend(bytes, bytes)) {
-                tx.lend(mine.data(), bytes, 7);
+            if (tx.prefers_single_copy(bytes, bytes)) {
+                tx.commit_single_copy(mine.data(), bytes, 7);
                 REQUIRE(rx.has_message());
-                CHECK(rx.is_lent());
+                CHECK(rx.is_single_copy());
                 CHECK(rx.is_expected(bytes, 7));
                 CHECK_FALSE(rx.is_expected(bytes + 1, 7));
-                CHECK(rx.lent_at() == reinterpret_cast<std::uint64_t>(mine.data()));
+                CHECK(rx.sender_address() == reinterpret_cast<std::uint64_t>(mine.data()));
                 CHECK_FALSE(tx.is_drained());
-                rx.say_cost(true, lending_is_cheap ? 1000 : 9000, bytes);
-                rx.release_lent();
-                ++lent;
+                rx.say_cost(true, reading_is_cheap ? 1000 : 9000, bytes);
+                rx.release_single_copy();
+                ++read;
             } else {
                 REQUIRE(tx.try_acquire(bytes) != nullptr);
                 if (tx.is_sampled()) tx.add_cost(2000, bytes);
                 tx.commit(bytes, 7);
                 REQUIRE(rx.has_message());
-                CHECK_FALSE(rx.is_lent());
+                CHECK_FALSE(rx.is_single_copy());
                 if (rx.is_sampled()) rx.say_cost(false, 2000, bytes);
                 rx.release(bytes);
                 ++copied;
@@ -216,8 +216,8 @@ TEST_CASE("the sender goes by what both ways cost, and looks again") {
             CHECK(tx.is_drained());
         }
         CHECK(tx.messages == 40'000);
-        CHECK(tx.lent_messages == lent);
-        const std::uint64_t good = lending_is_cheap ? lent : copied, other = lending_is_cheap ? copied : lent;
+        CHECK(tx.single_copy_messages == read);
+        const std::uint64_t good = reading_is_cheap ? read : copied, other = reading_is_cheap ? copied : read;
         CHECK(good > 36'000);
         CHECK(other > 4 * (mib / bytes)); // looked again several times
     }

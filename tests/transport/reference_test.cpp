@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Large messages by reference: pages on their way through a pipe, when that is chosen, how long memory stays lent, and
-// what becomes of it when one end fails.
+// Large messages by reference: pages on their way through a pipe, when that is chosen, how long the system reads
+// memory, and what becomes of it when one end fails.
 #include <collx/transport/failure.hpp>
 #include <collx/transport/stream.hpp>
 
@@ -263,12 +263,12 @@ TEST_CASE("the other end of a connection is found in this system, and gone once 
     CHECK_FALSE(page_pipe(system_socket_calls).is_usable_on(alone.get()));
 }
 
-TEMPLATE_TEST_CASE_SIG("what goes by reference stays lent until the other end has received it", "",
+TEMPLATE_TEST_CASE_SIG("what goes by reference stays with the system until the other end has received it", "",
                        ((int Family), Family), AF_INET, AF_INET6, AF_UNIX) {
     if (is_missing()) return;
     pair_of_streams w(single_copy_mode::always, Family);
     const auto first = message(copy_or_reference::least_bytes, 1), second = message(140'001, 2);
-    w.tx.lend(first.data(), first.size(), 7);
+    w.tx.commit_single_copy(first.data(), first.size(), 7);
     std::memset(w.tx.try_acquire(100), 1, 100), w.tx.commit(100, 9); // behind them, from a slot
     w.send();
     CHECK(w.left.is_flushed()); // the system has all
@@ -282,14 +282,14 @@ TEMPLATE_TEST_CASE_SIG("what goes by reference stays lent until the other end ha
     CHECK_FALSE(w.left.is_exposed());
     REQUIRE((w.rx.has_message() && w.rx.is_expected(100, 9)));
     w.rx.release(100);
-    w.tx.lend(second.data(), second.size(), 8);
+    w.tx.commit_single_copy(second.data(), second.size(), 8);
     REQUIRE(w.move_until([&] { return w.tx.is_drained(); }));
     REQUIRE((w.rx.has_message() && w.rx.is_expected(second.size(), 8)));
     CHECK(is_message(w.rx.peek(second.size()), 2, second.size()));
     w.rx.release(second.size());
 
-    // Shorter ones go by copy: lent until the system has them.
-    w.tx.lend(first.data(), first.size() - 1, 7);
+    // Shorter ones go by copy: until the system has them.
+    w.tx.commit_single_copy(first.data(), first.size() - 1, 7);
     w.send();
     CHECK(w.tx.has_all_back());
 }
@@ -306,8 +306,8 @@ TEST_CASE("by reference to where it is wanted, both ways at once, on good days a
                 const std::size_t there = 65'536 * seed + seed, here = 4'000'000 / seed;
                 const auto out = message(there, seed), in = message(here, 99 - seed);
                 std::vector<std::byte> landed(there), also(here);
-                w.tx.lend(out.data(), there, 0);
-                back.lend(in.data(), here, 0);
+                w.tx.commit_single_copy(out.data(), there, 0);
+                back.commit_single_copy(in.data(), here, 0);
                 w.rx.want_at(landed.data(), there, 0);
                 come.want_at(also.data(), here, 0);
                 REQUIRE(w.move_until([&] { return w.rx.has_message() && come.has_message(); }));
@@ -332,7 +332,7 @@ TEST_CASE("what the system does not take by reference goes by copy, from the byt
         pair_of_streams w(single_copy_mode::always, AF_INET, calls);
         const auto m = message(3'000'000);
         for (int i = 0; i < 2; ++i) {
-            w.tx.lend(m.data(), m.size(), 0);
+            w.tx.commit_single_copy(m.data(), m.size(), 0);
             REQUIRE(w.move_until([&] { return w.rx.has_message() && w.tx.is_drained(); }));
             CHECK(is_message(w.rx.peek(m.size()), 1, m.size()));
             w.rx.release(m.size());
@@ -348,7 +348,7 @@ TEST_CASE("memory is handed back after a failure only when no receiver can see w
             auto m = message(bytes);
             std::vector<std::byte> landed(bytes);
             if (wanted) w.rx.want_at(landed.data(), bytes, 0);
-            w.tx.lend(m.data(), bytes, 0);
+            w.tx.commit_single_copy(m.data(), bytes, 0);
             w.send();
             REQUIRE(w.left.is_exposed());
             REQUIRE(w.left.is_flushed() == (bytes == 200'000));
@@ -366,9 +366,9 @@ TEST_CASE("memory is handed back after a failure only when no receiver can see w
     // Where it was received before, the connection stands and what is not with the system yet goes by copy.
     pair_of_streams w(single_copy_mode::always);
     auto m = message(100'000);
-    w.tx.lend(m.data(), m.size(), 0);
+    w.tx.commit_single_copy(m.data(), m.size(), 0);
     REQUIRE(w.move_until([&] { return w.tx.is_drained(); }));
-    w.tx.lend(m.data(), m.size(), 0); // committed, and not begun
+    w.tx.commit_single_copy(m.data(), m.size(), 0); // committed, and not begun
     w.left.settle();
     CHECK(w.left.is_live());
 }
@@ -381,7 +381,7 @@ TEST_CASE("memory is handed back also while a child of this process has the sock
             auto m = message(bytes);
             const descriptor childs(::dup(w.left.fd())); // what fork() leaves it with
             REQUIRE(childs.is_open());
-            w.tx.lend(m.data(), bytes, 0);
+            w.tx.commit_single_copy(m.data(), bytes, 0);
             w.send();
             REQUIRE(w.left.is_exposed());
             w.left.settle();
@@ -391,11 +391,11 @@ TEST_CASE("memory is handed back also while a child of this process has the sock
         }
 }
 
-TEST_CASE("an end that closes takes back what it lent") {
+TEST_CASE("an end that closes takes its memory back") {
     if (is_missing()) return;
     pair_of_streams w(single_copy_mode::always);
     const auto m = message(200'000);
-    w.tx.lend(m.data(), m.size(), 0);
+    w.tx.commit_single_copy(m.data(), m.size(), 0);
     w.send();
     auto nonsense = detail::stream_frame{.magic = 0x1234};
     REQUIRE(::send(w.right.fd(), &nonsense, sizeof nonsense, 0) == sizeof nonsense);

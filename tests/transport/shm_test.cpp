@@ -79,7 +79,7 @@ TEST_CASE("ranks whose settings differ all hear who says what") {
     const struct {
         const char *odd, *others, *says;
         errc code;
-    } table[] = {{"version=1 checked=1 lending=0", "version=1 checked=0 lending=0",
+    } table[] = {{"version=1 checked=1 single_copy=0", "version=1 checked=0 single_copy=0",
                   "says checked=1, rank 0 says checked=0", errc::mismatch},
                  {"version=1 protection=none key=none", "version=1 protection=auth_only key=77",
                   "says protection=none, rank 0", errc::security},

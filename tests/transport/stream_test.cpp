@@ -362,7 +362,7 @@ TEST_CASE("what no schedule allows ends the stream and nothing else") {
     is_refused("a port too far", [](auto& h) { h.say({.what = kind::credit, .at_port = 15}); });
     is_refused("longer than a slot", [](auto& h) { h.say({.bytes = half_open::shape.slot_bytes + 1}); });
     is_refused("much longer than a slot", [](auto& h) { h.say({.bytes = UINT32_MAX}); });
-    is_refused("lent", [](auto& h) { h.say({.bytes = 8 | slot_header::lent_bit}); });
+    is_refused("a single copy", [](auto& h) { h.say({.bytes = 8 | slot_header::single_copy_bit}); });
     is_refused("more than there are slots", [](auto& h) {
         for (int i = 0; i < half_open::shape.depth; ++i) h.message(2, 100);
         h.message(2, 100);
@@ -392,10 +392,10 @@ TEST_CASE("what no schedule allows ends the stream and nothing else") {
         h.s.allow_lanes(2);
         h.say({.what = kind::lane, .bytes = 2});
     });
-    is_refused("has received what was not lent", [](auto& h) { h.say({.what = kind::received, .bytes = 1}); });
+    is_refused("has received what wants no answer", [](auto& h) { h.say({.what = kind::received, .bytes = 1}); });
     is_refused("has received less than before", [](auto& h) { h.say({.what = kind::received, .bytes = UINT32_MAX}); });
-    is_refused("longer than a slot, lent",
-               [](auto& h) { h.say({.what = kind::lent, .bytes = half_open::shape.slot_bytes + 1}); });
+    is_refused("longer than a slot, with an answer",
+               [](auto& h) { h.say({.what = kind::answered, .bytes = half_open::shape.slot_bytes + 1}); });
     is_refused("an empty failure", [](auto& h) { h.say({.what = kind::failure}); });
     is_refused("words after the goodbye", [](auto& h) {
         h.say({.what = kind::bye});
@@ -533,8 +533,8 @@ constexpr channel_shape remote_shape{.depth = 4, .slot_bytes = remote_pair::byte
 
 } // namespace
 
-TEMPLATE_TEST_CASE("what is lent is sent from where it is, and what is wanted lands there", "", tcp4, local, bad_tcp,
-                   tcp_lanes, bad_lanes, local_lanes, shared_tcp, bad_shared) {
+TEMPLATE_TEST_CASE("what is committed as a single copy is sent from where it is, and arrives in a pre-posted buffer",
+                   "", tcp4, local, bad_tcp, tcp_lanes, bad_lanes, local_lanes, shared_tcp, bad_shared) {
     TestType world(remote_shape);
     auto tx = world.left.tx(1);
     auto rx = world.right.rx(1);
@@ -542,7 +542,7 @@ TEMPLATE_TEST_CASE("what is lent is sent from where it is, and what is wanted la
     for (int i = 0; i < 6; ++i) {
         std::memset(a.to.data(), 0xee, a.bytes);
         REQUIRE(tx.has_room());
-        tx.lend(a.from.data(), a.bytes, 7);
+        tx.commit_single_copy(a.from.data(), a.bytes, 7);
         CHECK(!tx.has_all_back());
         rx.want_at(a.to.data(), a.bytes, 7);
         REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
@@ -554,7 +554,7 @@ TEMPLATE_TEST_CASE("what is lent is sent from where it is, and what is wanted la
     }
     // Without a receive, or with another one: it comes as ever.
     for (const std::uint32_t tag : {0u, 8u}) {
-        tx.lend(a.from.data(), 100'000, 7);
+        tx.commit_single_copy(a.from.data(), 100'000, 7);
         if (tag != 0) rx.want_at(a.to.data(), 100'000, tag);
         REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
         CHECK(!rx.has_landed());
@@ -569,10 +569,10 @@ TEST_CASE("a large message waits a few looks for a receiver that has had others 
     auto rx = world.right.rx(1), other_rx = world.right.rx(2);
     remote_pair a;
     rx.want_at(a.to.data(), 100'000, 0);
-    tx.lend(a.from.data(), 100'000, 0);
+    tx.commit_single_copy(a.from.data(), 100'000, 0);
     REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
     rx.release_landed();
-    tx.lend(a.from.data(), 100'000, 0);
+    tx.commit_single_copy(a.from.data(), 100'000, 0);
     REQUIRE(wait_until([&] { return world.left.move(), tx.has_all_back(); }));
     other.commit(0);
     REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
@@ -587,7 +587,8 @@ TEST_CASE("a large message waits a few looks for a receiver that has had others 
     rx.release_landed();
     REQUIRE(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
     other_rx.release(0);
-    tx.lend(a.from.data(), 100'000, 0); // no receive is posted for this one: what comes behind it comes nevertheless
+    tx.commit_single_copy(a.from.data(), 100'000,
+                          0); // no receive is posted for this one: what comes behind it comes nevertheless
     other.commit(0);
     REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
     CHECK(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
@@ -595,7 +596,7 @@ TEST_CASE("a large message waits a few looks for a receiver that has had others 
     rx.release(100'000);
     for (const bool lands : {true, false}) { // one that waits and is all here: nothing more makes its socket readable
         if (lands) rx.want_at(a.to.data(), stream::least_landed_bytes, 0);
-        tx.lend(a.from.data(), stream::least_landed_bytes, 0);
+        tx.commit_single_copy(a.from.data(), stream::least_landed_bytes, 0);
         REQUIRE(wait_until([&] { return world.left.move(), tx.has_all_back(); }));
         REQUIRE(wait_until([&] { return world.right.move(); }));
         CHECK(wait_until([&] { return world.right.move(lands), rx.has_message(); }));
@@ -752,7 +753,7 @@ TEST_CASE("a large message lies in its cache line on the wire as it does in memo
             CHECK((sizeof(stream_frame) + best) % 64 == at / 16 * 16);
             for (const std::uint64_t seed : {8, 9}) {
                 fill_message(from, seed, bytes);
-                tx.lend(from, bytes, 0);
+                tx.commit_single_copy(from, bytes, 0);
                 const std::size_t filler = bytes < 128 * 1024 && seed == 8 ? 0 : best,
                                   all = sizeof(stream_frame) + filler + bytes;
                 for (std::size_t done = 0; done != all;) {
@@ -866,7 +867,7 @@ TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", 
         auto tx = world.left.tx(1);
         auto rx = world.right.rx(1);
         remote_pair a;
-        tx.lend(a.from.data(), a.bytes, 0);
+        tx.commit_single_copy(a.from.data(), a.bytes, 0);
         if (wanted) rx.want_at(a.to.data(), a.bytes, 0);
         world.left.move(), world.right.move(); // a part is on its way, and some of that has come
         REQUIRE(!tx.has_all_back());

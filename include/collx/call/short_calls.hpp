@@ -41,7 +41,7 @@ private:
     awaited::why what_;
 };
 
-// Messages of one piece that are never lent. `tag`: see channel_steps::tag_of.
+// Messages of one piece, never by single copy. `tag`: see channel_steps::tag_of.
 inline bool is_short_message(const communicator_core& c, std::size_t bytes) {
     return bytes < least_measured_bytes && bytes <= c.net.slot_bytes() && c.net.is_one_host();
 }

@@ -93,7 +93,7 @@ public:
         } else {
             auto& rx = net_.rx(port::messages, peer);
             if (!rx.has_message()) return task_state::blocked;
-            if (rx.is_lent() || !rx.is_expected(bytes_, tag_)) {
+            if (rx.is_single_copy() || !rx.is_expected(bytes_, tag_)) {
                 error = failure(errc::mismatch, peer);
                 return task_state::failed;
             }

@@ -72,7 +72,7 @@ COLLX_ONCE void remote_window::send_parts(int peer, const std::byte* from, std::
         const std::size_t part = bytes < slot_bytes() ? bytes : slot_bytes();
         if (!tx.has_room()) core_.wait_until([&] { return tx.has_room(); }, 0, room);
         if (in_place && part >= least_remote_bytes) {
-            tx.lend(from, part, part_tag);
+            tx.commit_single_copy(from, part, part_tag);
         } else {
             std::memcpy(tx.try_acquire(part), from, part);
             tx.commit(part, part_tag);

@@ -31,9 +31,9 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
             st.awaited = m.rx;
             return call_.blocked_on(s.peer_from);
         }
-        if (m.rx->is_lent()) return receive_single_copy(s, st, *m.rx, m.tag);
+        if (m.rx->is_single_copy()) return receive_single_copy(s, st, *m.rx, m.tag);
         if (!m.rx->is_expected(m.bytes, m.tag)) return call_.broken(errc::mismatch, s.peer_from);
-        if (measures) call_.net.ask_to_borrow(*m.rx, s.peer_from);
+        if (measures) call_.net.find_out_reading(*m.rx, s.peer_from);
         m.in = m.rx->peek(m.bytes);
     }
     if (sends) {
@@ -49,8 +49,10 @@ COLLX_ONCE bool channel_steps::move_message(const sched::step& s, strand_cursor&
     if (is_remote(m.bytes, m.rx, m.tx) && detail::by_channels->run(*this, s, st, m)) return push(s, st, m.tx), true;
     if (m.tx != nullptr) {
         if (may_send_single_copy(s)) {
-            const std::size_t lent = single_copy_elems(call_.cuts.in, call_.cuts.chunk(s.src.chunks, 0), st);
-            if (m.tx->prefers_to_lend(m.bytes, call_.bytes_of(lent))) return send_single_copy(s, st, *m.tx, m.tag);
+            const std::size_t elems_by_single_copy =
+                single_copy_elems(call_.cuts.in, call_.cuts.chunk(s.src.chunks, 0), st);
+            if (m.tx->prefers_single_copy(m.bytes, call_.bytes_of(elems_by_single_copy)))
+                return send_single_copy(s, st, *m.tx, m.tag);
         }
         m.out = m.tx->try_acquire(m.bytes);
     }
@@ -107,7 +109,7 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
     return is.plain && is.align <= 16 && call_.plan.allows_single_copy && s.what == sched::send &&
            s.src.where == sched::place::in && s.src.chunks.count == 1 &&
            call_.bytes_of(call_.cuts.in.size(call_.cuts.chunk(s.src.chunks, 0))) >= least_single_copy_bytes &&
-           call_.net.may_lend() &&
+           call_.net.may_single_copy() &&
            stays_as_it_is(call_.plan.steps, call_.cuts, call_.elements, call_.cuts.chunk(s.src.chunks, 0));
 }
 
@@ -124,8 +126,8 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
                                                               std::uint32_t tag) {
     const int chunk = call_.cuts.chunk(s.src.chunks, 0);
     const std::size_t n = single_copy_elems(call_.cuts.in, chunk, st);
-    tx.lend(call_.elements.is.in + call_.bytes_of(call_.cuts.cut(call_.cuts.in, chunk, st.piece).at), call_.bytes_of(n),
-            tag);
+    tx.commit_single_copy(call_.elements.is.in + call_.bytes_of(call_.cuts.cut(call_.cuts.in, chunk, st.piece).at),
+                          call_.bytes_of(n), tag);
     cover(s, st, n);
     must_return_ = true;
     return true;
@@ -138,13 +140,13 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
     if (!call_.plan.allows_single_copy || !rx.is_expected(call_.bytes_of(n), tag))
         return call_.broken(errc::mismatch, peer);
     const std::int64_t began = now_ns();
-    if (!read_from_peer(s, st, rx.lent_at(), chunk, n))
+    if (!read_from_peer(s, st, rx.sender_address(), chunk, n))
         return call_.broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);
     rx.say_cost(true, now_ns() - began, call_.bytes_of(n));
     // A sender that gave up has announced it before its memory was reused.
     if (const failure f = call_.net.failed()) return call_.op.error = f, false;
     cover(s, st, n);
-    rx.release_lent();
+    rx.release_single_copy();
     return true;
 }
 

@@ -67,11 +67,11 @@ template <class Take>
 bool run_remote(const remote_step& f, receiving_end* rx, sending_end* tx, std::size_t bytes, std::uint32_t tag,
                 Take&& take) {
     const bool has_landed = rx != nullptr && rx->has_landed();
-    const std::byte* const lent = tx != nullptr && tx->may_send_in_place() ? f.sent_from() : nullptr;
-    if (!has_landed && lent == nullptr) return false;
+    const std::byte* const users = tx != nullptr && tx->may_send_in_place() ? f.sent_from() : nullptr;
+    if (!has_landed && users == nullptr) return false;
     if (rx != nullptr && !has_landed) take(rx->peek(bytes));
-    if (lent != nullptr) {
-        tx->lend(lent, bytes, tag);
+    if (users != nullptr) {
+        tx->commit_single_copy(users, bytes, tag);
     } else if (tx != nullptr) { // landed, and goes on to a slot
         std::memcpy(tx->try_acquire(bytes), f.whole(f.s.dst), bytes);
         tx->commit(bytes, tag);

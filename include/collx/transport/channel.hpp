@@ -25,11 +25,11 @@ COLLX_BEGIN_NAMESPACE
 struct slot_header {
     static constexpr std::size_t inline_bytes = 112;
     atomic<std::uint64_t> number; // written by the sender (release) after the payload; read by the receiver (acquire)
-    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed; plus lent_bit or landed_bit
+    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed; plus single_copy_bit or landed_bit
     std::uint32_t tag;   // likewise: low bits of the whole transfer's element count
     std::byte payload[inline_bytes];
-    static constexpr std::uint32_t lent_bit = 1u << 31;   // the payload is an address in the sender's process
-    static constexpr std::uint32_t landed_bit = 1u << 30; // the payload is where the receiver wanted it
+    static constexpr std::uint32_t single_copy_bit = 1u << 31; // the payload is an address in the sender's process
+    static constexpr std::uint32_t landed_bit = 1u << 30;      // the payload is where the receiver wanted it
 };
 static_assert(sizeof(slot_header) == 2 * cache_line_bytes); // a pair that processors fetch together
 
@@ -49,7 +49,7 @@ namespace detail {
 // Written by the receiver, read by the sender.
 struct receiver_line {
     atomic<std::uint64_t> taken;
-    atomic<std::uint32_t> from_ring, from_lender;  // piece_cost of the two; from_lender 0: it cannot read
+    atomic<std::uint32_t> from_ring, from_peer;    // piece_cost of the two; from_peer 0: it cannot read
     static constexpr std::uint32_t unmeasured = 1; // it can, but has not yet
 };
 // Written once by the sender before its first message, read by the receiver.
@@ -86,8 +86,8 @@ struct channel_memory {
         return position + bytes > shape.ring_bytes() ? 0 : position;
     }
     // Between hosts both ends of the memory are in one process, where reusing it as soon as possible is best: a
-    // message that is neither short nor lent takes the first place that no message from `oldest` on has, so that one
-    // taken before the next comes finds it in the cache. Its slot keeps which.
+    // message that is neither short nor a single copy takes the first place that no message from `oldest` on has, so
+    // that one taken before the next comes finds it in the cache. Its slot keeps which.
     void take_place(std::uint64_t i, std::uint64_t oldest) const {
         std::uint32_t at = 0;
         while (is_taken(at, i, oldest)) ++at;
@@ -114,8 +114,8 @@ struct channel_memory {
     bool is_taken(std::uint32_t place, std::uint64_t i, std::uint64_t oldest) const {
         for (; oldest != i; ++oldest) {
             const std::uint32_t bytes = slot(oldest).bytes;
-            const bool has_place =
-                (bytes & slot_header::lent_bit) == 0 && (bytes & ~slot_header::landed_bit) > slot_header::inline_bytes;
+            const bool has_place = (bytes & slot_header::single_copy_bit) == 0 &&
+                                   (bytes & ~slot_header::landed_bit) > slot_header::inline_bytes;
             if (has_place && place_of(oldest) == place) return true;
         }
         return false;
@@ -174,23 +174,23 @@ public:
 
     // ------------------------------------------------------------------ single copy
     // Lets the receiver find out whether it can read this process.
-    void offer_to_lend(single_copy_mode when = single_copy_mode::automatic) {
+    void offer_single_copy(single_copy_mode when = single_copy_mode::automatic) {
         always_ = when == single_copy_mode::always;
         memory_.sender().proof_at.store(reinterpret_cast<std::uint64_t>(&detail::proof_of_reading),
                                         memory_order::release);
     }
     // Whether a single copy is expected to be faster for the next large message. From time to time the other way is
     // tried, long enough to see what it costs when it is in use: a ring that has rested lies in no cache. The next
-    // message is `bytes` long, or `lent_bytes` if it is lent.
-    bool prefers_to_lend(std::size_t bytes, std::size_t lent_bytes) {
-        if (is_single_copy_) bytes = lent_bytes;
-        const std::uint32_t lent = memory_.receiver().from_lender.load(memory_order::relaxed);
-        if (lent == 0 || always_) return lent != 0;
+    // message is `bytes` long, or `single_copy_bytes` if it is a single copy.
+    bool prefers_single_copy(std::size_t bytes, std::size_t single_copy_bytes) {
+        if (is_single_copy_) bytes = single_copy_bytes;
+        const std::uint32_t reading = memory_.receiver().from_peer.load(memory_order::relaxed);
+        if (reading == 0 || always_) return reading != 0;
         if (bytes_left_ > bytes) {
             bytes_left_ -= bytes;
-        } else if (is_trying_ && !(lent == unmeasured && !is_single_copy_)) {
+        } else if (is_trying_ && !(reading == unmeasured && !is_single_copy_)) {
             const std::uint64_t taken = memory_.receiver().from_ring.load(memory_order::relaxed);
-            const bool is_cheaper = std::uint64_t{lent} * 9 / 8 < to_ring_.ns_per_mib + taken;
+            const bool is_cheaper = std::uint64_t{reading} * 9 / 8 < to_ring_.ns_per_mib + taken;
             settled_bytes_ = is_cheaper != was_single_copy_        ? least_settled_bytes
                              : settled_bytes_ < most_settled_bytes ? settled_bytes_ * 2
                                                                    : most_settled_bytes;
@@ -205,21 +205,21 @@ public:
         return is_single_copy_;
     }
     // Sends the address instead of the bytes. They must stay as they are until is_drained(). Requires has_room().
-    void lend(const void* from, std::size_t bytes, std::uint32_t tag) {
+    void commit_single_copy(const void* from, std::size_t bytes, std::uint32_t tag) {
         auto& slot = memory_.slot(next_);
         const auto address = reinterpret_cast<std::uint64_t>(from);
         std::memcpy(slot.payload, &address, sizeof address);
-        slot.bytes = static_cast<std::uint32_t>(bytes) | slot_header::lent_bit;
+        slot.bytes = static_cast<std::uint32_t>(bytes) | slot_header::single_copy_bit;
         slot.tag = tag;
         slot.number.store(++next_, memory_order::release);
-        ++messages, ++lent_messages;
+        ++messages, ++single_copy_messages;
         payload_bytes += bytes;
-        lent_until_ = next_;
+        single_copy_until_ = next_;
     }
-    // Whether everything lent has been taken.
+    // Whether all single copies have been taken.
     bool has_all_back() {
-        if (taken_ < lent_until_) taken_ = memory_.taken().load(memory_order::acquire);
-        return taken_ >= lent_until_;
+        if (taken_ < single_copy_until_) taken_ = memory_.taken().load(memory_order::acquire);
+        return taken_ >= single_copy_until_;
     }
     // Whether everything sent has been taken.
     bool is_drained() {
@@ -229,7 +229,7 @@ public:
     // Whether to measure the copying of this message: while trying all, once the ring is warm; else one in four.
     bool is_sampled() const { return is_trying_ ? bytes_left_ <= sampled_bytes : messages % 4 == 0; }
     void add_cost(std::int64_t ns, std::size_t bytes) { to_ring_.add(ns, bytes); }
-    std::uint64_t lent_messages = 0;
+    std::uint64_t single_copy_messages = 0;
     std::uint64_t messages = 0, payload_bytes = 0; // facts are checked against these
 
 private:
@@ -238,7 +238,7 @@ private:
     static constexpr std::uint32_t unmeasured = detail::receiver_line::unmeasured;
 
     detail::channel_memory memory_;
-    std::uint64_t next_ = 0, taken_ = 0, lent_until_ = 0;
+    std::uint64_t next_ = 0, taken_ = 0, single_copy_until_ = 0;
     std::size_t position_ = 0;
     piece_cost to_ring_;
     bool is_remote_ = false, is_slots_only_ = false;
@@ -270,7 +270,7 @@ public:
     }
     // How long it is, as its sender says. Requires has_message().
     std::size_t message_bytes() const {
-        return memory_.slot(next_).bytes & ~(slot_header::lent_bit | slot_header::landed_bit);
+        return memory_.slot(next_).bytes & ~(slot_header::single_copy_bit | slot_header::landed_bit);
     }
     // Where the expected message lies.
     const std::byte* peek(std::size_t bytes) const {
@@ -286,14 +286,14 @@ public:
 
     // ------------------------------------------------------------------ single copy
     // Requires has_message().
-    bool is_lent() const { return (memory_.slot(next_).bytes & slot_header::lent_bit) != 0; }
-    // Where the message lies in the sender's process. Requires is_lent().
-    std::uint64_t lent_at() const {
+    bool is_single_copy() const { return (memory_.slot(next_).bytes & slot_header::single_copy_bit) != 0; }
+    // Where the message lies in the sender's process. Requires is_single_copy().
+    std::uint64_t sender_address() const {
         std::uint64_t address;
         std::memcpy(&address, memory_.slot(next_).payload, sizeof address);
         return address;
     }
-    void release_lent() {
+    void release_single_copy() {
         was_lent_ = true;
         memory_.taken().store(++next_, memory_order::release);
     }
@@ -314,31 +314,33 @@ public:
     bool has_landed() const { return (memory_.slot(next_).bytes & slot_header::landed_bit) != 0; }
     void release_landed() { memory_.taken().store(++next_, memory_order::release); }
 
-    // Where to read, once, to find out whether this process may read the sender's memory; 0: it does not lend.
+    // Where to read, once, to find out whether this process may read the sender's memory; 0: it makes no single copies.
     std::uint64_t proof_at() const { return memory_.sender().proof_at.load(memory_order::acquire); }
-    // Lets the sender know that lent messages can be read here.
-    void say_can_borrow() {
-        memory_.receiver().from_lender.store(detail::receiver_line::unmeasured, memory_order::relaxed);
+    // Lets the sender know that single copies can be read here.
+    void say_can_read() {
+        memory_.receiver().from_peer.store(detail::receiver_line::unmeasured, memory_order::relaxed);
     }
-    // Whether to measure the taking of this message: all lent ones, one in four others, and those that come in between.
+    // Whether to measure the taking of this message: all single copies, one in four others, and those that come in
+    // between.
     bool is_sampled() const { return next_ % 4 == 0 || was_lent_; }
     // Says what taking a message costs here.
-    void say_cost(bool lent, std::int64_t ns, std::size_t bytes) {
-        piece_cost& cost = lent ? from_lender_ : from_ring_;
+    void say_cost(bool is_single_copy, std::int64_t ns, std::size_t bytes) {
+        piece_cost& cost = is_single_copy ? from_peer_ : from_ring_;
         cost.add(ns, bytes);
-        (lent ? memory_.receiver().from_lender : memory_.receiver().from_ring)
+        (is_single_copy ? memory_.receiver().from_peer : memory_.receiver().from_ring)
             .store(cost.ns_per_mib, memory_order::relaxed);
     }
-    bool knows_lending = false; // whether the question was asked
+    bool knows_reading = false; // whether the question was asked
 
 private:
     detail::channel_memory memory_;
     std::uint64_t next_ = 0;
     std::size_t position_ = 0;
     bool was_lent_ = false, is_remote_ = false;
-    piece_cost from_ring_, from_lender_;
+    piece_cost from_ring_, from_peer_;
 };
 
-static_assert(LendingEnd<sending_end> && BorrowingEnd<receiving_end> && PrePostingEnd<receiving_end>);
+static_assert(SingleCopySendingEnd<sending_end> && SingleCopyReceivingEnd<receiving_end> &&
+              PrePostingEnd<receiving_end>);
 
 COLLX_END_NAMESPACE

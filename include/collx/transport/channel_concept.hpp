@@ -61,14 +61,15 @@ concept TagCheckingEnd = ReceivingEnd<End> && requires(End& end, std::size_t byt
 // A message may stay where it lies in the sender's memory: the receiver, or the wire, reads it there. The sender leaves
 // it alone until is_drained().
 template <class End>
-concept LendingEnd = TaggingEnd<End> && requires(End& end, const void* at, std::size_t bytes, std::uint32_t tag) {
-    end.lend(at, bytes, tag);
+concept SingleCopySendingEnd = TaggingEnd<End> &&
+    requires(End& end, const void* at, std::size_t bytes, std::uint32_t tag) {
+    end.commit_single_copy(at, bytes, tag);
 };
 template <class End>
-concept BorrowingEnd = TagCheckingEnd<End> && requires(End& end) {
-    { end.is_lent() } -> std::same_as<bool>;
-    { end.lent_at() } -> std::same_as<std::uint64_t>;
-    end.release_lent();
+concept SingleCopyReceivingEnd = TagCheckingEnd<End> && requires(End& end) {
+    { end.is_single_copy() } -> std::same_as<bool>;
+    { end.sender_address() } -> std::same_as<std::uint64_t>;
+    end.release_single_copy();
 };
 // The receiver may say where it wants the next message. It lands there (has_landed) or comes as ever.
 template <class End>

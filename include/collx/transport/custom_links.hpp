@@ -234,9 +234,9 @@ private:
         outgoing& o = q.out[port];
         const channel_memory memory = q.memory->tx(port);
         const slot_header& slot = memory.slot(o.sent);
-        const std::size_t bytes = slot.bytes & ~slot_header::lent_bit;
+        const std::size_t bytes = slot.bytes & ~slot_header::single_copy_bit;
         const std::byte* from = bytes <= slot_header::inline_bytes ? slot.payload : memory.own_place(o.sent);
-        if ((slot.bytes & slot_header::lent_bit) != 0) std::memcpy(&from, slot.payload, sizeof from);
+        if ((slot.bytes & slot_header::single_copy_bit) != 0) std::memcpy(&from, slot.payload, sizeof from);
         const std::size_t most = hub_->most_payload(), left = bytes - o.offset, here = left < most ? left : most;
         const std::uint64_t taken = q.memory->taken(port);
         if (!say(p,

@@ -213,7 +213,7 @@ public:
         single_copy_ = single_copy;
     }
     // Threads would have to be sure that a peer which gave up does not free what they read.
-    bool may_lend() const { return !pids_.empty() && single_copy_ != single_copy_mode::never; }
+    bool may_single_copy() const { return !pids_.empty() && single_copy_ != single_copy_mode::never; }
     // False where the kernel refuses (errno says why).
     bool read_private(int peer, void* to, std::uint64_t address, std::size_t bytes) const {
         if (pids_.empty()) return std::memcpy(to, reinterpret_cast<const void*>(address), bytes), true;
@@ -227,13 +227,13 @@ public:
         return true;
     }
 
-    // Called when a large message is taken: finds out, once per peer, whether messages may be lent.
-    void ask_to_borrow(receiving_end& rx, int peer) const {
-        if (rx.knows_lending || !may_lend()) return;
-        rx.knows_lending = true;
+    // Called when a large message is taken: finds out, once per peer, whether single copies work.
+    void find_out_reading(receiving_end& rx, int peer) const {
+        if (rx.knows_reading || !may_single_copy()) return;
+        rx.knows_reading = true;
         std::uint64_t proof = 0;
         if (const std::uint64_t at = rx.proof_at(); at != 0 && read_private(peer, &proof, at, sizeof proof))
-            if (proof == detail::proof_of_reading) rx.say_can_borrow();
+            if (proof == detail::proof_of_reading) rx.say_can_read();
     }
 
     links_control& control() const { return fixed().control; }
@@ -314,7 +314,7 @@ private:
         const std::uint64_t at = channel_at(at_port, place_of(rank_), place_of(peer));
         reserve(at, layout_.channel.bytes(), true);
         sending_end end(arena_->at(at), layout_.channel);
-        if (may_lend()) end.offer_to_lend(single_copy_);
+        if (may_single_copy()) end.offer_single_copy(single_copy_);
         return end;
     }
     [[gnu::cold, gnu::noinline]] receiving_end open_rx(int at_port, int peer) {

@@ -6,8 +6,8 @@
 //
 //   slot of the sender → sendmsg, many frames at once → recvmsg into the slot of the receiver → taken → credit back
 //
-// Large messages need no slots: a sender may lend its memory until the system has it, and a receiver may say where it
-// wants the next message, which then lands there.
+// Large messages need no slots: the system may read the sender's memory until it has it, and a receiver may say where
+// it wants the next message, which then lands there.
 //
 // There may be more lanes: connections that carry parts of large messages. One leads: all frames go over it. Where both
 // ends have a device for RDMA, messages go by verbs, and the connection carries the words beside them.
@@ -78,9 +78,9 @@ public:
 
     void push() { (void)sender_.send(); } // for those who are not prepared for its end: only move() finds that
 
-    // Whether messages of 64 KiB and more that are lent go by reference. Before the first.
+    // Whether messages of 64 KiB and more from the user's memory go by reference. Before the first.
     void set_copy_mode(single_copy_mode when) { sender_.set_copy_mode(when); }
-    // Whether the system may still read memory that was lent to it.
+    // Whether the system may still read the user's memory.
     bool is_exposed() const { return sender_.is_exposed(); }
 
     // Messages go by this device if the other end has one as well. Before the first channel is used. The device
@@ -139,15 +139,16 @@ public:
     std::uint64_t heard_failure() const { return words().heard_failure; }
 
     // ------------------------------------------------------------------ its end
-    // After a failure the user's memory is the user's again: what was lent is copied, what is landing goes elsewhere. A
-    // connection whose other end has not received all that went by reference is given up with a reset: see
+    // After a failure the user's memory is the user's again: what the system still reads is copied, what arrives goes
+    // elsewhere. A connection whose other end has not received all that went by reference is given up with a reset: see
     // is_exposed().
     [[gnu::cold]] void settle() {
         parts_.is_settled = true;
         receiver_.settle();
         if (is_exposed()) return leading().cannot_send = true, receiver_.lose(), sender_.forget();
         if (sender_.settle()) return;
-        leading().cannot_send = true, leading().error = ENOMEM; // better nothing more than what is no longer lent
+        leading().cannot_send = true,
+        leading().error = ENOMEM; // better nothing more than memory that is the user's again
     }
     // Whether the system has everything that was committed. What is owed to a rank that has left is no loss.
     bool is_flushed() const {

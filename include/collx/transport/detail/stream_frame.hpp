@@ -63,7 +63,7 @@ struct stream_frame {
         accepted,
         refused, // tag: the protection that the accepting side asks for; the connection ends
         // Of messages that the sender's system may still read where they are:
-        lent,     // as message, and an answer is wanted
+        answered, // as message, and an answer is wanted
         received, // bytes: how many of these the sender has received (low bits)
         // Before messages go by verbs (verbs_path.hpp):
         queue_pair, // a queue_pair_address follows
@@ -94,8 +94,8 @@ struct stream_entry {
     std::size_t payload_bytes;
     std::size_t head_bytes; // with the filler
     bool is_message;
-    bool is_lent = false;       // the payload is the user's memory
-    bool is_referenced = false; // and goes by reference
+    bool is_users_memory = false; // the payload is the user's memory
+    bool is_referenced = false;   // and goes by reference
     // Of the message: its number among those whose parts go over all lanes, or among those that want an answer; 0:
     // neither.
     std::uint64_t awaited = 0;

@@ -81,8 +81,8 @@ public:
 
     // ------------------------------------------------------------------ sending
     // The next message whose parts go out. Returns its number, from 1 on.
-    std::uint64_t send_later(const std::byte* from, std::size_t bytes, bool is_lent) {
-        add(&lane::out, const_cast<std::byte*>(from), nullptr, bytes, is_lent, ++sent_);
+    std::uint64_t send_later(const std::byte* from, std::size_t bytes, bool is_users_memory) {
+        add(&lane::out, const_cast<std::byte*>(from), nullptr, bytes, is_users_memory, ++sent_);
         return sent_;
     }
     bool has_gone(std::uint64_t number) {
@@ -183,7 +183,7 @@ private:
         std::byte *at = nullptr, *elsewhere = nullptr;
         std::size_t left = 0;
         std::uint64_t number = 0;
-        bool is_lent = false;
+        bool is_users_memory = false;
     };
     struct unreceived {
         int port = 0;
@@ -199,11 +199,11 @@ private:
     const lane& at(int k) const { return *lanes_[static_cast<std::size_t>(k - 1)]; }
     lane& at(int k) { return *lanes_[static_cast<std::size_t>(k - 1)]; }
 
-    void add(short_line<part> lane::*way, std::byte* base, std::byte* elsewhere, std::size_t bytes, bool is_lent,
-             std::uint64_t number) {
+    void add(short_line<part> lane::*way, std::byte* base, std::byte* elsewhere, std::size_t bytes,
+             bool is_users_memory, std::uint64_t number) {
         for (int k = 1; k < count_; ++k) {
             const std::size_t begin = begin_of(k, bytes), end = begin_of(k + 1, bytes);
-            if (begin != end) (at(k).*way).push({base + begin, elsewhere, end - begin, number, is_lent});
+            if (begin != end) (at(k).*way).push({base + begin, elsewhere, end - begin, number, is_users_memory});
         }
     }
     bool is_done(short_line<part> lane::*way, std::uint64_t number) {
@@ -229,10 +229,10 @@ private:
         }
     }
     void own(part& p) {
-        if (!p.is_lent) return;
+        if (!p.is_users_memory) return;
         copies_.emplace_back(p.at, p.at + p.left);
         p.at = copies_.back().data();
-        p.is_lent = false;
+        p.is_users_memory = false;
     }
     // Always false. 0: the other end has closed.
     bool note(int error) {

@@ -134,7 +134,7 @@ public:
     [[gnu::cold]] bool own() {
         stop_referencing();
         std::size_t bytes = 0;
-        for (int i = first_; i < last_; ++i) bytes += entries_[i].is_lent ? entries_[i].payload_bytes : 0;
+        for (int i = first_; i < last_; ++i) bytes += entries_[i].is_users_memory ? entries_[i].payload_bytes : 0;
         if (bytes == 0) return true;
         try {
             copies_.resize(bytes);
@@ -144,9 +144,9 @@ public:
         std::byte* to = copies_.data();
         for (int i = first_; i < last_; ++i) {
             stream_entry& e = entries_[i];
-            if (!e.is_lent) continue;
+            if (!e.is_users_memory) continue;
             std::memcpy(to, e.payload, e.payload_bytes);
-            e.payload = to, e.is_lent = false;
+            e.payload = to, e.is_users_memory = false;
             to += e.payload_bytes;
         }
         return true;

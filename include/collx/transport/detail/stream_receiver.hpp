@@ -225,7 +225,7 @@ private:
             return;
         }
         if (payload_striped_ != 0) return of_.lanes->note_led(payload_striped_), deliver_parts();
-        if (payload_is_lent_) {
+        if (wants_answer_) {
             // Its sender has hung up without a word and its memory is its own again: who knows what came of that. Its
             // end is read next.
             if (of_.leading.wire.is_reset(of_.leading.fd())) return;
@@ -233,7 +233,7 @@ private:
         }
         of_.ports.deliver_last(payload_port_);
     }
-    static bool is_whole(kind k) { return k == kind::message || k == kind::lent; }
+    static bool is_whole(kind k) { return k == kind::message || k == kind::answered; }
     void deliver_parts() {
         of_.lanes->deliver([this](int p, std::uint64_t number) { of_.ports.deliver(p, number); });
     }
@@ -284,7 +284,7 @@ private:
             return false;
         switch (f.what) {
             case kind::message:
-            case kind::lent:
+            case kind::answered:
             case kind::striped: return !has_switched(f) && of_.ports.hear_taken(f) && begin_message(f);
             case kind::credit: return !has_switched(f) && of_.ports.hear_taken(f);
             case kind::received: return sender_.hear_received(f);
@@ -323,7 +323,7 @@ private:
         payload_left_ = f.bytes;
         guess_.note(f, static_cast<bool>(of_.lanes));
         payload_striped_ = 0;
-        payload_is_lent_ = f.what == kind::lent;
+        wants_answer_ = f.what == kind::answered;
         const std::uint64_t number = of_.ports.count_received(f.at_port);
         if (f.what == kind::striped) {
             payload_left_ = of_.lanes->begin_of(1, f.bytes);
@@ -375,7 +375,7 @@ private:
     int payload_port_ = 0;
     std::uint64_t payload_striped_ = 0; // its number among the striped; 0: all of it comes here
     bool is_landing_ = false;           // it goes to the user's memory
-    bool payload_is_lent_ = false;      // by a sender whose system may still read it
+    bool wants_answer_ = false;         // by a sender whose system may still read it
     bool payload_is_pair_ = false;      // it is a word: heard_pair_
     queue_pair_address heard_pair_;
     stream_guess guess_;

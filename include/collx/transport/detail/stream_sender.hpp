@@ -69,7 +69,7 @@ public:
         return of_.words.hear_received(f, unsent_.last_asked()) && (count_gone(), true);
     }
     bool is_waiting() const { return !unsent_.is_empty(); } // for slots of messages that have not gone entirely
-    // Whether the system may still read memory that was lent to it.
+    // Whether the system may still read the user's memory.
     bool is_exposed() const {
         return !of_.lanes && of_.leading.socket.is_open() && (is_waiting() || queue_.is_within_awaited());
     }
@@ -186,17 +186,17 @@ private:
     std::size_t add_message(int p) {
         const slot_header& slot = of_.ports.next_slot(p);
         const std::byte* payload = slot.payload;
-        const bool is_lent = (slot.bytes & slot_header::lent_bit) != 0;
-        const std::uint32_t length = slot.bytes & ~slot_header::lent_bit;
-        const bool is_in_place = !is_lent && length > slot_header::inline_bytes;
-        if (is_lent) std::memcpy(&payload, slot.payload, sizeof payload);
+        const bool is_users_memory = (slot.bytes & slot_header::single_copy_bit) != 0;
+        const std::uint32_t length = slot.bytes & ~slot_header::single_copy_bit;
+        const bool is_in_place = !is_users_memory && length > slot_header::inline_bytes;
+        if (is_users_memory) std::memcpy(&payload, slot.payload, sizeof payload);
         else if (is_in_place) payload = of_.ports.next_place(p);
-        const std::uint64_t striped = of_.lanes ? stripe(payload, length, is_lent) : 0;
+        const std::uint64_t striped = of_.lanes ? stripe(payload, length, is_users_memory) : 0;
         const std::size_t here = striped != 0 ? of_.lanes->begin_of(1, length) : length;
-        const copy_or_reference::way by = is_lent ? choose(length) : copy_or_reference::way{};
+        const copy_or_reference::way by = is_users_memory ? choose(length) : copy_or_reference::way{};
         const std::size_t filler = filler_before(payload, length);
         queue_.add({{.what = striped != 0  ? kind::striped
-                             : by.is_asked ? kind::lent
+                             : by.is_asked ? kind::answered
                                            : kind::message,
                      .at_port = static_cast<std::uint8_t>(p),
                      .filler_units = static_cast<std::uint8_t>(filler / stream_frame::filler_unit_bytes),
@@ -207,7 +207,7 @@ private:
                     here,
                     sizeof(stream_frame) + filler,
                     true,
-                    is_lent,
+                    is_users_memory,
                     by.by_reference,
                     by.is_asked ? unsent_.ask() : striped,
                     by.is_asked ? now_ns() : 0,
@@ -243,9 +243,9 @@ private:
         return true;
     }
     // Its number, if the other lanes carry parts of a message; without them it goes as ever.
-    std::uint64_t stripe(const std::byte* payload, std::size_t bytes, bool is_lent) {
+    std::uint64_t stripe(const std::byte* payload, std::size_t bytes, bool is_users_memory) {
         if (bytes < stream_lanes::least_bytes) return 0;
-        if (of_.lanes->are_open()) return of_.lanes->send_later(payload, bytes, is_lent);
+        if (of_.lanes->are_open()) return of_.lanes->send_later(payload, bytes, is_users_memory);
         if (of_.lanes->want()) of_.words.owed_lanes |= 1;
         return 0;
     }

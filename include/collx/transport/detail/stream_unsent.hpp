@@ -22,7 +22,7 @@ public:
     // ------------------------------------------------------------------ by reference
     void set_copy_mode(single_copy_mode when) { choice_ = copy_or_reference(when); }
     page_pipe& pages() { return pages_; }
-    // How a large message that is lent goes over this connection. is_in_use: others by reference are in line.
+    // How a large message from the user's memory goes over this connection. is_in_use: others by reference are in line.
     copy_or_reference::way choose(std::size_t bytes, int fd, bool is_in_use) {
         if (!pages_.is_usable_on(fd)) return {};
         const copy_or_reference::way by = choice_.next(bytes);
