@@ -91,7 +91,8 @@ inline std::string bus_id_of(const nvml_pci_info& info) {
 
 inline nvml_gpu links_of(const nvml_functions& f, nvml_functions::device device, const std::string& bus_id) {
     constexpr unsigned most_links = 64, to_gpu = 0, to_switch = 2;
-    nvml_gpu g{bus_id};
+    nvml_gpu g;
+    g.bus_id = bus_id;
     int major = 0, minor = 0;
     if (f.capability(device, &major, &minor) == 0 && major > 0) g.sm = 10 * major + minor;
     for (unsigned k = 0; k < most_links; ++k) {
