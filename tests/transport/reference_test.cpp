@@ -305,15 +305,15 @@ TEST_CASE("by reference to where it is wanted, both ways at once, on good days a
             for (std::uint64_t seed = 1; seed < 12; ++seed) {
                 const std::size_t there = 65'536 * seed + seed, here = 4'000'000 / seed;
                 const auto out = message(there, seed), in = message(here, 99 - seed);
-                std::vector<std::byte> landed(there), also(here);
+                std::vector<std::byte> arrived(there), also(here);
                 w.tx.commit_single_copy(out.data(), there, 0);
                 back.commit_single_copy(in.data(), here, 0);
-                w.rx.want_at(landed.data(), there, 0);
+                w.rx.want_at(arrived.data(), there, 0);
                 come.want_at(also.data(), here, 0);
                 REQUIRE(w.move_until([&] { return w.rx.has_message() && come.has_message(); }));
-                REQUIRE((w.rx.has_landed() && come.has_landed()));
-                CHECK((landed == out && also == in));
-                w.rx.release_landed(), come.release_landed();
+                REQUIRE((w.rx.is_posted() && come.is_posted()));
+                CHECK((arrived == out && also == in));
+                w.rx.release_posted(), come.release_posted();
                 REQUIRE(w.move_until([&] { return w.tx.is_drained() && back.is_drained(); }));
             }
         }
@@ -346,8 +346,8 @@ TEST_CASE("memory is handed back after a failure only when no receiver can see w
         for (const bool wanted : {false, true}) {
             pair_of_streams w(single_copy_mode::always);
             auto m = message(bytes);
-            std::vector<std::byte> landed(bytes);
-            if (wanted) w.rx.want_at(landed.data(), bytes, 0);
+            std::vector<std::byte> arrived(bytes);
+            if (wanted) w.rx.want_at(arrived.data(), bytes, 0);
             w.tx.commit_single_copy(m.data(), bytes, 0);
             w.send();
             REQUIRE(w.left.is_exposed());

@@ -547,9 +547,9 @@ TEMPLATE_TEST_CASE("what is committed as a single copy is sent from where it is,
         rx.want_at(a.to.data(), a.bytes, 7);
         REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
         CHECK(rx.is_expected(a.bytes, 7));
-        REQUIRE(rx.has_landed());
+        REQUIRE(rx.is_posted());
         CHECK(a.is_there());
-        rx.release_landed();
+        rx.release_posted();
         CHECK(wait_until([&] { return world.left.move(), world.right.move(), tx.has_all_back(); }));
     }
     // Without a receive, or with another one: it comes as ever.
@@ -557,13 +557,13 @@ TEMPLATE_TEST_CASE("what is committed as a single copy is sent from where it is,
         tx.commit_single_copy(a.from.data(), 100'000, 7);
         if (tag != 0) rx.want_at(a.to.data(), 100'000, tag);
         REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
-        CHECK(!rx.has_landed());
+        CHECK(!rx.is_posted());
         CHECK(is_message(rx.peek(100'000), 1, 100'000));
         rx.release(100'000);
     }
 }
 
-TEST_CASE("a large message waits a few looks for a receiver that has had others land, no more") {
+TEST_CASE("a large message waits a few looks for a receiver that has pre-posted others, no more") {
     tcp4 world(remote_shape);
     auto tx = world.left.tx(1), other = world.left.tx(2);
     auto rx = world.right.rx(1), other_rx = world.right.rx(2);
@@ -571,7 +571,7 @@ TEST_CASE("a large message waits a few looks for a receiver that has had others 
     rx.want_at(a.to.data(), 100'000, 0);
     tx.commit_single_copy(a.from.data(), 100'000, 0);
     REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
-    rx.release_landed();
+    rx.release_posted();
     tx.commit_single_copy(a.from.data(), 100'000, 0);
     REQUIRE(wait_until([&] { return world.left.move(), tx.has_all_back(); }));
     other.commit(0);
@@ -583,8 +583,8 @@ TEST_CASE("a large message waits a few looks for a receiver that has had others 
     }
     rx.want_at(a.to.data(), 100'000, 0);
     REQUIRE(wait_until([&] { return world.right.move(), rx.has_message(); }));
-    CHECK(rx.has_landed());
-    rx.release_landed();
+    CHECK(rx.is_posted());
+    rx.release_posted();
     REQUIRE(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
     other_rx.release(0);
     tx.commit_single_copy(a.from.data(), 100'000,
@@ -592,16 +592,16 @@ TEST_CASE("a large message waits a few looks for a receiver that has had others 
     other.commit(0);
     REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
     CHECK(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
-    CHECK((rx.has_message() && !rx.has_landed()));
+    CHECK((rx.has_message() && !rx.is_posted()));
     rx.release(100'000);
-    for (const bool lands : {true, false}) { // one that waits and is all here: nothing more makes its socket readable
-        if (lands) rx.want_at(a.to.data(), stream::least_landed_bytes, 0);
-        tx.commit_single_copy(a.from.data(), stream::least_landed_bytes, 0);
+    for (const bool posts : {true, false}) { // one that waits and is all here: nothing more makes its socket readable
+        if (posts) rx.want_at(a.to.data(), stream::least_posted_bytes, 0);
+        tx.commit_single_copy(a.from.data(), stream::least_posted_bytes, 0);
         REQUIRE(wait_until([&] { return world.left.move(), tx.has_all_back(); }));
         REQUIRE(wait_until([&] { return world.right.move(); }));
-        CHECK(wait_until([&] { return world.right.move(lands), rx.has_message(); }));
-        REQUIRE(rx.has_landed() == lands);
-        if (lands) rx.release_landed();
+        CHECK(wait_until([&] { return world.right.move(posts), rx.has_message(); }));
+        REQUIRE(rx.is_posted() == posts);
+        if (posts) rx.release_posted();
     }
 }
 
@@ -660,9 +660,9 @@ TEST_CASE("a large message like the last is read where it goes by one call") {
         w.rx.want_at(w.wanted.data(), w.bytes, 0);
         w.add(1, w.bytes, seed), w.say();
         CHECK(w.calls_of_a_look() == 1);
-        REQUIRE((w.rx.has_message() && w.rx.has_landed()));
+        REQUIRE((w.rx.has_message() && w.rx.is_posted()));
         CHECK(is_message(w.wanted.data(), seed, w.bytes));
-        w.rx.release_landed();
+        w.rx.release_posted();
     }
 }
 
@@ -681,7 +681,7 @@ TEST_CASE("what comes where another message was expected is put right") {
         REQUIRE(w.other.has_message());
         CHECK(is_message(w.other.peek(100), 5, 100));
         w.other.release(100);
-        REQUIRE(w.rx.has_landed() == is_wanted);
+        REQUIRE(w.rx.is_posted() == is_wanted);
         CHECK(is_message(is_wanted ? w.wanted.data() : w.rx.peek(w.bytes), 7, w.bytes));
         w.rx.release(w.bytes);
         w.add(1, w.bytes, 1), w.say(); // a large one again, so that the next is expected
@@ -691,9 +691,9 @@ TEST_CASE("what comes where another message was expected is put right") {
     w.rx.want_at(w.wanted.data(), w.bytes, 0);
     w.add(3, w.most, 6), w.add(1, w.bytes, 7), w.say(); // a larger one of another port: all that was read is its
     all_came(w.most);
-    REQUIRE(w.rx.has_landed());
+    REQUIRE(w.rx.is_posted());
     CHECK(is_message(w.wanted.data(), 7, w.bytes));
-    w.rx.release_landed();
+    w.rx.release_posted();
     w.rx.want_at(w.wanted.data(), w.bytes, 0);
     w.add(1, w.most, 8), w.say(); // of another size than the receiver expects: it shall see that
     REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
@@ -715,7 +715,7 @@ TEST_CASE("what fills up to the payload of a large message goes nowhere, expecte
                 w.add(1, w.bytes, 2, now), w.add(2, 100, 3), w.say();
                 if (now == before && !is_wanted) CHECK(w.calls_of_a_look() == 1);
                 REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message() && w.other.has_message(); }));
-                REQUIRE(w.rx.has_landed() == is_wanted);
+                REQUIRE(w.rx.is_posted() == is_wanted);
                 CHECK(is_message(is_wanted ? w.wanted.data() : w.rx.peek(w.bytes), 2, w.bytes));
                 CHECK(is_message(w.other.peek(100), 3, 100));
                 w.rx.release(w.bytes), w.other.release(100);
@@ -728,7 +728,7 @@ TEST_CASE("what fills up to the payload of a large message goes nowhere, expecte
                     REQUIRE(::send(w.test.get(), w.line.data() + cut, rest, 0) == static_cast<ssize_t>(rest));
                     w.line.clear();
                     REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
-                    CHECK(is_message(w.rx.has_landed() ? w.wanted.data() : w.rx.peek(w.bytes), 4 + cut, w.bytes));
+                    CHECK(is_message(w.rx.is_posted() ? w.wanted.data() : w.rx.peek(w.bytes), 4 + cut, w.bytes));
                     w.rx.release(w.bytes);
                     if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
                 }
@@ -873,13 +873,13 @@ TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", 
         REQUIRE(!tx.has_all_back());
         REQUIRE(!rx.has_message());
         if (wanted) world.right.settle();
-        const auto original = a.from, landed = a.to;
-        CHECK((landed[0] == original[0]) == wanted);
+        const auto original = a.from, arrived = a.to;
+        CHECK((arrived[0] == original[0]) == wanted);
         world.left.settle();
         a.from.assign(a.bytes, std::byte{0xdd}); // the user's again
         REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
-        CHECK(a.to == landed);
-        CHECK(rx.has_landed() == wanted);
+        CHECK(a.to == arrived);
+        CHECK(rx.is_posted() == wanted);
         if (!wanted) CHECK(std::memcmp(rx.peek(a.bytes), original.data(), a.bytes) == 0);
     }
 }

@@ -22,7 +22,7 @@ using all_gather_v_fn = moving_v_fn<Mode, verb::all_gather_v>;
 COLLX_VERB(all_gather)
 
 // The same with parts of different sizes.
-// Shape: rank r contributes counts[r] elements (the same table on every rank); they land at offsets[r], by default one
+// Shape: rank r contributes counts[r] elements (the same table on every rank); they go to offsets[r], by default one
 //     part after the other. Counts may be zero.
 // Errors: as all_reduce; mismatch (checked) if the tables differ.
 // Example: collx::all_gather_v(world, mine, everybodys, counts);

@@ -101,8 +101,8 @@ COLLX_ONCE void remote_window::receive_answer(int peer, void* to, std::size_t by
         if (part >= least_remote_bytes && !rx.has_message()) (void)rx.want_at(at, part, answer_tag);
         core_.wait_until([&] { return rx.has_message(); }, timeout_ns, awaited(peer, awaited::why::message));
         if (!rx.is_expected(part, answer_tag)) core_.give_up(failure(errc::protocol, peer), peer);
-        if (rx.has_landed()) {
-            rx.release_landed();
+        if (rx.is_posted()) {
+            rx.release_posted();
         } else {
             if (part != 0) std::memcpy(at, rx.peek(part), part);
             rx.release(part);
@@ -264,8 +264,8 @@ COLLX_ONCE remote_window::served remote_window::take_part(int peer, other& o, re
         return served::not_yet;
     }
     if (!rx.is_expected(part, part_tag)) return served::refused;
-    if (rx.has_landed()) {
-        rx.release_landed();
+    if (rx.is_posted()) {
+        rx.release_posted();
     } else {
         std::memcpy(o.to, rx.peek(part), part);
         rx.release(part);

@@ -204,7 +204,7 @@ private:
     }
 };
 
-// Between hosts a large message lands where it is wanted, if that is said before it comes: such a receive goes first.
+// Between hosts a large message arrives where it is wanted, if that is said before it comes: such a receive goes first.
 template <class View>
 bool is_wanted_first(communicator_core& c, const View& v, int from_rank) {
     return v.size() * sizeof(element_of<View>) >= least_remote_bytes && c.net.rx(port::messages, from_rank).is_remote();

@@ -61,22 +61,23 @@ struct remote_step {
     }
 };
 
-// A step whose message has landed, is sent from where it lies, or both. False if neither: nothing was done. Requires: a
-// message and room, as far as the step wants them. take(from): works a message of a slot in, without sending it on.
+// A step whose message is in its pre-posted buffer, is sent from where it lies, or both. False if neither: nothing was
+// done. Requires: a message and room, as far as the step wants them. take(from): works a message of a slot in, without
+// sending it on.
 template <class Take>
 bool run_remote(const remote_step& f, receiving_end* rx, sending_end* tx, std::size_t bytes, std::uint32_t tag,
                 Take&& take) {
-    const bool has_landed = rx != nullptr && rx->has_landed();
+    const bool is_posted = rx != nullptr && rx->is_posted();
     const std::byte* const users = tx != nullptr && tx->may_send_in_place() ? f.sent_from() : nullptr;
-    if (!has_landed && users == nullptr) return false;
-    if (rx != nullptr && !has_landed) take(rx->peek(bytes));
+    if (!is_posted && users == nullptr) return false;
+    if (rx != nullptr && !is_posted) take(rx->peek(bytes));
     if (users != nullptr) {
         tx->commit_single_copy(users, bytes, tag);
-    } else if (tx != nullptr) { // landed, and goes on to a slot
+    } else if (tx != nullptr) { // in its place, and goes on to a slot
         std::memcpy(tx->try_acquire(bytes), f.whole(f.s.dst), bytes);
         tx->commit(bytes, tag);
     }
-    if (has_landed) rx->release_landed();
+    if (is_posted) rx->release_posted();
     else if (rx != nullptr) rx->release(bytes);
     return true;
 }

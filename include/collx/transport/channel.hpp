@@ -25,11 +25,11 @@ COLLX_BEGIN_NAMESPACE
 struct slot_header {
     static constexpr std::size_t inline_bytes = 112;
     atomic<std::uint64_t> number; // written by the sender (release) after the payload; read by the receiver (acquire)
-    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed; plus single_copy_bit or landed_bit
+    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed; plus single_copy_bit or posted_bit
     std::uint32_t tag;   // likewise: low bits of the whole transfer's element count
     std::byte payload[inline_bytes];
     static constexpr std::uint32_t single_copy_bit = 1u << 31; // the payload is an address in the sender's process
-    static constexpr std::uint32_t landed_bit = 1u << 30;      // the payload is where the receiver wanted it
+    static constexpr std::uint32_t posted_bit = 1u << 30;      // the payload is where the receiver wanted it
 };
 static_assert(sizeof(slot_header) == 2 * cache_line_bytes); // a pair that processors fetch together
 
@@ -59,7 +59,7 @@ struct sender_line {
 inline constexpr std::uint64_t proof_of_reading = 0x636f'6c6c'782d'6f6b;
 // Of a channel between hosts: where its next message is wanted. Written by the receiver, `number` last; read by the
 // stream, which is in the same process.
-struct landing_line {
+struct posted_line {
     atomic<std::uint64_t> number; // of the message, + 1
     std::byte* at;
     std::uint32_t bytes, tag;
@@ -70,7 +70,7 @@ struct channel_memory {
     channel_shape shape{};
     receiver_line& receiver() const { return *reinterpret_cast<receiver_line*>(base); }
     sender_line& sender() const { return *reinterpret_cast<sender_line*>(base + 2 * cache_line_bytes); }
-    landing_line& landing() const { return *reinterpret_cast<landing_line*>(base + 4 * cache_line_bytes); }
+    posted_line& posted() const { return *reinterpret_cast<posted_line*>(base + 4 * cache_line_bytes); }
     atomic<std::uint64_t>& taken() const { return receiver().taken; }
     slot_header& slot(std::uint64_t i) const {
         const auto depth = static_cast<std::uint64_t>(shape.depth);
@@ -115,7 +115,7 @@ struct channel_memory {
         for (; oldest != i; ++oldest) {
             const std::uint32_t bytes = slot(oldest).bytes;
             const bool has_place = (bytes & slot_header::single_copy_bit) == 0 &&
-                                   (bytes & ~slot_header::landed_bit) > slot_header::inline_bytes;
+                                   (bytes & ~slot_header::posted_bit) > slot_header::inline_bytes;
             if (has_place && place_of(oldest) == place) return true;
         }
         return false;
@@ -270,7 +270,7 @@ public:
     }
     // How long it is, as its sender says. Requires has_message().
     std::size_t message_bytes() const {
-        return memory_.slot(next_).bytes & ~(slot_header::single_copy_bit | slot_header::landed_bit);
+        return memory_.slot(next_).bytes & ~(slot_header::single_copy_bit | slot_header::posted_bit);
     }
     // Where the expected message lies.
     const std::byte* peek(std::size_t bytes) const {
@@ -297,12 +297,13 @@ public:
         was_lent_ = true;
         memory_.taken().store(++next_, memory_order::release);
     }
-    // ------------------------------------------------------------------ landing: channels between hosts only
+    // ------------------------------------------------------------------ pre-posted receives: channels between hosts
+    // only
     bool is_remote() const { return is_remote_; }
-    // Says where the next message is wanted, if it has not come yet. It lands there or comes as ever. False: it was
+    // Says where the next message is wanted, if it has not come yet. It arrives there or in a slot. False: it was
     // said.
     bool want_at(void* at, std::size_t bytes, std::uint32_t tag) {
-        auto& line = memory_.landing();
+        auto& line = memory_.posted();
         if (line.number.load(memory_order::relaxed) == next_ + 1) return false;
         line.at = static_cast<std::byte*>(at);
         line.bytes = static_cast<std::uint32_t>(bytes);
@@ -311,8 +312,8 @@ public:
         return true;
     }
     // Requires has_message().
-    bool has_landed() const { return (memory_.slot(next_).bytes & slot_header::landed_bit) != 0; }
-    void release_landed() { memory_.taken().store(++next_, memory_order::release); }
+    bool is_posted() const { return (memory_.slot(next_).bytes & slot_header::posted_bit) != 0; }
+    void release_posted() { memory_.taken().store(++next_, memory_order::release); }
 
     // Where to read, once, to find out whether this process may read the sender's memory; 0: it makes no single copies.
     std::uint64_t proof_at() const { return memory_.sender().proof_at.load(memory_order::acquire); }

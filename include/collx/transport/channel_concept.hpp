@@ -71,12 +71,12 @@ concept SingleCopyReceivingEnd = TagCheckingEnd<End> && requires(End& end) {
     { end.sender_address() } -> std::same_as<std::uint64_t>;
     end.release_single_copy();
 };
-// The receiver may say where it wants the next message. It lands there (has_landed) or comes as ever.
+// The receiver may say where it wants the next message. It arrives there (is_posted) or in a slot.
 template <class End>
 concept PrePostingEnd = TagCheckingEnd<End> && requires(End& end, void* at, std::size_t bytes, std::uint32_t tag) {
     { end.want_at(at, bytes, tag) } -> std::same_as<bool>;
-    { end.has_landed() } -> std::same_as<bool>;
-    end.release_landed();
+    { end.is_posted() } -> std::same_as<bool>;
+    end.release_posted();
 };
 
 namespace detail {

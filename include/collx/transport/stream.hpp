@@ -7,7 +7,7 @@
 //   slot of the sender → sendmsg, many frames at once → recvmsg into the slot of the receiver → taken → credit back
 //
 // Large messages need no slots: the system may read the sender's memory until it has it, and a receiver may say where
-// it wants the next message, which then lands there.
+// it wants the next message, which then arrives there.
 //
 // There may be more lanes: connections that carry parts of large messages. One leads: all frames go over it. Where both
 // ends have a device for RDMA, messages go by verbs, and the connection carries the words beside them.
@@ -26,7 +26,7 @@ public:
     using phase = detail::stream_phase;
     static constexpr int most_ports = detail::stream_frame::most_ports;
     static constexpr std::size_t write_bytes = detail::stream_sender::write_bytes;
-    static constexpr std::size_t least_landed_bytes = detail::stream_receiver::least_landed_bytes;
+    static constexpr std::size_t least_posted_bytes = detail::stream_receiver::least_posted_bytes;
     static constexpr int most_looks = detail::stream_receiver::most_looks;
 
     stream(const socket_calls& calls, channel_shape shape, int ports)

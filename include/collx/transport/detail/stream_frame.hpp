@@ -110,7 +110,7 @@ struct stream_outgoing {
 };
 struct stream_incoming {
     std::uint64_t put = 0, told = 0; // told: how many were taken, as the other end knows
-    bool lands = false;              // messages of this port are mostly wanted somewhere
+    bool is_mostly_posted = false;   // the receiver says where it wants most messages of this port
 };
 
 } // namespace detail

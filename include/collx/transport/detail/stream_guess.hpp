@@ -44,9 +44,9 @@ public:
     expectation expected(const stream_ports& ports, bool by_device, std::size_t stage_bytes) const {
         if (!is_large()) return expected_medium(ports, by_device, stage_bytes);
         const auto at_most = [](std::size_t bytes) { return bytes < most_bytes ? bytes : most_bytes; };
-        if (const landing_line* const wish = ports.wish(large_port_))
+        if (const posted_line* const wish = ports.wish(large_port_))
             return {wish->at, at_most(wish->bytes), 0, true, false, filler_bytes_};
-        if (ports.lands(large_port_)) return {nullptr, 0, head_bytes(), false}; // it will say where to
+        if (ports.is_mostly_posted(large_port_)) return {nullptr, 0, head_bytes(), false}; // it will say where to
         if (ports.is_full(large_port_)) return {nullptr, 0, stage_bytes, false};
         std::byte* const place = ports.take_place(large_port_, by_device);
         if (filler_bytes_ != 0) return {place, at_most(large_bytes_), 0, true, false, filler_bytes_};

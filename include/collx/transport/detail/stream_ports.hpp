@@ -117,20 +117,20 @@ public:
         return true;
     }
 
-    // ------------------------------------------------------------------ messages that land with their receiver
+    // ------------------------------------------------------------------ pre-posted receives
     // Where the receiver wants the next message of a port; null: it has not said.
-    const landing_line* wish(int p) const {
-        const auto& w = memory_.rx(p).landing();
+    const posted_line* wish(int p) const {
+        const auto& w = memory_.rx(p).posted();
         return w.number.load(memory_order::acquire) == in_[p].put + 1 ? &w : nullptr;
     }
     // Where it wants this very message; null: nowhere.
     std::byte* wanted_at(const stream_frame& f) const {
-        const landing_line* const w = wish(f.at_port);
+        const posted_line* const w = wish(f.at_port);
         return w != nullptr && w->bytes == f.bytes && w->tag == f.tag ? w->at : nullptr;
     }
     // Whether large messages of this port are mostly wanted somewhere, as the last one was.
-    bool lands(int p) const { return in_[p].lands; }
-    void note_landing(int p, bool is_landing) { in_[p].lands = is_landing; }
+    bool is_mostly_posted(int p) const { return in_[p].is_mostly_posted; }
+    void note_posted(int p, bool is_posted) { in_[p].is_mostly_posted = is_posted; }
 
 private:
     std::uint64_t depth() const { return static_cast<std::uint64_t>(shape().depth); }

@@ -16,7 +16,7 @@ namespace detail {
 
 class stream_receiver {
 public:
-    static constexpr std::size_t least_landed_bytes = stream_frame::least_large_bytes;
+    static constexpr std::size_t least_posted_bytes = stream_frame::least_large_bytes;
     static constexpr int most_looks = 8; // for which such a message waits for a receiver that says where it wants it
 
     // sender: of the same stream; what the other end has received frees its slots.
@@ -97,8 +97,8 @@ public:
     }
     // After a failure nothing goes to users' memory any more.
     [[gnu::cold]] void settle() {
-        if (payload_left_ != 0 && is_landing_) payload_at_ = of_.ports.last_place(payload_port_);
-        is_landing_ = false;
+        if (payload_left_ != 0 && is_posted_) payload_at_ = of_.ports.last_place(payload_port_);
+        is_posted_ = false;
     }
     // Gives the connection up.
     [[gnu::cold]] void lose() { of_.leading.phase = stream_phase::lost, close_all(); }
@@ -147,7 +147,7 @@ private:
         stream_frame f;
         std::memcpy(&f, at, bytes < sizeof f ? bytes : sizeof f);
         const bool is_like = bytes >= sizeof f && f.what == kind::message && guess_.is_medium_of(f.at_port) &&
-                             f.bytes > slot_header::inline_bytes && f.bytes < least_landed_bytes;
+                             f.bytes > slot_header::inline_bytes && f.bytes < least_posted_bytes;
         std::size_t done = 0;
         if (is_like) {
             if (!read_frame(f)) return false;
@@ -264,14 +264,14 @@ private:
         staged_ -= at;
         return true;
     }
-    // Whether to wait with a large message for the receiver, who has had others land and will say where it wants this
-    // one: a few looks, for between two of its looks this stream may be moved for others, too. They cost no system
+    // Whether to wait with a large message for the receiver, who has pre-posted for others and will say where it wants
+    // this one: a few looks, for between two of its looks this stream may be moved for others, too. They cost no system
     // call.
     bool is_early(const stream_frame& f) {
-        if ((!is_whole(f.what) && f.what != kind::striped) || f.bytes < least_landed_bytes ||
+        if ((!is_whole(f.what) && f.what != kind::striped) || f.bytes < least_posted_bytes ||
             f.at_port >= of_.ports.count())
             return false;
-        return may_hold_ && of_.ports.lands(f.at_port) && wanted_at(f) == nullptr;
+        return may_hold_ && of_.ports.is_mostly_posted(f.at_port) && wanted_at(f) == nullptr;
     }
     // Where its receiver wants this message; null: nowhere, it goes to a slot.
     std::byte* wanted_at(const stream_frame& f) const {
@@ -280,7 +280,7 @@ private:
     // False for what no end of this version says.
     bool read_frame(const stream_frame& f) {
         if (f.magic != stream_frame::magic_value || of_.words.has_heard_bye) return false;
-        if (filler_of(f) > (is_whole(f.what) && f.bytes >= least_landed_bytes ? stream_frame::most_filler_bytes : 0))
+        if (filler_of(f) > (is_whole(f.what) && f.bytes >= least_posted_bytes ? stream_frame::most_filler_bytes : 0))
             return false;
         switch (f.what) {
             case kind::message:
@@ -312,11 +312,11 @@ private:
         payload_at_ = slot->payload;
         if (f.bytes > slot_header::inline_bytes) payload_at_ = of_.ports.take_place(f.at_port, by_device());
         std::byte* const place = payload_at_;
-        std::byte* const wanted = f.bytes >= least_landed_bytes ? wanted_at(f) : nullptr;
-        is_landing_ = wanted != nullptr;
-        if (f.bytes >= least_landed_bytes) of_.ports.note_landing(f.at_port, is_landing_);
-        if (is_landing_) {
-            slot->bytes |= slot_header::landed_bit;
+        std::byte* const wanted = f.bytes >= least_posted_bytes ? wanted_at(f) : nullptr;
+        is_posted_ = wanted != nullptr;
+        if (f.bytes >= least_posted_bytes) of_.ports.note_posted(f.at_port, is_posted_);
+        if (is_posted_) {
+            slot->bytes |= slot_header::posted_bit;
             payload_at_ = wanted;
         }
         payload_port_ = f.at_port;
@@ -327,7 +327,7 @@ private:
         const std::uint64_t number = of_.ports.count_received(f.at_port);
         if (f.what == kind::striped) {
             payload_left_ = of_.lanes->begin_of(1, f.bytes);
-            payload_striped_ = of_.lanes->receive_later(payload_at_, is_landing_ ? place : nullptr, f.bytes);
+            payload_striped_ = of_.lanes->receive_later(payload_at_, is_posted_ ? place : nullptr, f.bytes);
             of_.lanes->expect(f.at_port, number, payload_striped_);
         }
         if (payload_left_ == 0) deliver();
@@ -338,7 +338,7 @@ private:
         payload_is_pair_ = true;
         payload_at_ = reinterpret_cast<std::byte*>(&heard_pair_);
         payload_left_ = f.bytes;
-        is_landing_ = false;
+        is_posted_ = false;
         return true;
     }
     // Of what the other end had sent by verbs when it said goodbye.
@@ -374,7 +374,7 @@ private:
     std::size_t payload_left_ = 0;
     int payload_port_ = 0;
     std::uint64_t payload_striped_ = 0; // its number among the striped; 0: all of it comes here
-    bool is_landing_ = false;           // it goes to the user's memory
+    bool is_posted_ = false;            // it goes to the user's memory
     bool wants_answer_ = false;         // by a sender whose system may still read it
     bool payload_is_pair_ = false;      // it is a word: heard_pair_
     queue_pair_address heard_pair_;
