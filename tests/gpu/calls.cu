@@ -30,6 +30,7 @@
 #include <collx/comm/run_threads.hpp>
 #include <collx/gpu/calls.cuh>
 #include <collx/gpu/device_group.hpp>
+#include <collx/net.hpp>
 
 using namespace collx;
 using device::require_cuda;

@@ -145,7 +145,7 @@ public:
             fail(errc::invalid_argument, rank(), -1, "choose it with cudaSetDevice before the call",
                  "device %d is current, and this communicator's memory is on device %d", now, device_);
         const device::stream_facts f = runtime_.stream(o.stream);
-        if (f.device != device_)
+        if (f.device >= 0 && f.device != device_)
             fail(errc::invalid_argument, rank(), -1, "make the stream while the communicator's device is current",
                  "the stream is of device %d, and this communicator's memory is on device %d", f.device, device_);
         if (f.is_broken)

@@ -234,7 +234,7 @@ public:
     }
     stream_facts stream(void* s) const {
         fake_stream& x = stream_of(s);
-        return {x.device(), x.is_capturing(), x.is_broken(), x.capture()};
+        return {x.is_capturing() ? -1 : x.device(), x.is_capturing(), x.is_broken(), x.capture()};
     }
     void synchronize(void* s) const {
         if (stream_of(s).is_capturing())

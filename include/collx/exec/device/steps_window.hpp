@@ -118,12 +118,11 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
         const auto fetch = [&](auto w, int k, unsigned i, unsigned m) -> fold_pack<decltype(w)> {
             using W = decltype(w);
             const std::size_t first = in_at + i;
-            const bool own = k == this->rank_ && s.own == place::in;
             if constexpr (access::is_wire_in) {
                 return access::template read_raw<W>(this->args().rank(k).in.data() + first, m); // words: fold_words
             } else {
                 if (!from_window) return access::template read_in<W>(this->args().rank(k), this->ranks(), first, m);
-                if (own)
+                if (k == this->rank_ && s.own == place::in)
                     return access::through_wire(access::template read_in<W>(this->mine(), this->ranks(), first, m));
                 return access::from_wire(
                     this->template load_wire<W>(this->args_.lane_of(k, this->lane_) + window_offset, i, m));
