@@ -1,77 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fused collectives on one device, against what the device's memory allows. Writes lines of CSV:
-//   what,variant,ranks,bytes,us,algbw_GBps,fraction
-// bytes: of one rank's buffer. fraction: the least traffic the collective can do at the measured speed of a
-// device-to-device copy (read and written bytes counted), divided by the time taken. --short measures a few sizes.
-#include <algorithm>
-#include <cstdio>
+// Fused collectives on one device, against what the device's memory allows. --short measures a few sizes.
 #include <cstring>
 #include <vector>
+
+#include "support.hpp"
 
 #include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/gpu/team.cuh>
 
 using namespace collx;
-using device::cuda_check;
+using bench::require_cuda;
 
 namespace {
 
 bool is_short = false;
-double copy_bytes_per_us = 0; // read and written
-
-// Microseconds of one call: the median of batches, each long enough for the events' resolution.
-template <class F>
-double time_us(F&& call) {
-    cudaEvent_t begin = nullptr, end = nullptr;
-    cuda_check(cudaEventCreate(&begin), "making an event");
-    cuda_check(cudaEventCreate(&end), "making an event");
-    const auto batch = [&](int count) {
-        cudaEventRecord(begin);
-        for (int i = 0; i < count; ++i) call();
-        cudaEventRecord(end);
-        cuda_check(cudaEventSynchronize(end), "measuring");
-        float ms = 0;
-        cudaEventElapsedTime(&ms, begin, end);
-        return 1000.0 * ms / count;
-    };
-    const double first = batch(3);
-    const int count = std::clamp(static_cast<int>(3000 / first), 3, 500);
-    std::vector<double> times;
-    for (int i = 0; i < 7; ++i) times.push_back(batch(count));
-    std::sort(times.begin(), times.end());
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
-    return times[times.size() / 2];
-}
-
-// least: bytes that all ranks together must read and write.
-void line(const char* what, const char* variant, int ranks, std::size_t bytes, double us, double least) {
-    const double fraction = copy_bytes_per_us > 0 ? least / copy_bytes_per_us / us : 0;
-    std::printf("%s,%s,%d,%zu,%.2f,%.2f,%.3f\n", what, variant, ranks, bytes, us,
-                static_cast<double>(bytes) / us / 1000, fraction);
-    std::fflush(stdout);
-}
-
-struct buffers {
-    buffers(int ranks, std::size_t elems) : n(elems) {
-        for (int r = 0; r < ranks; ++r) {
-            void* p = nullptr;
-            cuda_check(cudaMalloc(&p, elems * sizeof(float)), "allocating");
-            cuda_check(cudaMemset(p, 0, elems * sizeof(float)), "clearing");
-            memory.push_back(static_cast<float*>(p));
-        }
-    }
-    ~buffers() {
-        for (float* p : memory) cudaFree(p);
-    }
-    buffers(const buffers&) = delete;
-    buffers& operator=(const buffers&) = delete;
-    std::size_t size() const { return memory.size(); }
-    device_view<float> operator[](std::size_t r) const { return {memory[r], n}; }
-    std::vector<float*> memory;
-    std::size_t n;
-};
+using bench::buffers, bench::line, bench::time_us;
 
 __global__ void nothing() {}
 
@@ -88,15 +32,6 @@ __global__ void round_trips(std::uint64_t* words, int count) {
 }
 
 void limits() {
-    const std::size_t bytes = std::size_t{is_short ? 256u : 1024u} << 20;
-    void *a = nullptr, *b = nullptr;
-    cuda_check(cudaMalloc(&a, bytes), "allocating");
-    cuda_check(cudaMalloc(&b, bytes), "allocating");
-    const double us = time_us([&] { cudaMemcpyAsync(b, a, bytes, cudaMemcpyDeviceToDevice); });
-    copy_bytes_per_us = 2.0 * static_cast<double>(bytes) / us;
-    line("copy", "cudaMemcpy", 1, bytes, us, 2.0 * static_cast<double>(bytes));
-    cudaFree(a);
-    cudaFree(b);
     line("launch", "plain", 1, 0, time_us([] { nothing<<<1, 32>>>(); }), 0);
     line("launch", "cooperative", 1, 0, time_us([] {
              cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&nothing), dim3(132), dim3(512), nullptr, 0,
@@ -104,7 +39,7 @@ void limits() {
          }),
          0);
     void* words = nullptr;
-    cuda_check(cudaMalloc(&words, 4096), "allocating");
+    require_cuda(cudaMalloc(&words, 4096), "allocating");
     int count = 1000;
     void* parameters[] = {&words, &count};
     const double trips = time_us([&] {
@@ -128,7 +63,7 @@ void all_reduces(int n) {
     gpu_team team(n);
     for (const std::size_t bytes : sizes()) {
         const std::size_t elems = bytes / sizeof(float);
-        buffers in(n, elems), out(n, elems);
+        buffers<float> in(n, elems), out(n, elems);
         const auto cut = [elems](int chunks) { return chunk_layout::even(elems, chunks, 16); };
         const double least = 2.0 * n * static_cast<double>(bytes);
         const auto measure = [&](const char* variant, auto&& call) {
@@ -160,7 +95,7 @@ void moves(int n) {
     for (const std::size_t bytes : sizes()) {
         const std::size_t part = bytes / sizeof(float) / static_cast<unsigned>(n),
                           elems = part * static_cast<unsigned>(n);
-        buffers small(n, part), in(n, elems), out(n, elems);
+        buffers<float> small(n, part), in(n, elems), out(n, elems);
         const double each = static_cast<double>(bytes);
         line("all_gather", "peers_buffers", n, bytes, time_us([&] { team.all_gather(small, out); }), (n + 1) * each);
         line("reduce_scatter", "peers_buffers", n, bytes, time_us([&] { team.reduce_scatter(in, small); }),
@@ -190,7 +125,7 @@ void fusing(int n) {
     gpu_team team(n);
     for (const std::size_t bytes : {std::size_t{1} << 20, std::size_t{64} << 20}) {
         const std::size_t elems = bytes / sizeof(float);
-        buffers wide(n, 4 * elems), in(n, elems), out(n, elems);
+        buffers<float> wide(n, 4 * elems), in(n, elems), out(n, elems);
         const scale_and_shift f{0.25f, 1.0f};
         const double least = 2.0 * n * static_cast<double>(bytes);
         line("epilogue", "fused", n, bytes, time_us([&] { team.all_reduce(in, out, with_post(plus{}, f)); }), least);
@@ -216,13 +151,9 @@ void fusing(int n) {
 
 int main(int argc, char** argv) {
     is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-        std::fprintf(stderr, "SKIPPED: no GPU\n");
-        return 77;
-    }
+    if (!bench::has_device()) return 77;
     try {
-        std::printf("what,variant,ranks,bytes,us,algbw_GBps,fraction\n");
+        bench::begin(std::size_t{is_short ? 256u : 1024u} << 20);
         limits();
         for (const int n : {2, 4, 8}) all_reduces(n);
         for (const int n : {2, 4, 8}) moves(n);

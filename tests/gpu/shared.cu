@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ranks that are threads of one process and share one device: calls of a communicator by kernels of several launches
+// that wait for each other, in streams of their own. Every size, many calls in a row with ranks that are late, a graph,
+// and what a call costs the host and the device ("shared,…" lines). scripts/gpu builds and runs it (--short: less).
+// Exits with 77 where there is no GPU, and where two grids do not run side by side.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "support.hpp"
+
+#include <collx/collx.hpp>
+#include <collx/comm/run_threads.hpp>
+#include <collx/gpu/calls.cuh>
+
+using namespace collx;
+using device::require_cuda;
+
+namespace {
+
+bool is_short = false, has_route = true;
+
+__global__ void fill(float* x, std::size_t n, float first) {
+    for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        x[i] = first + static_cast<float>(i % 5);
+}
+// Counts what is not first + scale * (i % 5), where i counts from `from` on in parts of `part`.
+__global__ void compare(const float* x, std::size_t n, float first, float scale, std::size_t part, std::size_t from,
+                        unsigned long long* wrong) {
+    for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        if (x[i] != first + scale * static_cast<float>((from + i % part) % 5)) atomicAdd(wrong, 1ull);
+}
+// Keeps a rank's stream busy, so that its next kernel begins late.
+__global__ void delay(unsigned cycles) {
+    const auto began = clock64();
+    while (static_cast<unsigned long long>(clock64() - began) < cycles) {
+    }
+}
+
+// What one rank has. Everything is allocated before the first call and freed after the last: to free memory waits for
+// the device, and so for kernels that wait for this rank.
+struct rank_memory {
+    float *x = nullptr, *y = nullptr;
+    unsigned long long* wrong = nullptr;
+    cudaStream_t s = nullptr;
+    explicit rank_memory(std::size_t elems) {
+        require_cuda(cudaMalloc(&x, elems * sizeof(float)), "allocating");
+        require_cuda(cudaMalloc(&y, elems * sizeof(float)), "allocating");
+        require_cuda(cudaMalloc(&wrong, sizeof *wrong), "allocating");
+        require_cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
+        require_cuda(cudaMemsetAsync(wrong, 0, sizeof *wrong, s), "clearing");
+    }
+    ~rank_memory() { cudaFree(x), cudaFree(y), cudaFree(wrong), cudaStreamDestroy(s); }
+    rank_memory(const rank_memory&) = delete;
+    void put(std::size_t n, float first) const { fill<<<8, 256, 0, s>>>(x, n, first); }
+    void look(std::size_t n, float first, float scale, std::size_t part, std::size_t from = 0) const {
+        compare<<<8, 256, 0, s>>>(y, n, first, scale, part, from, wrong);
+    }
+    unsigned long long count() const {
+        unsigned long long n = 0;
+        require_cuda(cudaMemcpyAsync(&n, wrong, sizeof n, cudaMemcpyDeviceToHost, s), "reading");
+        require_cuda(cudaStreamSynchronize(s), "reading");
+        return n;
+    }
+};
+
+void collectives(communicator& w, const rank_memory& m, std::size_t n) {
+    const auto all = static_cast<std::size_t>(w.size()), me = static_cast<std::size_t>(w.rank());
+    const auto ranks = static_cast<float>(w.size()), sum = ranks * (ranks + 1) / 2, mine = static_cast<float>(me + 1);
+    const device_view<float> x(m.x, n), y(m.y, n), wide_x(m.x, n * all), wide_y(m.y, n * all);
+    const device_call_options o{.stream = m.s};
+    m.put(n, mine);
+    all_reduce(w, x, y, plus{}, o);
+    m.look(n, sum, ranks, n);
+    m.put(n, mine + 1);
+    all_reduce(w, x, y, collx::max{}, o);
+    m.look(n, ranks + 1, 1, n);
+    all_gather(w, x, wide_y, o);
+    for (std::size_t k = 0; k < all; ++k)
+        compare<<<8, 256, 0, m.s>>>(m.y + k * n, n, static_cast<float>(k + 2), 1, n, 0, m.wrong);
+    m.put(n * all, mine);
+    reduce_scatter(w, wide_x, y, plus{}, o);
+    m.look(n, sum, ranks, n, me * n);
+    all_to_all(w, wide_x, wide_y, o);
+    for (std::size_t k = 0; k < all; ++k)
+        compare<<<8, 256, 0, m.s>>>(m.y + k * n, n, static_cast<float>(k + 1), 1, n, me * n, m.wrong);
+    broadcast(w, x, {.stream = m.s, .root = w.size() - 1});
+    compare<<<8, 256, 0, m.s>>>(m.x, n, ranks, 1, n, 0, m.wrong);
+    scan(w, x, y, plus{}, o);
+    m.look(n, ranks * mine, mine, n);
+    synchronize(w, o);
+}
+
+// Many calls in a row whose results all are looked at, with other values and lengths each time.
+void in_a_row(communicator& w, const rank_memory& m, int calls) {
+    const auto ranks = static_cast<float>(w.size());
+    for (int call = 0; call < calls; ++call) {
+        const std::size_t n = 1 + static_cast<std::size_t>(call) * 37 % 5000;
+        const auto step = static_cast<float>(call % 97);
+        m.put(n, static_cast<float>(w.rank() + 1) + step);
+        if (call % 8 == w.rank()) delay<<<1, 1, 0, m.s>>>(static_cast<unsigned>(call % 31) * 500);
+        all_reduce(w, device_view<float>(m.x, n), device_view<float>(m.y, n), plus{}, {.stream = m.s});
+        m.look(n, ranks * (ranks + 1) / 2 + ranks * step, ranks, n);
+        if (call % 256 == 255) synchronize(w, {.stream = m.s});
+    }
+    synchronize(w, {.stream = m.s});
+}
+
+void replayed(communicator& w, const rank_memory& m, std::size_t n, int times) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    m.put(n, 1);
+    require_cuda(cudaStreamBeginCapture(m.s, cudaStreamCaptureModeThreadLocal), "capturing");
+    all_reduce(w, device_view<float>(m.x, n), device_view<float>(m.y, n), average{}, {.stream = m.s});
+    all_reduce(w, device_view<float>(m.y, n), collx::max{}, {.stream = m.s});
+    require_cuda(cudaStreamEndCapture(m.s, &graph), "capturing");
+    require_cuda(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
+    for (int i = 0; i < times; ++i) require_cuda(cudaGraphLaunch(ready, m.s), "launching a graph");
+    m.look(n, 1, 1, n);
+    synchronize(w, {.stream = m.s});
+    barrier(w); // on the host: what is destroyed below waits for the device
+    cudaGraphExecDestroy(ready), cudaGraphDestroy(graph);
+}
+
+// Of one call, when calls follow each other: the host's part, and all of it. Median of some batches.
+void measure(communicator& w, const rank_memory& m, std::size_t n) {
+    using clock = std::chrono::steady_clock;
+    const device_view<float> x(m.x, n), y(m.y, n);
+    const int calls = n > 1'000'000 ? 10 : 100;
+    std::vector<double> host, whole;
+    for (int batch = 0; batch < 9; ++batch) {
+        synchronize(w, {.stream = m.s});
+        barrier(w);
+        const auto begun = clock::now();
+        for (int i = 0; i < calls; ++i) all_reduce(w, x, y, plus{}, {.stream = m.s});
+        const auto launched = clock::now();
+        synchronize(w, {.stream = m.s});
+        const auto done = clock::now();
+        host.push_back(std::chrono::duration<double, std::micro>(launched - begun).count() / calls);
+        whole.push_back(std::chrono::duration<double, std::micro>(done - begun).count() / calls);
+    }
+    std::sort(host.begin(), host.end()), std::sort(whole.begin(), whole.end());
+    if (w.rank() == 0)
+        std::printf("shared,all_reduce,%d,%zu,%.2f,%.2f,host %.2f us\n", w.size(), n * sizeof(float), whole[4],
+                    static_cast<double>(n * sizeof(float)) / whole[4] / 1000, host[4]);
+}
+
+void share(int ranks, int processors) {
+    run_threads(ranks, [&](communicator& w) {
+        require_cuda(cudaSetDevice(0), "choosing a device");
+        w.set_timeout(std::chrono::seconds(20));
+        device_settings settings;
+        settings.shares_device = true, settings.lanes = std::min(32, processors / ranks);
+        const std::size_t most = is_short ? 70'001 : 4'000'003;
+        const rank_memory m(most * static_cast<std::size_t>(ranks));
+        use_device(w, settings);
+        const std::string route = device_route(w);
+        if (w.rank() == 0) std::printf("%d ranks: %s\n", ranks, route.c_str());
+        if (route.find("kernels over") != 0) return void(has_route = false);
+        for (const std::size_t n : {std::size_t{1}, std::size_t{1000}, std::size_t{16'384}, std::size_t{70'001}, most})
+            collectives(w, m, n);
+        in_a_row(w, m, is_short ? 300 : 20'000);
+        replayed(w, m, 1000, is_short ? 5 : 2000), replayed(w, m, 70'001, 5);
+        expect(m.count() == 0, std::to_string(ranks) + " ranks of one device: " + std::to_string(m.count()) + " wrong");
+        for (const std::size_t n : {std::size_t{2}, std::size_t{2048}, std::size_t{16'384}, std::size_t{65'536},
+                                    std::size_t{1} << 18, std::size_t{1} << 20, std::size_t{1} << 22})
+            if (n <= most) measure(w, m, n);
+        barrier(w);
+    });
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
+    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); // streams that share a queue would wait for each other
+    int devices = 0, processors = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return skip();
+    try {
+        require_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "asking a device");
+        for (const int ranks : {2, 3, 4, 8}) share(ranks, processors);
+    } catch (const std::exception& e) {
+        return finish(e.what());
+    }
+    if (!has_route) return std::printf("SKIPPED: kernels of two launches do not run side by side here\n"), 77;
+    return finish();
+}
