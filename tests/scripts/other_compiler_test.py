@@ -45,11 +45,11 @@ def reading(compiler, flags, source):
 
 
 def readers(names, known):
-    """Sources to read for changed files: themselves, and for a header the test that mirrors it."""
+    """Sources to read for changed files: themselves, and for a header the test that mirrors it. Not CUDA's."""
     for name in names:
         if name.startswith("include/collx/"):
             name = "tests/" + name.removeprefix("include/collx/").removesuffix(".hpp") + "_test.cpp"
-        if name.startswith(FOLDERS) and name in known:
+        if name.startswith(FOLDERS) and name.endswith(".cpp") and name in known:
             yield name
 
 
