@@ -59,8 +59,8 @@ void each_way(gpu_team& team, bench::buffers<T>& in, bench::buffers<T>& out, F&&
         way("two_shot_2_strands", [&] {
             team.run<simple_protocol, 2>(algo::two_shot_all_reduce{.depth = depth}, in, out, plus{}, {}, cut, cut);
         });
-        way("two_shot_3_strands", [&] {
-            team.run<simple_protocol, 3>(algo::two_shot_all_reduce{.depth = depth}, in, out, plus{}, {}, cut, cut);
+        way("two_shot_4_strands", [&] {
+            team.run<simple_protocol, 4>(algo::two_shot_all_reduce{.depth = depth}, in, out, plus{}, {}, cut, cut);
         });
     }
 }

@@ -20,6 +20,7 @@ using device::require_cuda;
 namespace {
 
 bool is_short = false, has_route = true;
+int ahead = 32; // calls of a rank that are launched and not waited for
 
 __global__ void fill(float* x, std::size_t n, float first) {
     for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
@@ -92,7 +93,9 @@ void collectives(communicator& w, const rank_memory& m, std::size_t n) {
     synchronize(w, o);
 }
 
-// Many calls in a row whose results all are looked at, with other values and lengths each time.
+// Many calls in a row whose results all are looked at, with other values and lengths each time. At most `ahead` are
+// launched before they are waited for: a thread whose launch has to wait for room in the device's queue lets no other
+// thread launch what its kernels wait for.
 void in_a_row(communicator& w, const rank_memory& m, int calls) {
     const auto ranks = static_cast<float>(w.size());
     for (int call = 0; call < calls; ++call) {
@@ -102,7 +105,7 @@ void in_a_row(communicator& w, const rank_memory& m, int calls) {
         if (call % 8 == w.rank()) delay<<<1, 1, 0, m.s>>>(static_cast<unsigned>(call % 31) * 500);
         all_reduce(w, device_view<float>(m.x, n), device_view<float>(m.y, n), plus{}, {.stream = m.s});
         m.look(n, ranks * (ranks + 1) / 2 + ranks * step, ranks, n);
-        if (call % 256 == 255) synchronize(w, {.stream = m.s});
+        if (call % ahead == ahead - 1) synchronize(w, {.stream = m.s});
     }
     synchronize(w, {.stream = m.s});
 }
@@ -116,7 +119,10 @@ void replayed(communicator& w, const rank_memory& m, std::size_t n, int times) {
     all_reduce(w, device_view<float>(m.y, n), collx::max{}, {.stream = m.s});
     require_cuda(cudaStreamEndCapture(m.s, &graph), "capturing");
     require_cuda(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
-    for (int i = 0; i < times; ++i) require_cuda(cudaGraphLaunch(ready, m.s), "launching a graph");
+    for (int i = 0; i < times; ++i) {
+        require_cuda(cudaGraphLaunch(ready, m.s), "launching a graph");
+        if (i % ahead == ahead - 1) synchronize(w, {.stream = m.s});
+    }
     m.look(n, 1, 1, n);
     synchronize(w, {.stream = m.s});
     barrier(w); // on the host: what is destroyed below waits for the device
@@ -162,6 +168,7 @@ void share(int ranks, int processors) {
             collectives(w, m, n);
         in_a_row(w, m, is_short ? 300 : 20'000);
         replayed(w, m, 1000, is_short ? 5 : 2000), replayed(w, m, 70'001, 5);
+        if (w.rank() == 0) std::printf("%d ranks: calls in a row and graphs done\n", ranks), std::fflush(stdout);
         expect(m.count() == 0, std::to_string(ranks) + " ranks of one device: " + std::to_string(m.count()) + " wrong");
         for (const std::size_t n : {std::size_t{2}, std::size_t{2048}, std::size_t{16'384}, std::size_t{65'536},
                                     std::size_t{1} << 18, std::size_t{1} << 20, std::size_t{1} << 22})
@@ -174,6 +181,7 @@ void share(int ranks, int processors) {
 
 int main(int argc, char** argv) {
     is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
+    if (argc > 2 && std::strcmp(argv[1], "--ahead") == 0) ahead = std::atoi(argv[2]);
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); // streams that share a queue would wait for each other
     int devices = 0, processors = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return skip();
