@@ -47,7 +47,7 @@ void each_way(gpu_team& team, bench::buffers<T>& in, bench::buffers<T>& out, F&&
     if (n * sizeof(T) <= std::size_t{1} << 20)
         way("one_shot_flags",
             [&] { team.run<packet_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
-    if (n * sizeof(T) <= std::size_t{4} << 20)
+    if (n * sizeof(T) <= std::size_t{16} << 20)
         way("one_shot", [&] { team.run<simple_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
     way("peers_buffers",
         [&] { team.run<simple_protocol>(algo::zero_copy_all_reduce{}, in, out, plus{}, {}, cut, cut); });
@@ -70,7 +70,7 @@ double least(int ranks, std::size_t bytes) { return 2.0 * ranks * static_cast<do
 void sums_of_every_size(bool is_short) {
     for (const int ranks : is_short ? std::vector<int>{2} : std::vector<int>{2, 3, 4, 5, 8}) {
         gpu_team team(ranks);
-        for (std::size_t bytes = 64; bytes <= std::size_t{4} << 20; bytes *= is_short ? 256 : 2) {
+        for (std::size_t bytes = 64; bytes <= std::size_t{16} << 20; bytes *= is_short ? 256 : 2) {
             bench::buffers<float> in(ranks, bytes / sizeof(float)), out(ranks, bytes / sizeof(float));
             each_way(team, in, out, [&](const char* name, auto&& call) {
                 bench::line("size", name, ranks, bytes, bench::time_us(call), least(ranks, bytes));
@@ -83,22 +83,29 @@ void sums_of_every_size(bool is_short) {
 void stages_and_lanes(bool is_short) {
     for (const int ranks : is_short ? std::vector<int>{2} : std::vector<int>{2, 4, 8})
         for (const unsigned stages : {2u, 4u})
-            for (const std::uint32_t per_rank : {8192u, 16384u, 32768u, 65536u})
+            for (const std::uint32_t per_rank : {16384u, 32768u, 65536u, 131072u})
                 for (const int lanes : {132 / ranks, 66 / ranks}) {
-                    if (is_short && (stages == 2 || per_rank != 8192)) continue;
+                    if (is_short && (stages == 2 || per_rank != 16384)) continue;
                     gpu_team team(shape(ranks, stages, per_rank, lanes));
                     for (const std::size_t bytes : {std::size_t{1} << 20, std::size_t{16} << 20, std::size_t{64} << 20}) {
                         if (is_short && bytes > std::size_t{1} << 20) continue;
                         bench::buffers<float> in(ranks, bytes / sizeof(float)), out(ranks, bytes / sizeof(float));
-                        each_way(team, in, out, [&](const std::string& name, auto&& call) {
-                            if (name.find("two_shot") != 0) return;
-                            const std::string what = "stages" + std::to_string(stages) + "_" +
-                                                     std::to_string(per_rank / 1024) + "KiB_lanes" +
-                                                     std::to_string(lanes);
-                            bench::line(what.c_str(), name.c_str(), ranks, bytes, bench::time_us(call),
-                                        least(ranks, bytes));
+                        const std::string what = "stages" + std::to_string(stages) + "_" +
+                                                 std::to_string(per_rank / 1024) + "KiB_lanes" + std::to_string(lanes);
+                        const auto measure = [&](const char* name, auto&& call, double traffic) {
+                            bench::line(what.c_str(), name, ranks, bytes, bench::time_us(call), traffic);
                             team.synchronize();
+                        };
+                        each_way(team, in, out, [&](const std::string& name, auto&& call) {
+                            if (name.find("two_shot") == 0) measure(name.c_str(), call, least(ranks, bytes));
                         });
+                        const auto cut = [&](int chunks) { return chunk_layout::even(in.n, chunks, 16); };
+                        measure(
+                            "broadcast",
+                            [&] {
+                                team.run<simple_protocol>(algo::one_shot_broadcast{}, in, out, device::move_only(), {}, cut, cut);
+                            },
+                            (ranks + 1.0) * static_cast<double>(bytes));
                     }
                 }
 }

@@ -93,7 +93,7 @@ public:
     // Lanes for every multiprocessor, rings of a few tens of MiB in all.
     static device::exchange_shape shape_for(int ranks) {
         device::exchange_shape s;
-        s.ranks = ranks;
+        s.set_ranks(ranks);
         s.lanes = ranks >= 1 && ranks <= device::max_ranks ? 132 / ranks : 1;
         return s;
     }

@@ -28,7 +28,7 @@ struct device_settings {
     bool two_levels = true;
     int lanes = 32; // blocks of a kernel; fewer where a device has fewer multiprocessors
     std::uint32_t slot_bytes = 32768, packet_bytes = 16384; // see device::exchange_shape
-    std::uint32_t stage_bytes = 0;                          // 0: 32 KiB for each rank whose kernels reach each other
+    std::uint32_t stage_bytes = 0;                          // 0: 64 KiB for each rank whose kernels reach each other
     std::size_t staging_bytes = std::size_t{4} << 20;       // of one piece by way of the host
     int staging_lanes = 8;                                  // blocks that copy such a piece
     // Kernels of two launches on one device may wait for each other for ever, so such ranks go by way of the host.

@@ -286,9 +286,26 @@ inline constexpr row rows[] = {
     {.where = own_counts, .what = gather | scatter, .use = linear, .why = "the root takes or gives each part once"},
 
     // -------------------------------------------------------------------------------------------- devices and teams
-    // LL words cost one synchronisation, but each rank reads them all. A first guess: nothing has been measured yet.
-    {.where = device | team, .what = all_reduce, .use = one_shot, .up_to = kib(64), .by = protocol::packets,
-     .why = "one exchange of LL words (not measured)"},
+    // LL words cost no signal, but each rank reads them all and they are twice as long as the data; one-shot costs one signal,
+    // two-shot two and a step for each peer. Measured on one H200 that all ranks share (us, LL / one-shot / two-shot): 2 ranks
+    // 512 KiB 7.0 / 7.4 / 12.8, 16 MiB - / 44 / 46; 4 ranks 128 KiB 7.1 / 7.8 / 21, 256 KiB 9.5 / 8.0 / 21, 4 MiB - / 26 / 33; 8 ranks
+    // 32 KiB 7.0 / 8.9 / 36, 64 KiB 10 / 8.8 / 36, 2 MiB - / 31 / 45. Between devices one-shot brings n - 1 buffers over the
+    // links and two-shot two: at 450 GB/s that eats what it saves beyond twice the sizes below. Not measured: links.
+    {.where = device, .what = all_reduce, .use = one_shot, .ranks = {1, 2}, .up_to = kib(512), .by = protocol::packets,
+     .why = "one exchange of LL words"},
+    {.where = device, .what = all_reduce, .use = one_shot, .ranks = {3, 4}, .up_to = kib(128), .by = protocol::packets,
+     .why = "one exchange of LL words"},
+    {.where = device, .what = all_reduce, .use = one_shot, .ranks = {5, 6}, .up_to = kib(64), .by = protocol::packets,
+     .why = "one exchange of LL words"},
+    // A team's ranks read each other's buffers as soon as the launch begins: 8 ranks 16 KiB 6.6 by LL, 6.8 by the buffers, 64 KiB 10
+    // and 7.4; 4 ranks 32 KiB 5.7 and 5.8.
+    {.where = device | team, .what = all_reduce, .use = one_shot, .up_to = kib(32), .by = protocol::packets,
+     .why = "one exchange of LL words"},
+    {.where = device, .what = all_reduce, .use = one_shot, .ranks = {1, 2}, .up_to = kib(16384),
+     .why = "one signal, and as many bytes as two-shot"},
+    {.where = device, .what = all_reduce, .use = one_shot, .ranks = {3, 4}, .up_to = kib(1024), .why = "one signal"},
+    {.where = device, .what = all_reduce, .use = one_shot, .ranks = {5, 8}, .up_to = kib(512), .why = "one signal"},
+    {.where = device, .what = all_reduce, .use = one_shot, .ranks = {9, 16}, .up_to = kib(256), .why = "one signal (not measured)"},
     {.where = device, .what = all_reduce, .use = two_shot, .why = "each rank sums its part and reads the others' sums"},
     {.where = device, .what = rooted_or_parted | scans, .use = one_shot, .why = "one signal a call"},
     {.where = device, .what = all_to_all, .use = direct, .why = "one piece is put while another is taken"},
