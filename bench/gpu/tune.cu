@@ -52,9 +52,8 @@ void each_way(gpu_team& team, bench::buffers<T>& in, bench::buffers<T>& out, F&&
     way("peers_buffers",
         [&] { team.run<simple_protocol>(algo::zero_copy_all_reduce{}, in, out, plus{}, {}, cut, cut); });
     const auto depth = static_cast<int>(team.ranks().shape().stages);
-    way("two_shot", [&] {
-        team.run<simple_protocol>(algo::two_shot_all_reduce{.depth = depth}, in, out, plus{}, {}, cut, cut);
-    });
+    way("two_shot",
+        [&] { team.run<simple_protocol>(algo::two_shot_all_reduce{.depth = depth}, in, out, plus{}, {}, cut, cut); });
     if (n * sizeof(T) >= std::size_t{1} << 20) {
         way("two_shot_2_strands", [&] {
             team.run<simple_protocol, 2>(algo::two_shot_all_reduce{.depth = depth}, in, out, plus{}, {}, cut, cut);
@@ -87,7 +86,8 @@ void stages_and_lanes(bool is_short) {
                 for (const int lanes : {132 / ranks, 66 / ranks}) {
                     if (is_short && (stages == 2 || per_rank != 16384)) continue;
                     gpu_team team(shape(ranks, stages, per_rank, lanes));
-                    for (const std::size_t bytes : {std::size_t{1} << 20, std::size_t{16} << 20, std::size_t{64} << 20}) {
+                    for (const std::size_t bytes :
+                         {std::size_t{1} << 20, std::size_t{16} << 20, std::size_t{64} << 20}) {
                         if (is_short && bytes > std::size_t{1} << 20) continue;
                         bench::buffers<float> in(ranks, bytes / sizeof(float)), out(ranks, bytes / sizeof(float));
                         const std::string what = "stages" + std::to_string(stages) + "_" +
@@ -103,7 +103,8 @@ void stages_and_lanes(bool is_short) {
                         measure(
                             "broadcast",
                             [&] {
-                                team.run<simple_protocol>(algo::one_shot_broadcast{}, in, out, device::move_only(), {}, cut, cut);
+                                team.run<simple_protocol>(algo::one_shot_broadcast{}, in, out, device::move_only(), {},
+                                                          cut, cut);
                             },
                             (ranks + 1.0) * static_cast<double>(bytes));
                     }
@@ -116,8 +117,7 @@ void elements(const char* name, std::size_t bytes, std::size_t skip = 0) {
     const int ranks = 4;
     gpu_team team(ranks);
     bench::buffers<T> in(ranks, bytes / sizeof(T), skip), out(ranks, bytes / sizeof(T), skip == 0 ? 0 : skip + 1);
-    bench::line("elements", name, ranks, bytes, bench::time_us([&] { team.all_reduce(in, out); }),
-                least(ranks, bytes));
+    bench::line("elements", name, ranks, bytes, bench::time_us([&] { team.all_reduce(in, out); }), least(ranks, bytes));
     team.synchronize();
 }
 

@@ -61,8 +61,9 @@ struct cuda_handle {}; // all that an environment knows are the hardware's own r
 // Groups of a block run strands side by side; each has a named barrier, from 1 on (0 is the block's).
 template <int Groups>
 class cuda_env {
-    static_assert(Groups == 1 || Groups == 2 || Groups == 4,
-                  "collx: strands run in 1, 2 or 4 groups of a block, for barriers take whole warps. Use one of these.");
+    static_assert(
+        Groups == 1 || Groups == 2 || Groups == 4,
+        "collx: strands run in 1, 2 or 4 groups of a block, for barriers take whole warps. Use one of these.");
 
 public:
     using block_env = cuda_env<1>;
