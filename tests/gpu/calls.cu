@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Calls on device memory through an ordinary communicator, on a real device: alone, by way of the host among processes
 // of one device, by IPC handles between them, captured, destroyed while captured, several communicators, errors.
-// scripts/gpu builds and runs it. Exits with 77 where there is no GPU. It has not run on a GPU yet.
+// scripts/gpu builds and runs it. Exits with 77 where there is no GPU.
 //
 //   calls [--short [--alone]]        starts itself as ranks (not where alone), then one rank
 //   calls --rank R SIZE STORE CASE   one of them

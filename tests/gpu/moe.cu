@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Mixture of experts on a device: each rank's tokens are put in the order of their experts with CUB (sort, histogram,
 // scan), exchanged by the fused all-to-all, worked on, sent back and put in their old order. Checked against the same
-// on the host. scripts/gpu builds and runs it; exits with 77 where there is no GPU. It has not run on a GPU yet.
+// on the host. scripts/gpu builds and runs it; exits with 77 where there is no GPU.
 #include <cstdio>
 #include <cstring>
 #include <vector>

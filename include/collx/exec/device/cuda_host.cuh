@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The host's side of the CUDA runtime beside kernels that wait for each other, and beside a capture of the program:
 // what it refuses in words, memory that is cleared without waiting for anything else on the device, and kernels that
-// are loaded before one of them runs. It has not run on a GPU.
+// are loaded before one of them runs.
 #pragma once
 
 #include <cuda_runtime_api.h>

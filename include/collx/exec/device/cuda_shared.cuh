@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Memory of a device that other processes map, by the driver's virtual memory: made, shown as a file descriptor or as a
 // handle of the NVLink fabric, opened and mapped. The driver's functions are found at run time, so that programs start
-// without it. It has not run on a GPU.
+// without it.
 #pragma once
 
 #include <cuda.h>
