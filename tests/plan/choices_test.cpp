@@ -83,6 +83,30 @@ TEST_CASE("what is read when compiling and when running is the same") {
     CHECK(compared > 50'000);
 }
 
+TEST_CASE("sums on devices: LL words, one signal, two signals, by size and ranks") {
+    struct limit {
+        int ranks;
+        std::size_t words, one_shot; // bytes, the most of each
+    };
+    for (const limit l :
+         {limit{2, choices::kib(512), choices::kib(16384)}, limit{4, choices::kib(128), choices::kib(1024)},
+          limit{6, choices::kib(64), choices::kib(512)}, limit{8, choices::kib(32), choices::kib(512)},
+          limit{16, choices::kib(32), choices::kib(256)}}) {
+        const auto chosen = [&](std::size_t bytes) {
+            return choices::find_choice(choices::device, collective::all_reduce, {.bytes = bytes, .ranks = l.ranks});
+        };
+        CAPTURE(l.ranks);
+        CHECK(chosen(8)->by == choices::protocol::packets);
+        CHECK(chosen(l.words)->by == choices::protocol::packets);
+        CHECK(chosen(l.words + 1)->by == choices::protocol::simple);
+        CHECK(chosen(l.words + 1)->use == choices::one_shot);
+        CHECK(chosen(l.one_shot)->use == choices::one_shot);
+        CHECK(chosen(l.one_shot + 1)->use == choices::two_shot);
+        // Counts per rank have no size.
+        CHECK(chosen(choices::any_bytes)->use == choices::two_shot);
+    }
+}
+
 TEST_CASE("a name of the table is the name of its algorithm") {
     int named = 0;
     const auto check = [&]<choices::name N, collective C>() {
