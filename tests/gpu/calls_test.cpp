@@ -348,7 +348,7 @@ TEST_CASE("ranks that may share a device go by kernels where these run at the sa
             s.shares_device = true;
             use_device(c, s);
             const std::string route = device_route(c);
-            if (!takes_turns) EXPECT(route.find("kernels over nvlink") == 0);
+            if (!takes_turns) EXPECT(route == "kernels over the memory of one device");
             else
                 EXPECT(route.find("both ranks use one device, where their kernels did not run at") !=
                        std::string::npos);

@@ -96,7 +96,8 @@ public:
         if (side_.size() == 1) return "a kernel on this device";
         std::string text = "kernels over";
         bool maps = false;
-        for (const auto w : {device::gpu_way::nvlink, device::gpu_way::pcie, device::gpu_way::unseen}) {
+        for (const auto w :
+             {device::gpu_way::shared, device::gpu_way::nvlink, device::gpu_way::pcie, device::gpu_way::unseen}) {
             bool has = false;
             for (const auto& p : links_.peers()) has = has || p.way == w, maps = maps || p.opened.at != nullptr;
             if (has) text += std::string(" ") + device::name_of(w);

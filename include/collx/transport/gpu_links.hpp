@@ -23,6 +23,7 @@ namespace device {
 // The way from one rank's device to another's.
 enum class gpu_way : unsigned char {
     self,   // the device itself
+    shared, // another rank's memory on the same device
     nvlink, // loads and stores over NVLink
     pcie,   // over PCIe
     unseen, // one of these two: this process does not see the peer's device and cannot ask which
@@ -45,7 +46,8 @@ enum class gpu_obstacle : unsigned char {
 
 // What it is called in messages.
 inline const char* name_of(gpu_way w) {
-    constexpr const char* names[] = {"this rank", nvlink::name, pcie::name, "peer access to hidden devices", "host"};
+    constexpr const char* names[] = {"this rank", "the memory of one device",      nvlink::name,
+                                     pcie::name,  "peer access to hidden devices", "host"};
     return names[static_cast<int>(w)];
 }
 inline const char* name_of(gpu_obstacle o) {
@@ -208,7 +210,10 @@ private:
         } catch (const error&) {
             return is_unseen ? gpu_obstacle::not_visible : gpu_obstacle::not_mapped;
         }
-        p.way = is_unseen ? gpu_way::unseen : nvlink::carries(p.access) ? gpu_way::nvlink : gpu_way::pcie;
+        p.way = same_device                 ? gpu_way::shared
+                : is_unseen                 ? gpu_way::unseen
+                : nvlink::carries(p.access) ? gpu_way::nvlink
+                                            : gpu_way::pcie;
         return gpu_obstacle::none;
     }
     // Numbers of devices differ from process to process (CUDA_VISIBLE_DEVICES).
