@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Ranks that are threads of one process and share one device: calls of a communicator by kernels of several launches
 // that wait for each other, in streams of their own. Every size, many calls in a row with ranks that are late, a graph,
-// and what a call costs the host and the device ("shared,…" lines). scripts/gpu builds and runs it (--short: less).
-// Exits with 77 where there is no GPU, and where two grids do not run side by side.
+// and what a call costs the host and the device ("shared,…" lines). scripts/gpu builds and runs it. Exits with 77 where
+// there is no GPU, and where two grids do not run side by side.
+//
+//   shared [--short]
+//   shared --ahead CALLS     of a rank that are launched before it waits, 32 if not given
+//   shared --apart STREAMS   two ranks whose streams are made so many after each other: which of them share a queue
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "support.hpp"
 
@@ -21,6 +26,7 @@ namespace {
 
 bool is_short = false, has_route = true;
 int ahead = 32; // calls of a rank that are launched and not waited for
+int apart = 1;  // how many streams after the rank before a rank makes its own
 
 __global__ void fill(float* x, std::size_t n, float first) {
     for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
@@ -119,14 +125,18 @@ void replayed(communicator& w, const rank_memory& m, std::size_t n, int times) {
     all_reduce(w, device_view<float>(m.y, n), collx::max{}, {.stream = m.s});
     require_cuda(cudaStreamEndCapture(m.s, &graph), "capturing");
     require_cuda(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
+    barrier(w);
     for (int i = 0; i < times; ++i) {
         require_cuda(cudaGraphLaunch(ready, m.s), "launching a graph");
         if (i % ahead == ahead - 1) synchronize(w, {.stream = m.s});
     }
     m.look(n, 1, 1, n);
     synchronize(w, {.stream = m.s});
-    barrier(w); // on the host: what is destroyed below waits for the device
+    // On the host. To make a graph ready and to destroy it may wait for the device, and so for kernels of other ranks
+    // that wait for this one's next call.
+    barrier(w);
     cudaGraphExecDestroy(ready), cudaGraphDestroy(graph);
+    barrier(w);
 }
 
 // Of one call, when calls follow each other: the host's part, and all of it. Median of some batches.
@@ -152,28 +162,60 @@ void measure(communicator& w, const rank_memory& m, std::size_t n) {
                     static_cast<double>(n * sizeof(float)) / whole[4] / 1000, host[4]);
 }
 
+// One after the other, before anything else makes streams, so that neighbours are `apart`.
+void make_in_turn(communicator& w, std::optional<rank_memory>& made, std::size_t elems) {
+    for (int r = 0; r < w.size(); ++r) {
+        if (r == w.rank()) {
+            for (int i = 1; i < apart && r > 0; ++i) {
+                cudaStream_t other = nullptr; // left to the end of the program
+                require_cuda(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "making a stream");
+            }
+            made.emplace(elems);
+        }
+        barrier(w);
+    }
+}
+
+void run_rank(communicator& w, int processors) {
+    const int ranks = w.size();
+    const auto say = [&](const std::string& what) {
+        if (w.rank() == 0) std::printf("%d ranks: %s\n", ranks, what.c_str()), std::fflush(stdout);
+    };
+    require_cuda(cudaSetDevice(0), "choosing a device");
+    w.set_timeout(std::chrono::seconds(apart > 1 ? 3 : 20));
+    device_settings settings;
+    settings.shares_device = true, settings.lanes = std::min(32, processors / ranks);
+    const std::size_t most = is_short ? 70'001 : 4'000'003;
+    std::optional<rank_memory> made;
+    make_in_turn(w, made, most * static_cast<std::size_t>(ranks));
+    const rank_memory& m = *made;
+    use_device(w, settings);
+    const std::string route = device_route(w);
+    say(route);
+    if (route.find("kernels over") != 0) return void(has_route = false);
+    for (const std::size_t n : {std::size_t{1}, std::size_t{1000}, std::size_t{16'384}, std::size_t{70'001}, most}) {
+        collectives(w, m, n);
+        say("collectives of " + std::to_string(n) + " done");
+    }
+    in_a_row(w, m, is_short ? 300 : 20'000);
+    say("calls in a row done");
+    replayed(w, m, 1000, is_short ? 5 : 2000), replayed(w, m, 70'001, 5);
+    say("graphs done");
+    expect(m.count() == 0, std::to_string(ranks) + " ranks of one device: " + std::to_string(m.count()) + " wrong");
+    for (const std::size_t n : {std::size_t{2}, std::size_t{2048}, std::size_t{16'384}, std::size_t{65'536},
+                                std::size_t{1} << 18, std::size_t{1} << 20, std::size_t{1} << 22})
+        if (n <= most) measure(w, m, n);
+    barrier(w);
+}
+
 void share(int ranks, int processors) {
     run_threads(ranks, [&](communicator& w) {
-        require_cuda(cudaSetDevice(0), "choosing a device");
-        w.set_timeout(std::chrono::seconds(20));
-        device_settings settings;
-        settings.shares_device = true, settings.lanes = std::min(32, processors / ranks);
-        const std::size_t most = is_short ? 70'001 : 4'000'003;
-        const rank_memory m(most * static_cast<std::size_t>(ranks));
-        use_device(w, settings);
-        const std::string route = device_route(w);
-        if (w.rank() == 0) std::printf("%d ranks: %s\n", ranks, route.c_str());
-        if (route.find("kernels over") != 0) return void(has_route = false);
-        for (const std::size_t n : {std::size_t{1}, std::size_t{1000}, std::size_t{16'384}, std::size_t{70'001}, most})
-            collectives(w, m, n);
-        in_a_row(w, m, is_short ? 300 : 20'000);
-        replayed(w, m, 1000, is_short ? 5 : 2000), replayed(w, m, 70'001, 5);
-        if (w.rank() == 0) std::printf("%d ranks: calls in a row and graphs done\n", ranks), std::fflush(stdout);
-        expect(m.count() == 0, std::to_string(ranks) + " ranks of one device: " + std::to_string(m.count()) + " wrong");
-        for (const std::size_t n : {std::size_t{2}, std::size_t{2048}, std::size_t{16'384}, std::size_t{65'536},
-                                    std::size_t{1} << 18, std::size_t{1} << 20, std::size_t{1} << 22})
-            if (n <= most) measure(w, m, n);
-        barrier(w);
+        try {
+            run_rank(w, processors);
+        } catch (const std::exception& e) { // of each rank: the first that is thrown need not be the cause
+            std::printf("rank %d: %s\n", w.rank(), e.what()), std::fflush(stdout);
+            throw;
+        }
     });
 }
 
@@ -182,12 +224,14 @@ void share(int ranks, int processors) {
 int main(int argc, char** argv) {
     is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
     if (argc > 2 && std::strcmp(argv[1], "--ahead") == 0) ahead = std::atoi(argv[2]);
+    if (argc > 2 && std::strcmp(argv[1], "--apart") == 0) is_short = true, apart = std::atoi(argv[2]);
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); // streams that share a queue would wait for each other
     int devices = 0, processors = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return skip();
     try {
         require_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "asking a device");
-        for (const int ranks : {2, 3, 4, 8}) share(ranks, processors);
+        for (const int ranks : {2, 3, 4, 8})
+            if (apart == 1 || ranks == 2) share(ranks, processors);
     } catch (const std::exception& e) {
         return finish(e.what());
     }
