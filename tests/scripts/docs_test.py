@@ -185,7 +185,7 @@ class Docs(unittest.TestCase):
                     if first == "collx" and path.endswith((".hpp", ".cuh")):
                         places = ["include/" + path]
                     elif first in rooms and path.endswith((".hpp", ".cuh")):
-                        places = ["include/collx/" + path, path]
+                        places = ["include/collx/" + path, path, str((page.parent / path).relative_to(root))]
                     elif first in tops:
                         places = [path, "include/collx/" + path]
                     if places and not path.startswith("examples/NN"):
