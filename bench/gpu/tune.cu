@@ -13,7 +13,6 @@
 #include "support.hpp"
 
 #include <collx/algo/one_shot.hpp>
-#include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/algo/zero_copy.hpp>
 #include <collx/gpu/team.cuh>
@@ -43,22 +42,21 @@ template <class T, class F>
 void each_way(gpu_team& team, bench::buffers<T>& in, bench::buffers<T>& out, F&& run) {
     const std::size_t n = in.n;
     const auto cut = [n](int chunks) { return chunk_layout::even(n, chunks, 16); };
-    const auto way = [&](const char* name, auto&& call) { run(name, call); };
     if (n * sizeof(T) <= std::size_t{1} << 20)
-        way("one_shot_flags",
+        run("one_shot_flags",
             [&] { team.run<packet_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
     if (n * sizeof(T) <= std::size_t{16} << 20)
-        way("one_shot", [&] { team.run<simple_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
-    way("peers_buffers",
+        run("one_shot", [&] { team.run<simple_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
+    run("peers_buffers",
         [&] { team.run<simple_protocol>(algo::zero_copy_all_reduce{}, in, out, plus{}, {}, cut, cut); });
     const auto depth = static_cast<int>(team.ranks().shape().stages);
-    way("two_shot",
+    run("two_shot",
         [&] { team.run<simple_protocol>(algo::two_shot_all_reduce{.depth = depth}, in, out, plus{}, {}, cut, cut); });
     if (n * sizeof(T) >= std::size_t{1} << 20) {
-        way("two_shot_2_strands", [&] {
+        run("two_shot_2_strands", [&] {
             team.run<simple_protocol, 2>(algo::two_shot_all_reduce{.depth = depth}, in, out, plus{}, {}, cut, cut);
         });
-        way("two_shot_4_strands", [&] {
+        run("two_shot_4_strands", [&] {
             team.run<simple_protocol, 4>(algo::two_shot_all_reduce{.depth = depth}, in, out, plus{}, {}, cut, cut);
         });
     }

@@ -184,8 +184,11 @@ void run_rank(communicator& w, int processors) {
     require_cuda(cudaSetDevice(0), "choosing a device");
     w.set_timeout(std::chrono::seconds(apart > 1 ? 3 : 20));
     device_settings settings;
-    settings.shares_device = true, settings.lanes = std::min(32, processors / ranks);
-    const std::size_t most = is_short ? 70'001 : 4'000'003;
+    // A quarter of the device is left to the program's own kernels, which run while ranks wait for each other.
+    settings.shares_device = true, settings.lanes = std::min(32, processors * 3 / 4 / ranks);
+    std::vector<std::size_t> sizes{1, 1000, 16'384, 70'001};
+    if (!is_short) sizes.push_back(4'000'003);
+    const std::size_t most = sizes.back();
     std::optional<rank_memory> made;
     make_in_turn(w, made, most * static_cast<std::size_t>(ranks));
     const rank_memory& m = *made;
@@ -193,7 +196,7 @@ void run_rank(communicator& w, int processors) {
     const std::string route = device_route(w);
     say(route);
     if (route.find("kernels over") != 0) return void(has_route = false);
-    for (const std::size_t n : {std::size_t{1}, std::size_t{1000}, std::size_t{16'384}, std::size_t{70'001}, most}) {
+    for (const std::size_t n : sizes) {
         collectives(w, m, n);
         say("collectives of " + std::to_string(n) + " done");
     }
@@ -231,7 +234,7 @@ int main(int argc, char** argv) {
     try {
         require_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "asking a device");
         for (const int ranks : {2, 3, 4, 8})
-            if (apart == 1 || ranks == 2) share(ranks, processors);
+            if ((apart == 1 || ranks == 2) && processors * 3 / 4 >= ranks) share(ranks, processors);
     } catch (const std::exception& e) {
         return finish(e.what());
     }

@@ -88,7 +88,7 @@ class Gpu(unittest.TestCase):
         done = self.run_script(refuses="yes")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("- compute-sanitizer: skipped, it runs no program on this device: Error: Device not supported", done.stdout)
-        self.assertRegex(done.stdout, "- the compilers warned: [1-9][0-9]* lines")
+        self.assertIn("- the compilers warned: 13 lines", done.stdout)
         self.assertIn("- bench: passed", done.stdout)
 
     def test_what_does_not_compile(self):

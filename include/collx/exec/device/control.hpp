@@ -120,7 +120,7 @@ struct exchange_shape {
 
     // For n ranks. stage: bytes of a stage, 0 for as many that each rank's chunk of it has twice what a block of 512
     // threads loads at once (four packs of 16 bytes each). Half of it, and 8 ranks on an H200 take 1.2 times as long
-    // for 64 MiB, a quarter 1.8 times: each chunk is a step with a latency of its own.
+    // for 64 MiB, a quarter 2.0 times: each chunk is a step with a latency of its own.
     constexpr void set_ranks(int n, std::uint32_t stage = 0) {
         constexpr std::uint32_t at_once = 512 * 4 * 16;
         ranks = n;
