@@ -5,8 +5,13 @@
 // there is no GPU, and where two grids do not run side by side.
 //
 //   shared [--short]
-//   shared --ahead CALLS     of a rank that are launched before it waits, 32 if not given
-//   shared --apart STREAMS   two ranks whose streams are made so many after each other: which of them share a queue
+//   --ahead CALLS     of a rank that are launched before it waits, 32 if not given
+//   --apart STREAMS   two ranks whose streams are made so many after each other: which of them share a queue
+//   --ranks RANKS     only so many, instead of 2, 3, 4 and 8
+//   --lanes LANES     of each rank's kernels, instead of three quarters of the device
+//   --deadline S      of a call, 20 if not given
+//   --no-graphs       leaves out the graphs
+//   --lazy            leaves the program's own kernels to be loaded when they are launched: ranks then wait for ever
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -27,6 +32,8 @@ namespace {
 bool is_short = false, has_route = true;
 int ahead = 32; // calls of a rank that are launched and not waited for
 int apart = 1;  // how many streams after the rank before a rank makes its own
+int only_ranks = 0, lanes = 0, seconds = 20;
+bool is_lazy = false, has_graphs = true;
 
 __global__ void fill(float* x, std::size_t n, float first) {
     for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
@@ -43,6 +50,16 @@ __global__ void delay(unsigned cycles) {
     const auto began = clock64();
     while (static_cast<unsigned long long>(clock64() - began) < cycles) {
     }
+}
+
+// CUDA loads a kernel at its first launch, and may wait for all that runs on the device to do so: for ever, where a
+// collective that runs waits for the rank whose launch that is. use_device() loads the kernels of collx; a program
+// whose ranks are threads loads its own.
+void load_kernels() {
+    cudaFuncAttributes a;
+    require_cuda(cudaFuncGetAttributes(&a, fill), "loading a kernel");
+    require_cuda(cudaFuncGetAttributes(&a, compare), "loading a kernel");
+    require_cuda(cudaFuncGetAttributes(&a, delay), "loading a kernel");
 }
 
 // What one rank has. Everything is allocated before the first call and freed after the last: to free memory waits for
@@ -182,10 +199,10 @@ void run_rank(communicator& w, int processors) {
         if (w.rank() == 0) std::printf("%d ranks: %s\n", ranks, what.c_str()), std::fflush(stdout);
     };
     require_cuda(cudaSetDevice(0), "choosing a device");
-    w.set_timeout(std::chrono::seconds(apart > 1 ? 3 : 20));
+    w.set_timeout(std::chrono::seconds(seconds));
     device_settings settings;
     // A quarter of the device is left to the program's own kernels, which run while ranks wait for each other.
-    settings.shares_device = true, settings.lanes = std::min(32, processors * 3 / 4 / ranks);
+    settings.shares_device = true, settings.lanes = lanes > 0 ? lanes : std::min(32, processors * 3 / 4 / ranks);
     std::vector<std::size_t> sizes{1, 1000, 16'384, 70'001};
     if (!is_short) sizes.push_back(4'000'003);
     const std::size_t most = sizes.back();
@@ -202,7 +219,7 @@ void run_rank(communicator& w, int processors) {
     }
     in_a_row(w, m, is_short ? 300 : 20'000);
     say("calls in a row done");
-    replayed(w, m, 1000, is_short ? 5 : 2000), replayed(w, m, 70'001, 5);
+    if (has_graphs) replayed(w, m, 1000, is_short ? 5 : 2000), replayed(w, m, 70'001, 5);
     say("graphs done");
     expect(m.count() == 0, std::to_string(ranks) + " ranks of one device: " + std::to_string(m.count()) + " wrong");
     for (const std::size_t n : {std::size_t{2}, std::size_t{2048}, std::size_t{16'384}, std::size_t{65'536},
@@ -225,16 +242,27 @@ void share(int ranks, int processors) {
 } // namespace
 
 int main(int argc, char** argv) {
-    is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
-    if (argc > 2 && std::strcmp(argv[1], "--ahead") == 0) ahead = std::atoi(argv[2]);
-    if (argc > 2 && std::strcmp(argv[1], "--apart") == 0) is_short = true, apart = std::atoi(argv[2]);
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        const auto number = [&] { return ++i < argc ? std::atoi(argv[i]) : 0; };
+        if (word == "--short") is_short = true;
+        else if (word == "--ahead") ahead = number();
+        else if (word == "--apart") is_short = true, only_ranks = 2, seconds = 3, apart = number();
+        else if (word == "--ranks") only_ranks = number();
+        else if (word == "--lanes") lanes = number();
+        else if (word == "--no-graphs") has_graphs = false;
+        else if (word == "--lazy") is_lazy = true;
+        else if (word == "--deadline") seconds = number();
+        else return std::printf("usage: the comment at the top of tests/gpu/shared.cu\n"), 2;
+    }
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); // streams that share a queue would wait for each other
     int devices = 0, processors = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return skip();
     try {
         require_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "asking a device");
+        if (!is_lazy) load_kernels();
         for (const int ranks : {2, 3, 4, 8})
-            if ((apart == 1 || ranks == 2) && processors * 3 / 4 >= ranks) share(ranks, processors);
+            if ((only_ranks == 0 || ranks == only_ranks) && processors * 3 / 4 >= ranks) share(ranks, processors);
     } catch (const std::exception& e) {
         return finish(e.what());
     }
