@@ -73,11 +73,29 @@ class Ddp(Way):
         return len(self.called._get_ddp_logging_data().get("rebuilt_bucket_sizes", "").split(","))
 
 
+class GlooFlat(Way):
+    """By hand, without DDP: one all_reduce of all gradients when the backward pass is over."""
+
+    def gradients(self):
+        super().gradients()
+        of = [p.grad for p in self.model.parameters()]
+        flat = torch.cat([g.reshape(-1) for g in of]).div_(dist.get_world_size())
+        dist.all_reduce(flat)
+        for g, part in zip(of, flat.split([g.numel() for g in of])):
+            g.copy_(part.view_as(g))
+
+    def count(self):
+        return 1
+
+
 class Collx(Way):
-    def __init__(self, model, backward, mib, library, has_thread):
+    def __init__(self, model, backward, mib, library, has_thread, has_views=False):
         super().__init__(model, backward)
         self.library = library
-        tensors = [p for p in self.model.parameters() if p.requires_grad]
+        tensors = list(self.model.parameters())
+        # As DDP's views: each gradient is copied into one array, averaged there, and is a view of it afterwards.
+        parts = torch.empty(sum(p.numel() for p in tensors)).split([p.numel() for p in tensors])
+        self.views = [part.view_as(p) for part, p in zip(parts, tensors)] if has_views else None
         sizes = (ctypes.c_size_t * len(tensors))(*(p.numel() for p in tensors))
         at = (ctypes.c_void_p * len(tensors))(*(p.data_ptr() for p in tensors))  # each step says where they lie
         self.open = self.asked(library.gradients_open(len(tensors), sizes, at, mib << 20,
@@ -86,6 +104,8 @@ class Collx(Way):
             p.register_post_accumulate_grad_hook(lambda p, k=k: self.ready(p, k))
 
     def ready(self, p, k):
+        if self.views:
+            p.grad = self.views[k].copy_(p.grad)
         self.asked(not self.library.gradients_ready(self.open, k, p.grad.data_ptr()))
 
     def asked(self, result):
@@ -189,8 +209,12 @@ def measure(case, args, library, rank, ranks):
         ways["ddp"] = Ddp(model, backward, args.bucket_mib)
     if "ddp views" in args.ways:
         ways["ddp views"] = Ddp(model, backward, args.bucket_mib, gradient_as_bucket_view=True)
+    if "gloo flat" in args.ways:
+        ways["gloo flat"] = GlooFlat(model, backward)
     if "collx" in args.ways:
         ways["collx"] = Collx(model, backward, args.bucket_mib, library, 0)
+    if "collx views" in args.ways:
+        ways["collx views"] = Collx(model, backward, args.bucket_mib, library, 0, True)
     if "collx thread" in args.ways:
         ways["collx thread"] = Collx(model, backward, args.bucket_mib, library, 1)
     check_gradients(case, ways, model.average if isinstance(model, Reduction) else exact_averages(ways["alone"]))

@@ -135,6 +135,42 @@ TEST_CASE("with a wire type, error feedback keeps the sum over steps within one 
             });
 }
 
+TEST_CASE("tensors of one array are summed where they lie, others are copied, each rank as its own lie") {
+    for (const int per_host : {0, 1})
+        on_hosts(3, {per_host}, [](collx::communicator& w) {
+            collx::bucketed<float> b(w, {.bytes = 400, .first_bytes = 100});
+            std::vector<float> all(300), elsewhere(50);
+            const std::size_t sizes[] = {0,   100, 0,  50,
+                                         100, 0,   50, 0}; // buckets: the last two, two, three, and one of none
+            std::vector<collx::contiguous_view<float>> parts;
+            std::size_t at = 0;
+            for (const std::size_t n : sizes) {
+                parts.emplace_back(n == 0 ? nullptr : all.data() + at, n);
+                (void)b.add(std::to_string(parts.size()), parts.back());
+                at += n;
+            }
+            for (int step = 0; step < 3; ++step) {
+                // In the second step one tensor of rank 1 lies apart; in the third the two of 50 of rank 2 changed
+                // places.
+                auto now = parts;
+                if (step == 1 && w.rank() == 1) now[3] = collx::contiguous_view<float>(elsewhere.data(), 50);
+                if (step == 2 && w.rank() == 2) std::swap(now[3], now[6]);
+                for (std::size_t k = 0; k < now.size(); ++k)
+                    for (std::size_t i = 0; i < sizes[k]; ++i)
+                        now[k].data()[i] = static_cast<float>(sample(w.rank() + step, i + 100 * k));
+                for (std::size_t k = now.size(); k-- > 0;) b.ready(static_cast<int>(k), now[k]);
+                b.finish();
+                for (std::size_t k = 0; k < now.size(); ++k)
+                    for (std::size_t i = 0; i < sizes[k]; ++i) {
+                        int sum = 0;
+                        for (int r = 0; r < w.size(); ++r) sum += sample(r + step, i + 100 * k);
+                        EXPECT_AT(i, now[k].data()[i] == static_cast<float>(sum));
+                    }
+                EXPECT(b.buckets() == 4 && b.copied() == (step == w.rank() && step > 0 ? 1u : 0u));
+            }
+        });
+}
+
 TEST_CASE("averages, tensors that lie elsewhere in each step, and numbers that are not finite") {
     on_ranks(2, [](collx::communicator& w) {
         collx::bucketed<float> b(w, {.average = true});

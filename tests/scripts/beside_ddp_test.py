@@ -21,7 +21,7 @@ if sys.argv[1] == "-c":
     sys.exit({missing!r} or 0)
 words = dict(zip(sys.argv, sys.argv[1:]))
 if {wrong!r}: sys.exit({wrong!r})
-times = {{"alone": 0, "ddp": 5, "ddp views": 4, "collx": 2, "collx thread": 8}}
+times = {{"alone": 0, "ddp": 5, "ddp views": 4, "gloo flat": 6, "collx": 2, "collx views": 1, "collx thread": 8}}
 for case in words["--cases"].split(","):
     for way in ["alone", *words["--ways"].split(",")]:
         for block in range(int(words["--blocks"]) - {lost}):
@@ -54,10 +54,11 @@ class BesideDdp(unittest.TestCase):
             self.launches = kept.read_text().splitlines() if kept.exists() else []
             return done.returncode
 
-    def test_steps_exposed_times_and_ratios_to_the_faster_of_ddps_ways(self):
+    def test_steps_exposed_times_and_ratios_to_the_fastest_way_of_torchs(self):
         self.assertEqual(self.run_it(), 0, self.text)
         self.assertIn("torch 2.9", self.text)
         self.assertIn("| step small, 2.0 MB | ddp | 3 | 11.00 | 16.00 | 5.00 |  |  |", self.text)
+        self.assertIn("| step small, 2.0 MB | gloo flat | 3 | 11.00 | 17.00 | 6.00 |  |  |", self.text)
         self.assertIn("| step small, 2.0 MB | collx | 3 | 11.00 | 13.00 | 2.00 | **1.15** | **2.00** |", self.text)
         self.assertIn("| step small, 2.0 MB | collx thread | 3 | 11.00 | 19.00 | 8.00 | **0.79** | **0.50** |", self.text)
 
@@ -81,11 +82,11 @@ class BesideDdp(unittest.TestCase):
 
     def test_wrong_averages_fail_the_run(self):
         self.assertEqual(self.run_it(wrong="gradients differ by 0.3"), 1, self.text)
-        self.assertIn("- Failed: tcp, 2 ranks: exit 1, 0 lines of 15. gradients differ by 0.3", self.text)
+        self.assertIn("- Failed: tcp, 2 ranks: exit 1, 0 lines of 21. gradients differ by 0.3", self.text)
 
     def test_lines_that_are_missing_fail_the_run(self):
         self.assertEqual(self.run_it(lost=1), 1, self.text)
-        self.assertIn("10 lines of 15", self.text)
+        self.assertIn("14 lines of 21", self.text)
 
     def test_names_that_it_does_not_know(self):
         self.assertEqual(self.run_it("--cases", "step tiny"), 2, self.text)

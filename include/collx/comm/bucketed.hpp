@@ -46,7 +46,8 @@ struct bucket_options {
 // each
 //     when all its tensors and those of the buckets before it are ready. Tensors may be ready in any order.
 // Cost of a step, n ranks, N elements: 2(n - 1)/n · N · sizeof(T) bytes sent by each, sizeof(W) with another wire type,
-//     in one call per bucket (two); a copy in and out, but for buckets of one tensor without a wire type.
+//     in one call per bucket (two); a copy in and out, but without a wire type none for a bucket whose tensors lie one
+//     behind the other, as registered: one tensor does, and so does a model with one array for all gradients.
 // Errors: invalid_argument naming the tensor: registered twice or late, ready twice, not known, another size, missing
 // in
 //     finish() (the other ranks get aborted) · mismatch naming rank and tensor, on all ranks, where registrations
@@ -136,6 +137,11 @@ public:
     }
     // Once the first tensor is ready.
     std::size_t buckets() const { return buckets_.size(); }
+    // Of those, how many this rank copied in and out in the last step that has begun.
+    std::size_t copied() const {
+        return static_cast<std::size_t>(
+            std::count_if(buckets_.begin(), buckets_.end(), [](const bucket& b) { return b.is_copied; }));
+    }
     // What this rank has moved for them so far.
     links::traffic sent() const {
         links::traffic t = sums_.sent();
@@ -158,9 +164,10 @@ private:
         bool is_ready = false;
     };
     struct bucket {
-        std::vector<std::size_t> tensors;
+        std::vector<std::size_t> tensors;    // in the order of registration
         std::size_t size = 0, missing = 0;   // elements of all; tensors that are not ready
-        std::vector<T> flat;                 // without a wire type
+        bool is_copied = has_wire;           // in this step
+        std::vector<T> flat;                 // where it is copied to, without a wire type
         numbers rest, rest_of_sum;           // what was rounded off here, of all parts and of the sum of the own part
         std::vector<std::byte> out, in;      // as many messages as ranks: a scale and a part
         std::optional<work<void>> under_way; // last: it goes before what it works on
@@ -229,11 +236,10 @@ private:
             tensors_[i].bucket = buckets_.size() - 1;
         }
         for (bucket& b : buckets_) {
+            std::reverse(b.tensors.begin(), b.tensors.end());
             if constexpr (has_wire) {
                 b.rest.assign(b.size, 0), b.rest_of_sum.assign(part_size(b), 0);
                 b.out.resize(size_ * stride(b)), b.in.resize(size_ * stride(b));
-            } else if (b.tensors.size() > 1) {
-                b.flat.resize(b.size);
             }
         }
     }
@@ -289,12 +295,27 @@ private:
                 message::round(b.rest.data() + first(b, r), count(b, r), place(b, b.out, r));
             b.under_way.emplace(async::all_to_all(sums_, b.out, b.in, {.timeout = options_.timeout}));
         } else {
-            const bool is_one = b.tensors.size() == 1;
-            if (!is_one)
+            T* there = in_one_piece(b);
+            b.is_copied = there == nullptr && b.size > 0;
+            if (b.is_copied) {
+                b.flat.resize(b.size); // in the first step
                 each(b, [&](const tensor& t, std::size_t at) { std::copy_n(t.at, t.size, b.flat.data() + at); });
-            const contiguous_view<T> all(is_one ? tensors_[b.tensors[0]].at : b.flat.data(), b.size);
-            b.under_way.emplace(async::all_reduce(sums_, all, plus{}, {.timeout = options_.timeout}));
+                there = b.flat.data();
+            }
+            b.under_way.emplace(
+                async::all_reduce(sums_, contiguous_view<T>(there, b.size), plus{}, {.timeout = options_.timeout}));
         }
+    }
+    // Where its elements lie, if they lie one behind the other. A matter of this rank alone: the call is the same.
+    T* in_one_piece(const bucket& b) {
+        T* begin = nullptr;
+        bool is_one = true;
+        each(b, [&](const tensor& t, std::size_t at) {
+            if (t.size == 0) return;
+            if (at == 0) begin = t.at;
+            is_one &= t.at == begin + at;
+        });
+        return is_one ? begin : nullptr;
     }
     bool has_come(std::size_t k) {
         bool is_done = !has_wire;
@@ -330,7 +351,7 @@ private:
             if constexpr (has_wire) {
                 for (std::size_t i = 0; i < t.size; ++i) t.at[i] = static_cast<T>(scratch_[at + i] * factor);
             } else {
-                const T* from = b.tensors.size() == 1 ? t.at : b.flat.data() + at;
+                const T* from = b.is_copied ? b.flat.data() + at : t.at;
                 if (options_.average)
                     for (std::size_t i = 0; i < t.size; ++i)
                         t.at[i] = static_cast<T>(static_cast<wide>(from[i]) * factor);
