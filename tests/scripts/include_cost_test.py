@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""scripts/include_cost with a compiler that is a shell script: budgets are kept or exceeded, and no compiler cache answers
+in the compiler's place."""
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Counts to 200,000 for the yardstick, and to $TURNS for each other source. A cache that is not switched off answers at once.
+COMPILER = """#!/bin/sh
+[ "$CCACHE_DISABLE" = 1 ] || exit 0
+turns=$TURNS
+case "$*" in *regex.cpp*) turns=200000 ;; esac
+i=0
+while [ $i -lt $turns ]; do i=$((i + 1)); done
+"""
+
+
+class IncludeCost(unittest.TestCase):
+    def check(self, turns):
+        with tempfile.TemporaryDirectory() as folder:
+            compiler = pathlib.Path(folder) / "compiler"
+            compiler.write_text(COMPILER)
+            compiler.chmod(0o755)
+            env = {k: v for k, v in os.environ.items() if k != "CCACHE_DISABLE"}
+            return subprocess.run([ROOT / "scripts/include_cost", "--check"], capture_output=True, text=True, timeout=120,
+                                  env=dict(env, CXX=str(compiler), TURNS=str(turns)))
+
+    def test_a_budget_that_is_kept(self):
+        done = self.check(turns=4000)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        seconds = float(done.stdout.splitlines()[0].split()[-2])
+        self.assertGreater(seconds, 0.02, "the yardstick was not compiled: a cache answered")
+
+    def test_a_budget_that_is_exceeded_by_half(self):
+        done = self.check(turns=150000)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("The budget is exceeded by half", done.stdout)
+        self.assertIn("again", done.stdout, "what seems too dear is measured twice")
+
+
+if __name__ == "__main__":
+    unittest.main()
