@@ -130,6 +130,24 @@ TEST_CASE("an algorithm that needs deeper channels than there are is refused wit
         });
 }
 
+TEST_CASE(
+    "ranks that share cores have room for few long messages, and for as many short ones as an algorithm declares") {
+    // On few cores, that is; elsewhere the channels are as deep for long messages.
+    on_ranks(8, [](collx::communicator& all) {
+        collx::communicator w = all.split(all.rank() / 2);
+        w.set_timeout(std::chrono::nanoseconds(collx_test::patient(20'000'000'000)));
+        const collx::channel_shape& c = w.internals().net.channels();
+        EXPECT((all.internals().settings.ranks_per_core <= 2 ? c.ring_slots == c.depth : c.ring_slots == 4));
+        std::vector<int> x(12 * 50'000, w.rank() + 1);
+        collx::all_reduce(w.with(eager_all_reduce<12>{}), x);
+        EXPECT((x.front() == 3 && x.back() == 3));
+        w.set_checked(true);
+        if (c.ring_slots == 4)
+            check_refused(w, "strands wait for each other",
+                          [&] { collx::all_reduce(w.with(eager_all_reduce<5, false>{}), x); });
+    });
+}
+
 TEST_CASE("checked: an algorithm that does not declare how deep its channels must be is refused where it would hang") {
     on_ranks(2, [](collx::communicator& w) {
         w.set_checked(true);

@@ -8,6 +8,7 @@
 #include <collx/transport/channel.hpp>
 #include <collx/transport/wait.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -146,20 +147,32 @@ template <class World>
 void check_messages_lie_apart() {
     std::uint64_t state = 1;
     const auto random = [&] { return (state = state * 6364136223846793005u + 1442695040888963407u) >> 33; };
-    for (const int depth : {1, 2, 3, 8}) {
-        constexpr std::size_t slot_bytes = 1024;
-        World world({.depth = depth, .slot_bytes = slot_bytes});
+    constexpr std::size_t slot_bytes = 8192;
+    for (const collx::channel_shape shape : {collx::channel_shape{.depth = 1, .slot_bytes = 1024},
+                                             {.depth = 2, .slot_bytes = 1024},
+                                             {.depth = 3, .slot_bytes = slot_bytes},
+                                             {.depth = 8, .slot_bytes = 1024},
+                                             {.depth = 8, .slot_bytes = slot_bytes, .ring_slots = 1},
+                                             {.depth = 16, .slot_bytes = slot_bytes, .ring_slots = 4},
+                                             {.depth = 16, .slot_bytes = slot_bytes, .ring_slots = 15}}) {
+        INFO("depth " << shape.depth << ", slots in the ring " << shape.ring_slots);
+        World world(shape);
         auto tx = world.sender();
         auto rx = world.receiver();
         std::vector<std::size_t> on_the_way;
         std::uint64_t sent = 0, received = 0;
+        std::size_t most_on_the_way = 0;
         while (received < 3000) {
-            const std::size_t bytes = random() % 3 == 0 ? slot_bytes - random() % 2 : random() % (slot_bytes + 1);
+            // Runs of short ones, too, so that as many as there can be are on the way.
+            const bool are_short = sent / 64 % 2 == 0;
+            const std::size_t most = are_short && shape.small_bytes() != 0 ? shape.small_bytes() : shape.slot_bytes;
+            const std::size_t bytes = random() % 3 == 0 ? most - random() % 2 : random() % (most + 1);
             if (std::byte* to = tx.try_acquire(bytes)) {
                 REQUIRE((to >= world.base && to + bytes <= world.base + world.shape.bytes())); // and in the channel
                 fill_message(to, sent++, bytes);
                 tx.commit(bytes);
                 on_the_way.push_back(bytes);
+                most_on_the_way = std::max(most_on_the_way, on_the_way.size());
                 if (random() % 4 != 0) continue; // mostly full
             }
             REQUIRE(rx.is_expected(on_the_way.front()));
@@ -168,7 +181,41 @@ void check_messages_lie_apart() {
             on_the_way.erase(on_the_way.begin());
             ++received;
         }
+        CHECK(most_on_the_way == static_cast<std::size_t>(shape.depth));
     }
+}
+
+// Of a ring that is shorter than as many slots as messages may be on the way: how many long ones fit, and that short
+// ones wait behind them.
+template <class World>
+void check_few_long_messages() {
+    const collx::channel_shape shape{.depth = 16, .slot_bytes = 8192, .ring_slots = 3};
+    World world(shape);
+    auto tx = world.sender();
+    auto rx = world.receiver();
+    const auto send_all = [&](std::size_t bytes) {
+        int n = 0;
+        for (; tx.try_acquire(bytes) != nullptr; ++n) tx.commit(bytes);
+        return n;
+    };
+    const auto take = [&](int n, std::size_t bytes) {
+        for (; n > 0; --n) rx.release(bytes);
+    };
+    const std::size_t small = shape.small_bytes(), large = small + 1;
+    REQUIRE((small > collx::slot_header::inline_bytes && large <= shape.slot_bytes));
+    CHECK(send_all(large) == 3);
+    CHECK(send_all(small) == 0);
+    CHECK(tx.least_taken(small) == 1);
+    CHECK(send_all(1) == 13); // these need no place in the ring
+    take(3, large), take(13, 1);
+    CHECK(send_all(small) == 16);
+    CHECK(send_all(large) == 0);
+    CHECK(tx.least_taken(large) == tx.messages + 1 - 3);
+    take(13, small);
+    CHECK(send_all(large) == 0);
+    take(1, small);
+    CHECK(send_all(large) == 1);
+    CHECK(send_all(small) == 0); // while the long one is there
 }
 
 } // namespace collx_test

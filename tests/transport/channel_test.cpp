@@ -93,6 +93,11 @@ TEMPLATE_TEST_CASE("messages on the way lie apart", "", thread_world, sealed_mem
     check_messages_lie_apart<TestType>();
 }
 
+TEMPLATE_TEST_CASE("few long messages are on the way at once where the ring is short", "", thread_world,
+                   sealed_memory_world) {
+    check_few_long_messages<TestType>();
+}
+
 TEST_CASE("a short message lies in its slot's header line, a long one in the body") {
     const channel_shape shape{.depth = 2, .slot_bytes = 4096};
     thread_world world(shape);
@@ -144,7 +149,7 @@ TEST_CASE("a single copy is back when the receiver has taken it, and not before"
     auto rx = world.receiver();
     const int there[4] = {1, 2, 3, 4};
     CHECK(tx.has_all_back()); // there was no single copy
-    REQUIRE(tx.has_room());
+    REQUIRE(tx.has_room(sizeof there));
     tx.commit_single_copy(there, sizeof there, 7);
     CHECK_FALSE(tx.has_all_back());
     REQUIRE(tx.try_acquire(8) != nullptr);

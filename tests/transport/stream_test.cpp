@@ -541,7 +541,7 @@ TEMPLATE_TEST_CASE("what is committed as a single copy is sent from where it is,
     remote_pair a;
     for (int i = 0; i < 6; ++i) {
         std::memset(a.to.data(), 0xee, a.bytes);
-        REQUIRE(tx.has_room());
+        REQUIRE(tx.has_room(a.bytes));
         tx.commit_single_copy(a.from.data(), a.bytes, 7);
         CHECK(!tx.has_all_back());
         rx.want_at(a.to.data(), a.bytes, 7);

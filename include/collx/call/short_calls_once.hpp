@@ -26,10 +26,8 @@ namespace detail {
 
 [[gnu::always_inline]] inline void put_short(communicator_core& c, sending_end& tx, const void* from, std::size_t bytes,
                                              std::uint32_t tag, int peer, std::int64_t timeout_ns) {
-    if (!tx.has_room()) {
-        short_wait(c, timeout_ns, awaited::why::room)(tx.taken(), tx.least_taken(), peer);
-        (void)tx.has_room(); // sees it
-    }
+    while (!tx.has_room(bytes))
+        [[unlikely]] short_wait(c, timeout_ns, awaited::why::room)(tx.taken(), tx.least_taken(bytes), peer);
     std::byte* const to = tx.try_acquire(bytes);
     if (bytes != 0) write_for_others(to, from, bytes);
     tx.commit(bytes, tag);

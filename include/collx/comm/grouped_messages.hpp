@@ -84,7 +84,7 @@ public:
         if (parts_[0]->outgoing) {
             auto& tx = net_.tx(port::messages, peer);
             if (is_sent_) return tx.is_drained() ? task_state::done : task_state::blocked;
-            std::byte* const to = tx.has_room() ? tx.try_acquire(bytes_) : nullptr;
+            std::byte* const to = tx.try_acquire(bytes_);
             if (to == nullptr) return task_state::blocked;
             move_all(to);
             tx.commit(bytes_, tag_);

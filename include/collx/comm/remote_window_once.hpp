@@ -70,7 +70,7 @@ COLLX_ONCE void remote_window::send_parts(int peer, const std::byte* from, std::
     const awaited room(peer, awaited::why::room);
     while (bytes != 0) {
         const std::size_t part = bytes < slot_bytes() ? bytes : slot_bytes();
-        if (!tx.has_room()) core_.wait_until([&] { return tx.has_room(); }, 0, room);
+        if (!tx.has_room(part)) core_.wait_until([&] { return tx.has_room(part); }, 0, room);
         if (in_place && part >= least_remote_bytes) {
             tx.commit_single_copy(from, part, part_tag);
         } else {

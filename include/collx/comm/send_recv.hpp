@@ -275,7 +275,7 @@ private:
         message_fn<blocking, false> receive;
         // A short message that finds room is on its way at once.
         if (is_short_message(c, sent) && !c.is_queued(message_queue(to_rank, true)) &&
-            c.net.tx(port::messages, to_rank).has_room()) {
+            c.net.tx(port::messages, to_rank).has_room(sent.size() * sizeof(element_of<Out>))) {
             send(comm, sent, to_rank, o);
             return receive(comm, received, from_rank, o);
         }

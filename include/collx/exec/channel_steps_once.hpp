@@ -38,7 +38,7 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
     }
     if (sends) {
         m.tx = &call_.net.tx(call_.plan.at_port, s.peer_to);
-        if (!m.tx->has_room()) return call_.blocked_on(s.peer_to, awaited::why::room);
+        if (!m.tx->has_room(m.bytes)) return call_.blocked_on(s.peer_to, awaited::why::room);
     }
     return move_message(s, st, shape, m, measures);
 }

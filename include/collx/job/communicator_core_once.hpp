@@ -34,7 +34,7 @@ COLLX_BEGIN_NAMESPACE
             home->settle_cores();
             settings.waiting = home->settings.waiting, settings.ranks_per_core = home->settings.ranks_per_core;
         }
-        schedules.share_cores(settings.ranks_per_core);
+        net.share_cores(settings.ranks_per_core), schedules.share_cores(settings.ranks_per_core);
     } catch (...) {                               // memory may run out anywhere
         net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
         leave();

@@ -103,7 +103,7 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
         fail(errc::invalid_argument, links_.rank(), -1, "leave .depth out, or give it a value in between",
              "algorithm %s with windows %d deep, and it works with %d to %d", a.name, a.window_depth,
              a.least_window_depth, detail::most_window_depth);
-    if (const int depth = links_.channel_depth(); s.depth > depth)
+    if (const int depth = links_.channels().depth; s.depth > depth)
         fail(errc::invalid_argument, links_.rank(), -1,
              links_.is_one_host() ? "let ranks receive before they have sent so many"
                                   : "let ranks receive before they have sent so many, or keep to one host",
@@ -160,7 +160,7 @@ struct schedule_cache::recording {
     }
     if (messages.is_even() || a.declared.op == collective::send_recv) return;
     sched::schedule s = record_all(a);
-    s.depth = c.links_.channel_depth();
+    s.depth = c.links_.channels().room_for(s.depth);
     const sched::verdict v = sched::verify_for(s, a.members);
     c.refuse(a, s, v.ok() ? sched::verdict{.what = sched::problem::leftover} : v);
 }
@@ -168,7 +168,7 @@ struct schedule_cache::recording {
 [[gnu::cold]] COLLX_ONCE void schedule_cache::prove(bound_schedule& b, const recipe& a) {
     if (b.proof_steps <= most_proved_steps) {
         sched::schedule s = record_all(a);
-        s.depth = links_.channel_depth();
+        s.depth = links_.channels().room_for(s.depth);
         const sched::verdict v = sched::verify_for(s, a.members);
         if (!v.ok()) refuse(a, s, v);
     }
@@ -207,7 +207,7 @@ struct schedule_cache::recording {
                                  .depth = a.window_depth,
                                  .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.window_depth) : 0,
                                  .chunks = b->chunks > 0 ? b->chunks : 1});
-    b->most_bytes = detail::most_bytes(*b, links_.slot_bytes());
+    b->most_bytes = detail::most_bytes(*b, links_.channels().most_bytes(a.declared.depth));
     return b;
 }
 

@@ -35,10 +35,22 @@ static_assert(sizeof(slot_header) == 2 * cache_line_bytes); // a pair that proce
 
 // Counts never reset; both sides keep the other's last seen value, so a line moves only when it has changed.
 struct channel_shape {
-    int depth = 16;
+    int depth = 16; // messages under way, as long as they are short
     std::size_t slot_bytes = 128 * 1024;
-    // One slot more than depth: laying long messages one behind the other may waste almost a slot where the ring ends.
-    constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(depth + 1) * slot_bytes; }
+    int ring_slots = depth; // messages under way if one of them has more than small_bytes()
+    // One slot more: laying long messages one behind the other may waste almost a slot where the ring ends.
+    constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(ring_slots + 1) * slot_bytes; }
+    // Any `depth` messages in a row of at most so many bytes lie apart, too, with the gaps between them.
+    constexpr std::size_t small_bytes() const {
+        if (ring_slots == depth) return slot_bytes;
+        const std::size_t each =
+            ring_bytes() / static_cast<std::size_t>(depth + 1) / cache_line_bytes * cache_line_bytes;
+        return each > gap_bytes ? each - gap_bytes : 0;
+    }
+    // What a schedule whose ranks send up to `ahead` messages that are not received yet may rely on: how many there is
+    // room for, and how long each may be for that.
+    constexpr int room_for(int ahead) const { return ahead <= ring_slots ? ring_slots : depth; }
+    constexpr std::size_t most_bytes(int ahead) const { return ahead <= ring_slots ? slot_bytes : small_bytes(); }
     constexpr std::size_t bytes() const {
         return page_bytes + round_up(static_cast<std::size_t>(depth) * sizeof(slot_header), page_bytes) + ring_bytes();
     }
@@ -80,8 +92,8 @@ struct channel_memory {
     std::byte* ring() const {
         return base + page_bytes + round_up(static_cast<std::size_t>(shape.depth) * sizeof(slot_header), page_bytes);
     }
-    // Where a message of `bytes` lies if the one before ended at `position`. Any depth messages of at most slot_bytes
-    // in a row lie apart: together with the waste at one end of the ring they are shorter than the ring.
+    // Where a message of `bytes` lies if the one before ended at `position`. Any ring_slots messages of at most
+    // slot_bytes in a row lie apart: together with the waste at one end of the ring they are shorter than the ring.
     std::size_t place(std::size_t position, std::size_t bytes) const {
         return position + bytes > shape.ring_bytes() ? 0 : position;
     }
@@ -143,18 +155,17 @@ public:
     // know the memory.
     bool may_send_in_place() const { return is_remote_ && !is_slots_only_; }
     void keep_to_slots() { is_slots_only_ = true; }
-    bool has_room() {
-        const auto depth = static_cast<std::uint64_t>(memory_.shape.depth);
-        if (next_ - taken_ < depth) return true;
+    bool has_room(std::size_t bytes) {
+        if (next_ - taken_ < most_under_way(bytes)) return true;
         taken_ = memory_.taken().load(memory_order::acquire);
-        return next_ - taken_ < depth;
+        return next_ - taken_ < most_under_way(bytes);
     }
-    // has_room() will be true once this word has reached least_taken().
+    // has_room(bytes) will be true once this word has reached least_taken(bytes).
     const atomic<std::uint64_t>& taken() const { return memory_.taken(); }
-    std::uint64_t least_taken() const { return next_ + 1 - static_cast<std::uint64_t>(memory_.shape.depth); }
-    // Where to put the next message of `bytes` (at most slot_bytes), or nullptr while all slots are full.
+    std::uint64_t least_taken(std::size_t bytes) const { return next_ + 1 - most_under_way(bytes); }
+    // Where to put the next message of `bytes` (at most slot_bytes), or nullptr while there is no room for it.
     std::byte* try_acquire(std::size_t bytes) {
-        if (!has_room()) return nullptr;
+        if (!has_room(bytes)) return nullptr;
         if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
         if (is_remote_) {
             memory_.take_place(next_, memory_.taken().load(memory_order::acquire));
@@ -168,6 +179,7 @@ public:
         slot.tag = tag;
         slot.number.store(++next_, memory_order::release);
         if (bytes > slot_header::inline_bytes) position_ = memory_.end_of(memory_.place(position_, bytes), bytes);
+        if (bytes > memory_.shape.small_bytes()) long_until_ = next_;
         ++messages;
         payload_bytes += bytes;
     }
@@ -204,7 +216,8 @@ public:
         }
         return is_single_copy_;
     }
-    // Sends the address instead of the bytes. They must stay as they are until is_drained(). Requires has_room().
+    // Sends the address instead of the bytes. They must stay as they are until is_drained(). Requires room for a short
+    // message.
     void commit_single_copy(const void* from, std::size_t bytes, std::uint32_t tag) {
         auto& slot = memory_.slot(next_);
         const auto address = reinterpret_cast<std::uint64_t>(from);
@@ -237,8 +250,16 @@ private:
                                  most_settled_bytes = std::size_t{256} << 20;
     static constexpr std::uint32_t unmeasured = detail::receiver_line::unmeasured;
 
+    // With the next message of `bytes`. What lies in its slot's header needs no place in the ring.
+    std::uint64_t most_under_way(std::size_t bytes) const {
+        const channel_shape& s = memory_.shape;
+        const bool is_long = bytes > slot_header::inline_bytes && (bytes > s.small_bytes() || long_until_ > taken_);
+        return static_cast<std::uint64_t>(is_long ? s.ring_slots : s.depth);
+    }
+
     detail::channel_memory memory_;
     std::uint64_t next_ = 0, taken_ = 0, single_copy_until_ = 0;
+    std::uint64_t long_until_ = 0; // no message from here on is longer than small_bytes()
     std::size_t position_ = 0;
     piece_cost to_ring_;
     bool is_remote_ = false, is_slots_only_ = false;

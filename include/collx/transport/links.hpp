@@ -50,15 +50,19 @@ struct links_layout {
     int all = 1;   // of the communicator
     channel_shape channel{};
 
-    static constexpr links_layout for_ranks(int n) {
+    static constexpr links_layout for_ranks(int n, int ranks_per_core = 1) {
         links_layout l;
         l.ranks = l.all = n;
+        channel_shape& c = l.channel;
         // What a rank sends to all others together goes round rings of 2 MiB, as in windows; a single peer has them
-        // for itself.
-        while (l.channel.slot_bytes > 16 * 1024 &&
-               l.channel.slot_bytes * static_cast<std::size_t>(l.channel.depth) * static_cast<std::size_t>(n - 1) >
-                   (std::size_t{2} << 20))
-            l.channel.slot_bytes /= 2;
+        // for itself. Ranks that share a core run in turn: what one puts into its rings in its turn should still be in
+        // a cache when the next takes it, so that few long messages are under way at once, for each of which a rank
+        // need not come again.
+        std::size_t most = std::size_t{2} << 20;
+        if (ranks_per_core > 2) c.ring_slots = 4, c.slot_bytes = 64 * 1024, most *= 2;
+        while (c.slot_bytes > 16 * 1024 &&
+               c.slot_bytes * static_cast<std::size_t>(c.ring_slots) * static_cast<std::size_t>(n - 1) > most)
+            c.slot_bytes /= 2;
         return l;
     }
     // For `here` of n ranks of a communicator that spans hosts: one shape of channel for all, whatever the host. Few
@@ -131,6 +135,10 @@ public:
     int rank() const { return rank_; }
     int size() const { return size_; }
     const links_layout& layout() const { return layout_; }
+    // All ranks of a communicator say the same, and before the first message. (Their own memory has the same size.)
+    void share_cores(int ranks_per_core) {
+        if (is_one_host()) layout_.channel = links_layout::for_ranks(size_, ranks_per_core).channel;
+    }
     bool is_one_host() const { return remote_ == nullptr; }
     bool is_here(int peer) const { return places_.empty() || places_[static_cast<std::size_t>(peer)] >= 0; }
     // The hosts of a communicator that spans several of which some have several of its ranks; null: no such thing.
@@ -139,7 +147,8 @@ public:
         return at.nodes() > 1 && at.largest() > 1 ? &hosts_ : nullptr;
     }
     arena& memory() const { return *arena_; }
-    int channel_depth() const { return layout_.channel.depth; } // messages; the same for all peers
+    // The same for all peers.
+    const channel_shape& channels() const { return layout_.channel; }
     std::size_t slot_bytes() const { return layout_.channel.slot_bytes; }
 
     // The channel to a peer. Its memory is taken, and the way to it chosen, at first use.

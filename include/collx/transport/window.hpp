@@ -56,7 +56,8 @@ static_assert(sizeof(signal_line) == 2 * cache_line_bytes); // a pair that proce
 // How much of a ring something of `bytes` takes, of which at most `most` bytes fit. A reader's processor fetches the
 // lines behind what it reads, too; it should not take away those that the writer is about to fill. (2 ranks, near:
 // all_reduce of 512 bytes 237 ns without the gap, 171 with it; of 2 KiB 435 and 256.)
-constexpr std::size_t spaced_bytes(std::size_t bytes, std::size_t most, std::size_t gap = 1024) {
+inline constexpr std::size_t gap_bytes = 1024;
+constexpr std::size_t spaced_bytes(std::size_t bytes, std::size_t most, std::size_t gap = gap_bytes) {
     const std::size_t lines = round_up(bytes, cache_line_bytes);
     return lines + gap <= most ? lines + gap : lines;
 }
@@ -84,7 +85,7 @@ struct window_shape {
     // The same where the most bytes of a piece are known. A page lies between long ones: processors do not fetch ahead
     // across it.
     static constexpr std::size_t step_bytes(std::size_t piece, std::size_t most) {
-        return spaced_bytes(piece, most, piece < 8 * 1024 ? 1024 : page_bytes);
+        return spaced_bytes(piece, most, piece < 8 * 1024 ? gap_bytes : page_bytes);
     }
     constexpr bool operator==(const window_shape&) const = default;
 
