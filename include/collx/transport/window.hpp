@@ -53,10 +53,12 @@ struct signal_line {
 };
 static_assert(sizeof(signal_line) == 2 * cache_line_bytes); // a pair that processors fetch together
 
+// Between short pieces of a ring; see spaced_bytes().
+inline constexpr std::size_t gap_bytes = 1024;
+
 // How much of a ring something of `bytes` takes, of which at most `most` bytes fit. A reader's processor fetches the
 // lines behind what it reads, too; it should not take away those that the writer is about to fill. (2 ranks, near:
 // all_reduce of 512 bytes 237 ns without the gap, 171 with it; of 2 KiB 435 and 256.)
-inline constexpr std::size_t gap_bytes = 1024;
 constexpr std::size_t spaced_bytes(std::size_t bytes, std::size_t most, std::size_t gap = gap_bytes) {
     const std::size_t lines = round_up(bytes, cache_line_bytes);
     return lines + gap <= most ? lines + gap : lines;
