@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "support/call_records.hpp"
 #include "support/format.hpp"
 #include "support/launcher.hpp"
 
@@ -73,7 +75,7 @@ std::vector<int> parse_hosts(const std::string& text, int ranks) {
 struct arguments {
     launch_options launch;
     std::vector<std::string> assignments;
-    std::string hosts, timeout, grace = "2", bind = "none";
+    std::string hosts, timeout, grace = "2", bind = "none", trace;
     bool no_prefix = false;
 };
 
@@ -96,6 +98,8 @@ void declare(CLI::App& app, arguments& a) {
                    "let the ranks take themselves for so many hosts, which talk over sockets on this machine; 3,1,2: "
                    "with so many ranks on each")
         ->type_name("H");
+    app.add_option("--trace", a.trace, "record the calls of all ranks and write them for chrome://tracing and Perfetto")
+        ->type_name("FILE");
     app.add_option("--env", a.assignments, "set a variable for the ranks; may be repeated")
         ->type_name("NAME=VALUE")
         ->allow_extra_args(false);
@@ -114,6 +118,35 @@ launch_options options_from(arguments a, std::vector<std::string> command) {
     if (!a.hosts.empty()) a.launch.hosts = parse_hosts(a.hosts, a.launch.ranks);
     for (const auto& text : a.assignments) a.launch.environment.push_back(parse_assignment(text));
     return a.launch;
+}
+
+// The value of a variable as the ranks will find it, or empty.
+std::string value_for_ranks(const launch_options& o, const std::string& name) {
+    for (auto i = o.environment.rbegin(); i != o.environment.rend(); ++i)
+        if (i->first == name) return i->second;
+    const char* value = std::getenv(name.c_str());
+    return value != nullptr ? value : "";
+}
+
+// Where the ranks record their calls, a failure is followed by a comparison of where they were.
+int run_and_compare(launch_options o, const std::string& trace) {
+    const collx::tools::launch::meeting_place own(!trace.empty());
+    if (!trace.empty()) {
+        o.environment.emplace_back("COLLX_RECORD_DIR", own.path());
+        if (value_for_ranks(o, "COLLX_RECORD").empty()) o.environment.emplace_back("COLLX_RECORD", "16384");
+    }
+    const std::string directory = value_for_ranks(o, "COLLX_RECORD_DIR");
+    const int status = collx::tools::run_ranks(o);
+    if (directory.empty() || (status == 0 && trace.empty())) return status;
+    try {
+        const auto all = collx::tools::read_call_records(directory);
+        if (status != 0) std::fputs(collx::compare_places(all).c_str(), stderr);
+        if (!trace.empty()) collx::tools::write_trace(all, trace);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "collx_run: %s\n", error.what());
+        return status != 0 ? status : status_usage;
+    }
+    return status;
 }
 
 // mpirun's word for -n. CLI11 would read -np as `-n p`; what stands behind the program's name is not ours.
@@ -136,7 +169,7 @@ int main(int argc, char** argv) {
     accept_np(app, argc, argv);
     try {
         app.parse(argc, argv);
-        return collx::tools::run_ranks(options_from(given, app.remaining()));
+        return run_and_compare(options_from(given, app.remaining()), given.trace);
     } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const collx::tools::launch::refused& why) {

@@ -93,6 +93,11 @@ TEST_CASE("settings are read in their units") {
     CHECK(describe({"COLLX_DEBUG=WARN"}).debug == debug_level::warn);
     CHECK(describe({"COLLX_DEBUG=INFO"}).debug == debug_level::info);
     CHECK(describe({"COLLX_DEBUG=TRACE"}).debug == debug_level::trace);
+    CHECK(describe({}).record == 0);
+    CHECK(describe({"COLLX_RECORD=64"}).record == 64);
+    CHECK(describe({"COLLX_RECORD_DIR=/x"}).record == 256);
+    CHECK(describe({"COLLX_RECORD_DIR=/x"}).record_directory == "/x");
+    CHECK(describe({"COLLX_RECORD_DIR=/x", "COLLX_RECORD=7"}).record == 7);
 }
 
 namespace {
@@ -378,6 +383,9 @@ TEST_CASE("values at the edges") {
                             "COLLX_WAIT=Spin",
                             "COLLX_WAIT=spin|yield",
                             "COLLX_DEBUG=3",
+                            "COLLX_RECORD=-1",
+                            "COLLX_RECORD=1048577",
+                            "COLLX_RECORD=64 calls",
                             "COLLX_STORE=file:",
                             "COLLX_STORE=tcp:",
                             "COLLX_STORE=tcp:127.0.0.1",

@@ -34,6 +34,8 @@ struct job_description {
     wait_choice waiting = wait_choice::automatic;
     single_copy_mode single_copy = single_copy_mode::automatic;
     debug_level debug = debug_level::warn;
+    int record = 0;             // calls of each communicator to keep records of
+    kept_text record_directory; // where, in files; empty: in memory
 };
 
 namespace detail {

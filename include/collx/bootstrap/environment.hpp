@@ -201,6 +201,8 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
     read("COLLX_WAIT", detail::read_choice, d.waiting);
     read("COLLX_SINGLE_COPY", detail::read_choice, d.single_copy);
     read("COLLX_DEBUG", detail::read_choice, d.debug);
+    if (const char* directory = env.get("COLLX_RECORD_DIR")) d.record_directory = directory, d.record = 256;
+    read("COLLX_RECORD", detail::read_number, d.record);
 
     const char* forced = env.get("COLLX_BOOTSTRAP");
     for (const bootstrap_probe& p : bootstrap_probes) {

@@ -49,6 +49,8 @@ inline bool is_relayed(const call_request& r, const prepared_call& p) {
 }
 relayed_numbers numbers_of_relayed(communicator_core& c, const call_request& r, const prepared_call& p);
 void run_relayed(communicator_core& c, const call_request& r, const prepared_call& p);
+// Prepares it and runs it to its end, whichever of the two it is.
+void run_perhaps_relayed(communicator_core& c, const call_request& r);
 
 } // namespace detail
 COLLX_END_NAMESPACE

@@ -90,7 +90,7 @@ inline bool is_read_straight(const communicator_core& c, const call_request& r, 
     return r.elements.is.align <= 16 && is_short_message(c, chunk_bytes);
 }
 
-COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {
+inline prepared_call prepare_call(communicator_core& c, const call_request& r) {
     const bool attached = r.attaches && !r.in_windows, zero_copy = may_use_zero_copy(c, r, attached);
     if (c.settings.checked != 0) compare_requests(c, r, zero_copy);
     bound_schedule& plan = choose_schedule(c, r, attached, zero_copy);
@@ -106,11 +106,43 @@ COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {
     return {&plan, in, out, piece, attached, false, says};
 }
 
+inline call_words words_of(const call_request& r, call_kind kind) {
+    return {.verb = name_of(r.facts.what), .bytes = r.facts.total_elems * r.elements.is.bytes, .kind = kind};
+}
+// Preparing is a part of the recorded call: in checked mode it waits for the others.
+[[gnu::cold, gnu::noinline]] inline prepared_call prepare_recorded(communicator_core& c, const call_request& r) {
+    const auto prepared = [&] {
+        const prepared_call p = prepare_call(c, r);
+        c.recorder->called(p.plan->name);
+        return p;
+    };
+    if (r.at_port == port::blocking) return prepared();
+    if (r.is_persistent) return recorded(c.recorder.get(), words_of(r, call_kind::made), prepared);
+    const std::uint64_t ordinal = c.recorder->begin_async(words_of(r, call_kind::async));
+    try {
+        return prepared();
+    } catch (const error& e) {
+        c.recorder->fail(ordinal, e.code());
+        throw;
+    }
+}
+
+COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {
+    if (c.recorder) [[unlikely]]
+        return prepare_recorded(c, r);
+    return prepare_call(c, r);
+}
+
 COLLX_ONCE void run_prepared(communicator_core& c, const call_request& r, const prepared_call& p) {
     const std::uint64_t agreed = c.agree(p.says);
     if (p.is_short) return run_short(c, *p.plan, {r.elements, p.in, p.out, p.piece_elems, agreed}, r.facts.timeout_ns);
     task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, agreed, p.attached);
     c.run(t, r.facts.timeout_ns);
+}
+
+// Prepared each time.
+[[gnu::cold, gnu::noinline]] inline void run_recorded(communicator_core& c, const call_request& r) {
+    recorded(c.recorder.get(), words_of(r, call_kind::blocking), [&] { run_prepared(c, r, prepare(c, r)); });
 }
 
 // Whether two equal requests are prepared to the same: no table of counts, and no policy with parameters.
@@ -133,6 +165,8 @@ inline recent_calls::key key_of(const communicator_core& c, const call_request& 
 }
 
 COLLX_ONCE void run_blocking(communicator_core& c, const call_request& r) {
+    if (c.recorder) [[unlikely]]
+        return run_recorded(c, r);
     const bool memorable = is_memorable(c, r);
     const recent_calls::key key = key_of(c, r);
     if (memorable)
@@ -159,6 +193,14 @@ COLLX_ONCE void run_relayed(communicator_core& c, const call_request& r, const p
     const relayed_numbers numbers = numbers_of_relayed(c, r, p);
     relayed_task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, c.agree(p.says), numbers);
     c.run(t, r.facts.timeout_ns);
+}
+
+COLLX_ONCE void run_perhaps_relayed(communicator_core& c, const call_request& r) {
+    recorded(c.recorder.get(), words_of(r, call_kind::blocking), [&] {
+        const prepared_call p = prepare(c, r);
+        if (is_relayed(r, p)) run_relayed(c, r, p);
+        else run_prepared(c, r, p);
+    });
 }
 
 } // namespace detail

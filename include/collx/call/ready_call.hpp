@@ -47,7 +47,10 @@ public:
 protected:
     ready_operation(communicator_core& c, int queue, std::int64_t timeout_ns)
         : core_(c), queue_(queue), timeout_ns_(timeout_ns) {}
-    void bind(element_ops& elements, const prepared_call& p) { elements_ = &elements, call_ = p; }
+    void bind(element_ops& elements, const prepared_call& p, const call_words& words) {
+        elements_ = &elements, call_ = p, words_ = words;
+        words_.algorithm = p.plan->name, words_.kind = call_kind::persistent;
+    }
     void wait_for_readers() { waits_for_readers_ = true; } // see task
     // From buffers and tables to memory of the call.
     virtual void refresh() {}
@@ -64,6 +67,7 @@ protected:
     const std::int64_t timeout_ns_;
     element_ops* elements_ = nullptr;
     prepared_call call_{};
+    call_words words_{}; // of its runs
 
 private:
     bool waits_for_readers_ = false;

@@ -15,8 +15,10 @@ COLLX_ONCE void ready_operation::run() {
     }
     require_unmoved();
     begin();
-    refresh();
-    run_now();
+    recorded(core_.recorder.get(), words_, [&] {
+        refresh();
+        run_now();
+    });
 }
 
 COLLX_ONCE void ready_operation::start() {
@@ -24,6 +26,8 @@ COLLX_ONCE void ready_operation::start() {
     begin();
     refresh();
     under_way_.reset();
+    if (core_.recorder) [[unlikely]]
+        (void)core_.recorder->begin_async(words_);
     const counted_ptr<operation> op = arm();
     core_.start(op, queue_);
     under_way_.emplace(core_, op, timeout_ns_);

@@ -205,9 +205,7 @@ auto run_call(communicator_core& c, const Policies& policies, const In& in, cons
             typed_elements elements(mover_type(in, out, op, c.net.size()));
             const call_request r = call::request(c, policies, elements, f, port::blocking);
             if constexpr (may_relay) {
-                const prepared_call p = prepare(c, r);
-                if (is_relayed(r, p)) return run_relayed(c, r, p);
-                run_prepared(c, r, p);
+                run_perhaps_relayed(c, r);
             } else {
                 run_blocking(c, r);
             }

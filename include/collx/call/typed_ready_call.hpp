@@ -116,7 +116,7 @@ public:
                      const Kept& kept, const Refresh& refresh, int at_port)
         : ready_operation(c, at_port, f.timeout_ns), policies_(p), elements_(m), facts_(f), buffers_(kept),
           refresh_(refresh), request_(requested(at_port)) {
-        bind(elements_, prepare(c, request_));
+        bind(elements_, prepare(c, request_), {name_of(f.what), f.total_elems * elements_.is.bytes});
         (void)c.agree(~call_.says); // making it is a call, too
         composed_.bind(c, policies_, facts_, call_, elements_.mover());
     }
@@ -125,7 +125,7 @@ public:
             [&](const char* which, std::size_t then, std::size_t now) { refuse_moved(core_, which, then, now); });
     }
     void run() override {
-        if (!composed_.is_bound() || has_to_queue()) return ready_operation::run();
+        if (!composed_.is_bound() || core_.recorder || has_to_queue()) return ready_operation::run();
         require_unmoved();
         core_.begin_collective();
         refresh_();
@@ -152,6 +152,7 @@ private:
     void run_now() override {
         if constexpr (MayRelay)
             if (is_relayed(request_, call_)) return run_relayed(core_, request_, call_);
+        if (composed_.is_bound()) return composed_.run(core_, agreed(), timeout_ns_); // recorded
         ready_operation::run_now();
     }
 

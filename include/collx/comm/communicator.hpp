@@ -107,6 +107,36 @@ public:
         return live().net.sent_to(peer);
     }
     std::uint64_t sequence() const { return live().calls(); } // number of the last call
+
+    // Keeps a record of each call from now on, of the last `last` ones; 0: of none. With a directory they lie in a file
+    // there, which outlives a process that is killed and which collx_calls reads. As COLLX_RECORD and COLLX_RECORD_DIR
+    // do for all communicators; split(), dup() and shrink() pass it on. Local: other ranks need not do the same.
+    // Cost: none where nothing is recorded but a test per call (docs/tools.md says what a record costs).
+    // Errors: invalid_argument for less than 0 or more than 1048576 · resource where the file cannot be made.
+    // Example: world.record_calls(64); ... for (const auto& r : world.recent_calls()) std::puts(r.verb);
+    void record_calls(int last, const char* directory = "") {
+        const detail::one_caller::call here(live().caller, rank());
+        if (last < 0 || last > detail::flight_recorder::most_records)
+            fail(errc::invalid_argument, rank(), -1, "use 0 to 1048576", "record_calls(%d)", last);
+        live().record_calls(last, directory);
+    }
+    // The recorded calls of this rank, the oldest first; those under way with the rank that they wait for.
+    detail::growing_array<call_record> recent_calls() const {
+        const detail::one_caller::alone here(live().caller);
+        if (!live().recorder) return {};
+        live().recorder->look(-1);
+        return live().recorder->recent();
+    }
+    // Shows each recorded call to a function of the program when it begins and when it ends, also those that fail; see
+    // call_observer. What it throws ends the communicator, as what an operator throws does, unless the call has failed.
+    // Errors: invalid_argument where no calls are recorded.
+    void on_calls(const call_observer& observer) {
+        const detail::one_caller::call here(live().caller, rank());
+        if (!live().recorder)
+            fail(errc::invalid_argument, rank(), -1, "record_calls() first, or set COLLX_RECORD",
+                 "on_calls() on a communicator whose calls are not recorded");
+        live().recorder->set_observer(observer);
+    }
     // The job that its ranks belong to.
     counted_ptr<const job> membership() const { return live().home; }
 

@@ -223,7 +223,7 @@ private:
         const auto l = chunk_layout::even(bytes, 1);
         typed_elements<Mover> elements(Mover(calls, first, last));
         task t(c.net, plan, elements, l, l, bytes, c.agree(bytes));
-        c.run(t, o.timeout.count());
+        detail::recorded(c.recorder.get(), {"group", bytes, plan.name}, [&] { c.run(t, o.timeout.count()); });
     }
 
     // The whole group at once: how it is cut follows from it. Returns what ranks must have alike.

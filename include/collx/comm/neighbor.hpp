@@ -124,6 +124,10 @@ public:
                 set->add(start_message<false>(c, part_of_view(out, e), algo::recv_message{.peer = e.peer}));
             for (const graph_edge& e : edges.sent)
                 set->add(start_message<true>(c, part_of_view(in, e), algo::send_message{.peer = e.peer}));
+            if (c.recorder) [[unlikely]]
+                (void)c.recorder->begin_async(
+                    {name_of(V), in.size() * sizeof(element), "",
+                     std::is_same_v<Mode, nonblocking> ? call_kind::async : call_kind::blocking});
             c.start(set, message_set::queue);
             work<decltype(result_of(kept.held))> all(c, set, kept.held, o.timeout.count());
             if constexpr (std::is_same_v<Mode, nonblocking>) return all;

@@ -24,7 +24,8 @@ public:
                    std::size_t bytes, int at_port, std::int64_t timeout_ns)
         : ready_operation(c, at_port, timeout_ns), elements_(Mover(calls, first, last)) {
         const auto l = chunk_layout::even(bytes, 1);
-        bind(elements_, {&c.schedules.bind(algo::one_shot_all_reduce{}, at_port), l, l, bytes, false, false, bytes});
+        bind(elements_, {&c.schedules.bind(algo::one_shot_all_reduce{}, at_port), l, l, bytes, false, false, bytes},
+             {"group", bytes});
     }
     void require_unmoved() const override {} // the group does
 

@@ -39,6 +39,14 @@ bool is_short_message(const communicator_core& c, const View& v) {
         return is_short_message(c, v.size() * sizeof(element_of<View>));
     return false;
 }
+template <class View>
+call_words words_of_message(const View& v, int peer, bool outgoing, call_kind kind) {
+    return {.verb = name_of(outgoing ? verb::send : verb::recv),
+            .bytes = v.size() * sizeof(element_of<View>),
+            .kind = kind,
+            .is_message = true,
+            .peer = peer};
+}
 template <bool Outgoing, class View>
 void run_short_message(communicator_core& c, const View& v, int peer, std::int64_t timeout_ns) {
     if constexpr (View::is_contiguous) {
@@ -114,7 +122,8 @@ public:
           buffers_(kept), peer_(a.peer), is_short_(is_short_message(c, v)) {
         make_message(c, a, v.size(), elements_.is.bytes,
                      [&](auto& plan, const chunk_layout& l, std::size_t piece_elems) {
-                         bind(elements_, {&plan, l, l, piece_elems, false, false});
+                         bind(elements_, {&plan, l, l, piece_elems, false, false},
+                              words_of_message(v, a.peer, Outgoing, call_kind::persistent));
                      });
         if (until_taken) wait_for_readers();
     }
@@ -185,20 +194,25 @@ private:
     static auto run(communicator_core& c, const View& v, const Algorithm& a, const Kept& kept, const call_options& o) {
         ++c.messages;
         const int peer = a.peer, queue = message_queue(peer, Outgoing);
+        const bool is_started = std::is_same_v<Mode, nonblocking> || c.is_queued(queue);
+        const call_words words =
+            words_of_message(v, peer, Outgoing, is_started ? call_kind::async : call_kind::blocking);
+        if (c.recorder && is_started) [[unlikely]]
+            (void)c.recorder->begin_async(words);
         if constexpr (std::is_same_v<Mode, nonblocking>) {
             return work<decltype(result_of(kept.held))>(c, start_message<Outgoing, UntilTaken>(c, v, a), kept.held,
                                                         o.timeout.count());
-        } else if (c.is_queued(queue)) { // whose handle ends the call with its wait, however that ends
+        } else if (is_started) { // whose handle ends the call with its wait, however that ends
             work<void>(c, start_message<Outgoing, UntilTaken>(c, v, a), nullptr, o.timeout.count()).wait();
         } else if (is_short_message(c, v)) {
-            run_short_message<Outgoing>(c, v, peer, o.timeout.count());
+            recorded(c.recorder.get(), words, [&] { run_short_message<Outgoing>(c, v, peer, o.timeout.count()); });
         } else {
             typed_elements<message_mover<View>> elements(mover_of(c, v));
             make_message(c, a, v.size(), elements.is.bytes,
                          [&](auto& plan, const chunk_layout& l, std::size_t piece_elems) {
                              task t(c.net, plan, elements, l, l, piece_elems, elements.is.kind);
                              if (UntilTaken) t.wait_for_readers();
-                             c.run(t, o.timeout.count());
+                             recorded(c.recorder.get(), words, [&] { c.run(t, o.timeout.count()); });
                          });
         }
     }
@@ -247,6 +261,9 @@ struct sendrecv_fn : takes<call_form::exchange> {
                 auto both = make_counted<message_set>();
                 both->add(start_message<false>(c, received, algo::recv_message{.peer = from_rank}));
                 both->add(start_message<true>(c, sent, algo::send_message{.peer = to_rank}));
+                if (c.recorder) [[unlikely]]
+                    (void)c.recorder->begin_async({"sendrecv", sent.size() * sizeof(element_of<decltype(sent)>), "",
+                                                   call_kind::async, true, from_rank});
                 c.start(both, message_set::queue);
                 return work<decltype(result_of(kept.held))>(c, both, kept.held, o.timeout.count());
             });

@@ -28,7 +28,7 @@ inline communicator communicator::shrink() {
     } else {
         made = detail::shrink_across_hosts(c);
     }
-    made->settings = c.settings;
+    made->take_settings(c);
     return communicator(std::move(made));
 }
 

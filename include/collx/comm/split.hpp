@@ -95,7 +95,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
 
     auto made = make_sole<communicator_core>(c.home, offset, rank_there, static_cast<int>(group.size()),
                                              std::move(members), &c, true, id_of_split(c, color, shares));
-    made->settings = c.settings;
+    made->take_settings(c);
     if (c.home->machine) topology->look_up(*made, true);
     return made;
 }
@@ -108,8 +108,10 @@ inline communicator communicator::split(int color, int key) {
     c.begin_collective();
     return c.or_abandon([&] {
         ++c.splits;
-        if (c.settings.checked != 0) detail::compare_signatures(c, {.made_by = signature::split}, 0);
-        return communicator(detail::split(c, color, key));
+        return detail::recorded(c.recorder.get(), {"split"}, [&] {
+            if (c.settings.checked != 0) detail::compare_signatures(c, {.made_by = signature::split}, 0);
+            return communicator(detail::split(c, color, key));
+        });
     });
 }
 

@@ -101,6 +101,7 @@ struct bound_schedule {
     int tmp_chunks = 0;
     int at_port = 0;
     const void* algorithm = nullptr; // its identity in this process: the address of detail::algorithm_id<...>
+    const char* name = "";           // of the algorithm
     std::uint64_t parameters = 0;    // of the algorithm, its root among them: the same bits on all ranks
     std::size_t most_bytes = 0;      // of one chunk that a slot or a window stage takes at once
     bool zero_copy = false;          // peers read and write the user's own buffers

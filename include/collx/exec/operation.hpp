@@ -2,6 +2,8 @@
 // What a communicator moves on: anything that advances without blocking and says how far it is.
 #pragma once
 
+#include <cstdint>
+
 #include <collx/core/atomic.hpp>
 #include <collx/transport/links.hpp>
 
@@ -28,11 +30,18 @@ class operation {
 public:
     virtual ~operation() = default;
     virtual task_state advance() = 0;
+    // Where it has come to, for those who look at a call that waits: a step of how many, in a piece of how many. -1:
+    // not known.
+    struct place {
+        int step = -1, steps = -1, piece = -1, pieces = -1;
+    };
+    virtual place where() const { return {}; }
     detail::kept_state state; // kept by the progress engine, read by waits
     bool is_left = false;     // its communicator is gone, and with it all that it refers to
     bool is_dropped = false;  // its handle is gone, and perhaps its buffers: nothing may move it on
     failure error{};
-    int at_port = -1;    // that its messages travel on
+    int at_port = -1;           // that its messages travel on
+    std::uint64_t recorded = 0; // number of its record (job/flight_recorder.hpp), 0: none
     awaited waiting_for; // a peer that a blocked strand waits for; of several strands another each time it is asked
 };
 

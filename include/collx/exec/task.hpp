@@ -30,6 +30,7 @@ public:
     void skip_empty() { channels_.skip_empty(); }             // see channel_steps
     void wait_for_readers() { channels_.wait_for_readers(); } // likewise
     task_state advance() override;
+    place where() const override;
 
 private:
     std::size_t count_for(const detail::growing_array<sched::step>& steps) const;

@@ -58,6 +58,17 @@ COLLX_ONCE task_state task::advance() {
     return moved ? task_state::moved : task_state::blocked;
 }
 
+// Of the strand that is behind the others: these may wait for it.
+[[gnu::cold]] COLLX_ONCE operation::place task::where() const {
+    const strand_cursor* last = nullptr;
+    for (int s = 0; s < count_; ++s)
+        if (strands_[s].piece != strands_[s].count && (last == nullptr || strands_[s].piece < last->piece))
+            last = &strands_[s];
+    if (last == nullptr) return {};
+    return {static_cast<int>(last->pc - last->begin), static_cast<int>(last->end - last->begin),
+            static_cast<int>(last->piece), static_cast<int>(last->count)};
+}
+
 // Sizes received from other ranks may be wrong: a strand that has nothing of them must not count up to them.
 COLLX_ONCE std::size_t task::count_for(const detail::growing_array<sched::step>& steps) const {
     if (call_.cuts.relayed == nullptr) return call_.cuts.count;

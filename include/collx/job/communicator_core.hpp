@@ -12,6 +12,7 @@
 #include <collx/exec/count_table.hpp>
 #include <collx/exec/remote.hpp>
 #include <collx/exec/task.hpp>
+#include <collx/job/flight_recorder.hpp>
 #include <collx/job/job.hpp>
 #include <collx/job/one_caller.hpp>
 #include <collx/job/parts.hpp>
@@ -60,17 +61,21 @@ struct communicator_core {
     // Runs an operation to its end. Throws what ended it.
     template <class Operation>
     void run(Operation& op, std::int64_t timeout_ns) {
+        if (recorder) [[unlikely]]
+            recorder->watch(&op);
         backoff wait(settings.waiting);
         std::int64_t until = 0;
         for (;;) {
             const task_state p = advance(op);
-            if (p == task_state::done) return;
+            if (p == task_state::done) break;
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             progress_or_move();
             if (p == task_state::moved) wait.reset(), note_progress(until, timeout_ns);
             else if (carried) wait.reset();
             else if (wait.pause()) check(until, timeout_ns, op.waiting_for);
         }
+        if (recorder) [[unlikely]]
+            recorder->watch(nullptr);
     }
 
     // f runs code of the program in a call (an operator, a hook, an iterator). What that throws ends the communicator:
@@ -90,7 +95,9 @@ struct communicator_core {
         return with_user_code([&] { return op.advance(); });
     }
     [[gnu::cold, gnu::noinline]] void abandon() {
-        net.report(failure(errc::aborted, net.rank()));
+        const failure f(errc::aborted, net.rank());
+        if (recorder) recorder->fail_all(f, -1);
+        net.report(f);
         net.announce_failure();
     }
     // f makes a call ready or is part of it. It throws collx's errors where all ranks do, or none has begun; anything
@@ -260,6 +267,8 @@ struct communicator_core {
     // Takes up an operation that goes on when the call has returned. If it throws, nothing of the operation is left.
     void start(const counted_ptr<operation>& op, int queue) {
         pending.push_back({op, queue});
+        if (recorder) [[unlikely]]
+            recorder->started(*op);
         try {
             progress_pending();
         } catch (...) { // an operator, perhaps of another operation
@@ -275,29 +284,7 @@ struct communicator_core {
         return pending.size();
     }
     // The same without what other hosts send and are sent.
-    void advance_pending() {
-        for (std::size_t i = 0; i < pending.size();) {
-            bool is_first = true;
-            for (std::size_t j = 0; j < i && is_first; ++j) is_first = pending[j].queue != pending[i].queue;
-            operation& op = *pending[i].op;
-            try {
-                if (is_first && !op.is_dropped) op.state = advance(op);
-            } catch (...) { // a later wait for it reports that this rank gave up
-                const counted_ptr<operation> ended = pending[i].op;
-                pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
-                const bool is_in_thread = caller.is_in_turn(); // where no call of the program would hear of it
-                if (is_in_thread) helper->keep_exception(*ended);
-                ended->error = failure(errc::aborted, net.rank()), ended->state = task_state::failed;
-                if (is_in_thread) continue;
-                throw;
-            }
-            moves += is_first && op.state != task_state::blocked;
-            if (op.state == task_state::failed) net.report(op.error);
-            if (op.state == task_state::done || op.state == task_state::failed || op.is_dropped)
-                pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
-            else ++i;
-        }
-    }
+    void advance_pending();
     // Bytes from and to other hosts (what is said beside them is no progress), once for each turn of all operations: a
     // large message waits for its receiver to look, but not for long (docs/design/sockets.md).
     void progress_or_move() {
@@ -363,6 +350,11 @@ struct communicator_core {
     void attach(communicator_core* parent);
     static constexpr int every_rank = -2;
 
+    // Begins a new record of its calls, of the last `last` ones; 0: none any more.
+    void record_calls(int last, const char* directory);
+    // Of the communicator that it is made from.
+    void take_settings(const communicator_core& from);
+
     counted_ptr<job> home;
     detail::one_caller caller;
     std::uint64_t offset, id;
@@ -381,7 +373,8 @@ struct communicator_core {
     sole_ptr<detail::device_part> device; // made by the first call on device memory
     sole_ptr<detail::kept> links_found;   // by_links is part of it
     const links_choice* by_links = nullptr;
-    sole_ptr<detail::progress_link> helper; // null: calls alone move what is outstanding
+    sole_ptr<detail::flight_recorder> recorder; // null: calls are not recorded
+    sole_ptr<detail::progress_link> helper;     // null: calls alone move what is outstanding
     // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.
     communicator_core* heeded = nullptr;
     std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;

@@ -10,6 +10,7 @@
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/job/communicator_core.hpp>
+#include <collx/job/flight_recorder_once.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -28,6 +29,7 @@ COLLX_BEGIN_NAMESPACE
         }
         if (net.is_one_host())
             exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
+        if (settings.record != 0) record_calls(settings.record, settings.record_directory.c_str());
         if (waits) attach(parent);
         else if (!net.is_one_host()) detail::by_channels->open_tree(net); // failure notifications must have a way
         if (waits && parent == nullptr) {
@@ -44,6 +46,7 @@ COLLX_BEGIN_NAMESPACE
 
 [[gnu::cold]] COLLX_ONCE communicator_core::~communicator_core() {
     if (end) end->has_come = true;
+    if (recorder) recorder->set_observer({});          // what it refers to may be gone
     if (helper) helper->leave();                       // first of all
     if (home->mark.is_child()) (void)device.release(); // its thread is the parent's
     device = sole_ptr<detail::device_part>();          // it uses what follows
@@ -65,6 +68,22 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
     return end;
 }
 
+[[gnu::cold]] COLLX_ONCE void communicator_core::record_calls(int last, const char* directory) {
+    const call_observer observer = recorder ? recorder->observer() : call_observer{};
+    for (auto& p : pending) p.op->recorded = 0; // of the record that goes
+    recorder = sole_ptr<detail::flight_recorder>();
+    if (last != 0) recorder = make_sole<detail::flight_recorder>(*this, last, directory, observer);
+    settings.record = last, settings.record_directory = directory;
+}
+
+[[gnu::cold]] COLLX_ONCE void communicator_core::take_settings(const communicator_core& from) {
+    const bool is_new =
+        !(settings.record == from.settings.record && settings.record_directory == from.settings.record_directory);
+    settings = from.settings;
+    if (is_new) record_calls(settings.record, kept_text(settings.record_directory).c_str());
+    if (recorder && from.recorder) recorder->set_observer(from.recorder->observer());
+}
+
 [[gnu::cold]] COLLX_ONCE void communicator_core::leave() {
     if (net.remote() != nullptr) net.remote()->say_bye();
     home->watch.find_dead([&](int world_rank) {
@@ -78,6 +97,7 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
                                                              awaited waiting_for) {
     next_watch_ns = now + 2'000'000;
     net.say_waiting(now, limit, waiting_for);
+    if (recorder) recorder->look(waiting_for);
     const int dead = find_dead(now, waiting_for);
     // Once more before giving up: what it sent before it ended may have come after our last look.
     if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
@@ -127,6 +147,7 @@ COLLX_ONCE int communicator_core::find_failed_thread() const {
     net.report(f);
     net.announce_failure();
     const failure first = net.failed();
+    if (recorder) recorder->fail_all(first ? first : f, waiting_for);
     try {
         explain(first ? first : f, waiting_for);
     } catch (error& e) {
@@ -138,6 +159,36 @@ COLLX_ONCE int communicator_core::find_failed_thread() const {
 [[gnu::cold]] COLLX_ONCE void communicator_core::give_up_on(const operation& op) {
     if (helper) helper->rethrow(op);
     give_up(op.error, op.waiting_for);
+}
+
+COLLX_ONCE void communicator_core::advance_pending() {
+    for (std::size_t i = 0; i < pending.size();) {
+        bool is_first = true;
+        for (std::size_t j = 0; j < i && is_first; ++j) is_first = pending[j].queue != pending[i].queue;
+        operation& op = *pending[i].op;
+        try {
+            if (is_first && !op.is_dropped) {
+                const task_state s = advance(op);
+                // Before another thread sees that it has ended.
+                if (op.recorded != 0 && (s == task_state::done || s == task_state::failed)) [[unlikely]]
+                    recorder->ended(op, s);
+                op.state = s;
+            }
+        } catch (...) { // a later wait for it reports that this rank gave up
+            const counted_ptr<operation> ended = pending[i].op;
+            pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+            const bool is_in_thread = caller.is_in_turn(); // where no call of the program would hear of it
+            if (is_in_thread) helper->keep_exception(*ended);
+            ended->error = failure(errc::aborted, net.rank()), ended->state = task_state::failed;
+            if (is_in_thread) continue;
+            throw;
+        }
+        moves += is_first && op.state != task_state::blocked;
+        if (op.state == task_state::failed) net.report(op.error);
+        if (op.state == task_state::done || op.state == task_state::failed || op.is_dropped)
+            pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+        else ++i;
+    }
 }
 
 COLLX_ONCE std::size_t communicator_core::progress() {

@@ -14,6 +14,7 @@
 #include <collx/core/clock.hpp>
 #include <collx/core/error.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/core/system_limits.hpp>
 #include <collx/transport/arena.hpp>
@@ -48,6 +49,8 @@ struct job_settings {
     bool waits_as_told = false; // `waiting` was asked for by name
     int ranks_per_core = 1;     // of this host, rounded up
     bool has_topology = false;  // COLLX_TOPOLOGY is set
+    int record = 0;             // how many calls of each communicator are recorded, the last ones
+    kept_text record_directory; // where, in files; empty: in memory
     transports over{};          // what the program lets its ranks use
     bool oversubscribed() const { return ranks_per_core > 1; }
     void share_among(int cores) { ranks_per_core = sharing > cores ? (sharing + cores - 1) / cores : 1; }

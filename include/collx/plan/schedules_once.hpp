@@ -196,6 +196,7 @@ struct schedule_cache::recording {
     b->tmp_chunks = a.declared.scratch;
     b->at_port = at_port;
     b->algorithm = a.id;
+    b->name = a.name;
     b->sources.resize(static_cast<std::size_t>(n));
     if (!links_.is_one_host()) detail::by_channels->mark(*b);
     b->zero_copy = f.zero_copy;

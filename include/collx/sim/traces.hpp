@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A simulation for the eyes, and a schedule for another simulator: Chrome's trace events (chrome://tracing, Perfetto),
-// and GOAL for LogGOPSim (Hoefler, Schneider, Lumsdaine, "LogGOPSim", LSAP 2010).
+// A simulation for the eyes, and a schedule for another simulator: Chrome's trace events (core/chrome_trace.hpp), and
+// GOAL for LogGOPSim (Hoefler, Schneider, Lumsdaine, "LogGOPSim", LSAP 2010).
 #pragma once
 
 #include <cstdio>
 #include <string>
 
+#include <collx/core/chrome_trace.hpp>
 #include <collx/sim/recording.hpp>
 #include <collx/sim/result.hpp>
 
@@ -16,23 +17,15 @@ namespace sim {
 // sender. S: a schedule or a recording.
 template <class S>
 std::string to_chrome_trace(const S& s, const result& r) {
-    std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
-    char line[256];
-    for (int k = 0; k < s.ranks; ++k) {
-        std::snprintf(
-            line, sizeof line,
-            "%s\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":\"rank %d\"}}",
-            k == 0 ? "" : ",", k, k);
-        text += line;
-    }
+    chrome_trace trace;
+    trace.name_process(trace.simulated, "simulated");
+    for (int k = 0; k < s.ranks; ++k) trace.name_rank(trace.simulated, k);
+    char bytes[40];
     for (const transfer& t : r.transfers) {
-        std::snprintf(line, sizeof line,
-                      ",\n{\"ph\":\"X\",\"name\":\"to %d\",\"pid\":0,\"tid\":%d,\"ts\":%.6f,\"dur\":%.6f,"
-                      "\"args\":{\"bytes\":%.0f}}",
-                      t.to, t.from, t.begin_ns / 1e3, (t.end_ns - t.begin_ns) / 1e3, t.bytes);
-        text += line;
+        std::snprintf(bytes, sizeof bytes, "\"bytes\":%.0f", t.bytes);
+        trace.event(trace.simulated, t.from, "to " + std::to_string(t.to), t.begin_ns, t.end_ns - t.begin_ns, bytes);
     }
-    return text + "\n]}\n";
+    return trace.text();
 }
 
 // One call in one piece. A strand is a sequence; reductions are calc of `reduce_ns_per_byte`. Errors: unsupported for

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The last calls of a communicator: a ring of records that each call enters when it begins and completes when it ends.
+// With a directory the ring is a file that is mapped, so the records outlive a process that was killed, and nothing has
+// to be written in the moment of a failure. One thread at a time writes it: the one that is in a call, or the progress
+// thread in its turn. A communicator without one pays a test per call. Compiled once (docs/design/compile-once.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
+#include <collx/exec/operation.hpp>
+#include <collx/job/call_record.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+struct communicator_core;
+
+namespace detail {
+
+// What a call says of itself when it begins.
+struct call_words {
+    const char* verb;
+    std::uint64_t bytes = 0;
+    const char* algorithm = ""; // may become known later: called()
+    call_kind kind = call_kind::blocking;
+    bool is_message = false;
+    int peer = -1;
+};
+
+class flight_recorder {
+public:
+    static constexpr int most_records = 1 << 20;
+
+    // directory: where the records lie in a file of this rank and communicator; empty: in memory.
+    // Errors: resource where there is no memory or the file cannot be made.
+    flight_recorder(communicator_core& c, int last, const char* directory, const call_observer& observer);
+    flight_recorder(const flight_recorder&) = delete;
+    ~flight_recorder();
+
+    // A blocking call. Returns its ordinal. Throws what the observer throws.
+    std::uint64_t begin(const call_words& w);
+    void called(const char* algorithm);
+    void end(std::uint64_t ordinal);
+    // It ended with an exception; give_up() may have said so already.
+    void fail(std::uint64_t ordinal, errc code) noexcept;
+    // Everything under way has failed. waiting_for: whom the call waited for that noticed.
+    void fail_all(const failure& f, int waiting_for) noexcept;
+
+    // A call that goes on when it has returned: what began last belongs to the next operation that is started.
+    std::uint64_t begin_async(const call_words& w) { return unstarted_ = enter(w); }
+    void started(operation& op) { op.recorded = unstarted_, unstarted_ = 0; }
+    void ended(operation& op, task_state s);
+
+    // The operation that the blocking call runs, null: none.
+    void watch(const operation* op) { run_ = op; }
+    // Brings the records of what is under way up to date.
+    void look(int waiting_for) noexcept;
+
+    growing_array<call_record> recent() const;
+    void set_observer(const call_observer& h) { observer_ = h; }
+    const call_observer& observer() const { return observer_; }
+
+private:
+    std::uint64_t enter(const call_words& w);
+    call_record* at(std::uint64_t ordinal) const { // null: overwritten since
+        const std::uint64_t begun = head_->begun;
+        return ordinal == 0 || ordinal > begun || begun - ordinal >= capacity_ ? nullptr
+                                                                               : &ring_[(ordinal - 1) % capacity_];
+    }
+    void note_place(call_record& r, const operation& op) const;
+    void note_end(call_record& r, call_outcome o, errc code) const;
+    void show(std::uint64_t ordinal);
+    void show_failed(const call_record& r) const noexcept;
+
+    communicator_core& core_;
+    std::uint64_t capacity_, bytes_;
+    record_file* head_;
+    call_record* ring_;
+    kept_text directory_;
+    call_observer observer_;
+    const operation* run_ = nullptr;
+    std::uint64_t blocking_ = 0, unstarted_ = 0; // ordinals; 0: none
+    bool is_said_ = false;                       // where the records of a failure are
+};
+
+// f is a blocking call, or a part of one that may be recorded by itself.
+template <class F>
+decltype(auto) recorded(flight_recorder* to, const call_words& w, F&& f) {
+    struct open_record {
+        flight_recorder* to;
+        std::uint64_t ordinal;
+        errc code = errc::aborted;
+        ~open_record() {
+            if (to != nullptr) to->fail(ordinal, code);
+        }
+    };
+    if (to == nullptr) [[likely]]
+        return f();
+    open_record call{to, to->begin(w)};
+    try {
+        if constexpr (std::is_void_v<decltype(f())>) {
+            f();
+            call.to = nullptr;
+            to->end(call.ordinal);
+        } else {
+            decltype(auto) made = f();
+            call.to = nullptr;
+            to->end(call.ordinal);
+            return made;
+        }
+    } catch (const error& e) {
+        call.code = e.code();
+        throw;
+    }
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE

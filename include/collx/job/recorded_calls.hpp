@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What flight recorders left: files of records are read, the ranks' places compared, all of it made one trace. For
+// tools, and for programs that look at their own records; no part of a communicator.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/core/chrome_trace.hpp>
+#include <collx/job/call_record.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// The records of one rank on one communicator, the oldest first.
+struct recorded_calls {
+    detail::record_file head;
+    std::vector<call_record> calls;
+};
+
+// The content of a file of records; another process wrote it, perhaps while it was killed. Records that make no sense
+// are left out.
+// Errors: protocol for what is no such file, or one of another version.
+inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
+    recorded_calls r{};
+    const auto refuse = [](const char* what) {
+        fail(errc::protocol, -1, -1, "give it a file that COLLX_RECORD_DIR made, and use the tools of the same version",
+             "no file of recorded calls: %s", what);
+    };
+    if (size < sizeof r.head) refuse("it is too short");
+    std::memcpy(&r.head, bytes, sizeof r.head);
+    const detail::record_file& h = r.head;
+    if (std::memcmp(h.magic, h.right_magic, sizeof h.magic) != 0) refuse("it begins otherwise");
+    if (h.version != h.right_version || h.record_bytes != sizeof(call_record)) refuse("it is of another version");
+    const std::size_t room = (size - sizeof h) / sizeof(call_record);
+    if (h.capacity < 1 || static_cast<std::size_t>(h.capacity) > room) refuse("it is shorter than it says");
+    if (h.size < 1 || h.rank < 0 || h.rank >= h.size) refuse("its rank is none");
+    const auto capacity = static_cast<std::uint64_t>(h.capacity);
+    for (std::uint64_t k = h.begun > capacity ? h.begun - capacity : 0; k < h.begun; ++k) {
+        call_record c;
+        std::memcpy(static_cast<void*>(&c), static_cast<const char*>(bytes) + sizeof h + k % capacity * sizeof c,
+                    sizeof c);
+        c.verb[sizeof c.verb - 1] = c.algorithm[sizeof c.algorithm - 1] = '\0';
+        const bool is_right = c.ordinal == k + 1 && c.begin_ns >= 0 && c.kind <= call_kind::made &&
+                              c.outcome <= call_outcome::failed && c.code <= last_errc &&
+                              (c.outcome == call_outcome::under_way || c.end_ns >= c.begin_ns);
+        if (is_right) r.calls.push_back(c);
+    }
+    return r;
+}
+
+// The call that a rank is in or was in when it failed, else its last one. Null: none is recorded.
+inline const call_record* place_of(const recorded_calls& r) {
+    const call_record* last = nullptr;
+    const call_record* open = nullptr;
+    for (const call_record& c : r.calls) {
+        last = &c;
+        if (c.outcome != call_outcome::done) open = &c;
+    }
+    return open != nullptr ? open : last;
+}
+
+namespace detail {
+
+// By communicator, in the order in which their first ranks made them; in each by rank.
+inline std::vector<std::vector<const recorded_calls*>> by_communicator(const std::vector<recorded_calls>& all) {
+    std::map<std::pair<std::uint64_t, int>, std::vector<const recorded_calls*>> found;
+    for (const recorded_calls& r : all) found[{r.head.communicator, r.head.size}].push_back(&r);
+    std::vector<std::vector<const recorded_calls*>> out;
+    for (auto& [id, ranks] : found) {
+        std::sort(ranks.begin(), ranks.end(), [](auto* a, auto* b) { return a->head.rank < b->head.rank; });
+        out.push_back(std::move(ranks));
+    }
+    const auto made = [](const auto& ranks) {
+        std::int64_t first = INT64_MAX;
+        for (const recorded_calls* r : ranks) first = std::min(first, r->head.real_ns);
+        return first;
+    };
+    std::stable_sort(out.begin(), out.end(), [&](const auto& a, const auto& b) { return made(a) < made(b); });
+    return out;
+}
+
+inline std::string said_of(const call_record& c) {
+    std::string text =
+        c.collective != 0 ? "collective " + std::to_string(c.collective) : "call " + std::to_string(c.number);
+    text += std::string(" (") + c.verb;
+    if (c.bytes != 0) text += ", " + std::to_string(c.bytes) + " bytes";
+    if (c.kind != call_kind::blocking) text += c.kind == call_kind::async ? ", async" : ", persistent";
+    return text + ")";
+}
+inline std::string listed(const std::vector<int>& ranks) {
+    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+        if (i == 16) return text + ", ... (" + std::to_string(ranks.size()) + " of them)";
+        text += (i != 0 ? ", " : "") + std::to_string(ranks[i]);
+    }
+    return text;
+}
+
+} // namespace detail
+
+// Which rank is in which call, a line for each place where some of them are; those who are behind come first. Ranks
+// are those of the communicator.
+inline std::string compare_places(const std::vector<recorded_calls>& all) {
+    std::string text;
+    int number = 0;
+    for (const auto& ranks : detail::by_communicator(all)) {
+        const int size = ranks.front()->head.size;
+        text += "communicator " + std::to_string(++number) + ", " + std::to_string(size) + " ranks:\n";
+        struct place {
+            std::vector<int> ranks;
+            std::string waits;
+        };
+        std::map<std::pair<std::uint64_t, std::string>, place> places;
+        std::vector<bool> is_there(static_cast<std::size_t>(size));
+        for (const recorded_calls* r : ranks) {
+            is_there[static_cast<std::size_t>(r->head.rank)] = true;
+            const call_record* const c = place_of(*r);
+            if (c == nullptr) {
+                places[{0, "made no call"}].ranks.push_back(r->head.rank);
+                continue;
+            }
+            std::uint64_t order = c->collective; // messages stand with the collective before them
+            for (const call_record& other : r->calls)
+                if (other.ordinal < c->ordinal) order = std::max(order, other.collective);
+            const char* const how = c->outcome == call_outcome::done     ? "ended "
+                                    : c->outcome == call_outcome::failed ? "failed in "
+                                                                         : "in ";
+            place& p = places[{2 * order + (c->outcome != call_outcome::done), how + detail::said_of(*c)}];
+            p.ranks.push_back(r->head.rank);
+            if (c->peer >= 0 && p.waits.size() < 200)
+                p.waits += (p.waits.empty() ? "" : ", ") + std::to_string(r->head.rank) + " waits for " +
+                           std::to_string(c->peer);
+        }
+        std::vector<int> missing;
+        for (int r = 0; r < size; ++r)
+            if (!is_there[static_cast<std::size_t>(r)]) missing.push_back(r);
+        if (!missing.empty()) text += "  " + detail::listed(missing) + ": no records\n";
+        for (const auto& [where, p] : places)
+            text +=
+                "  " + detail::listed(p.ranks) + ": " + where.second + (p.waits.empty() ? "" : "; " + p.waits) + "\n";
+    }
+    return text;
+}
+
+// A process for each communicator, a line for each of its ranks. The ranks of a host share a clock. Those of other
+// hosts are moved by the difference of their wall clocks, and are as far off as these.
+inline std::string to_chrome_trace(const std::vector<recorded_calls>& all) {
+    std::map<std::uint64_t, std::int64_t> real_of; // by host: what its monotonic clock is behind real time
+    for (const recorded_calls& r : all) real_of.try_emplace(r.head.host, r.head.real_ns - r.head.monotonic_ns);
+    const auto time = [&](const recorded_calls& r, std::int64_t ns) {
+        return static_cast<double>(ns - r.head.monotonic_ns) +
+               static_cast<double>(r.head.monotonic_ns + real_of[r.head.host] - real_of.begin()->second);
+    };
+    double first = 1e300, last = 0;
+    for (const recorded_calls& r : all)
+        for (const call_record& c : r.calls)
+            first = std::min(first, time(r, c.begin_ns)),
+            last = std::max(last, time(r, std::max(c.begin_ns, c.end_ns)));
+    chrome_trace trace;
+    int pid = chrome_trace::simulated;
+    for (const auto& ranks : detail::by_communicator(all)) {
+        ++pid;
+        trace.name_process(pid, "communicator " + std::to_string(pid));
+        for (const recorded_calls* r : ranks) trace.name_rank(pid, r->head.rank);
+        for (const recorded_calls* r : ranks)
+            for (const call_record& c : r->calls) {
+                const double begin = time(*r, c.begin_ns);
+                const double end = c.outcome == call_outcome::under_way ? last : time(*r, c.end_ns);
+                std::string with =
+                    "\"call\":" + std::to_string(c.number) + ",\"collective\":" + std::to_string(c.collective) +
+                    ",\"bytes\":" + std::to_string(c.bytes) + ",\"algorithm\":" + chrome_trace::quoted(c.algorithm);
+                if (c.outcome != call_outcome::done)
+                    with += std::string(",\"outcome\":\"") +
+                            (c.outcome == call_outcome::failed ? name_of(c.code) : "under way") + "\"";
+                if (c.peer >= 0) with += ",\"waits_for\":" + std::to_string(c.peer);
+                if (c.step >= 0)
+                    with += ",\"step\":" + std::to_string(c.step) + ",\"piece\":" + std::to_string(c.piece);
+                if (c.kind == call_kind::async || c.kind == call_kind::persistent)
+                    trace.overlapping(pid, r->head.rank, (c.ordinal << 20) + static_cast<unsigned>(r->head.rank),
+                                      c.verb, begin - first, end - begin, with);
+                else trace.event(pid, r->head.rank, c.verb, begin - first, end - begin, with);
+            }
+    }
+    return trace.text();
+}
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// The flight recorder: which calls it keeps, what it says of those that wait and fail, the observer that sees them.
+#include "comm/support.hpp"
+
+#include <collx/comm/progress.hpp>
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace collx_test;
+using collx::call_kind;
+using collx::call_outcome;
+using collx::call_record;
+using collx::errc;
+
+namespace {
+
+bool is(const char* a, const char* b) { return std::strcmp(a, b) == 0; }
+
+struct seen {
+    std::vector<call_record> begun, ended;
+    static void see(void* to, const call_record& r) {
+        auto& all = *static_cast<seen*>(to);
+        (r.end_ns == 0 ? all.begun : all.ended).push_back(r);
+    }
+};
+
+} // namespace
+
+TEST_CASE("a record says which call it was, how it was made and when") {
+    on_ranks(3, [](collx::communicator& w) {
+        EXPECT(w.recent_calls().empty());
+        collx::barrier(w);
+        w.record_calls(8);
+        std::vector<float> x(1024, 1.0f), y(3072);
+        const std::int64_t before = collx::now_ns();
+        collx::all_reduce(w, x);
+        collx::all_reduce(w, x); // prepared before
+        const auto first = w.recent_calls();
+        EXPECT(first.size() == 2);
+        for (const call_record& r : first) {
+            EXPECT(is(r.verb, "all_reduce") && r.algorithm[0] != '\0');
+            EXPECT(r.bytes == 4096 && r.kind == call_kind::blocking && r.outcome == call_outcome::done);
+            EXPECT(before <= r.begin_ns && r.begin_ns <= r.end_ns && r.end_ns <= collx::now_ns());
+            EXPECT(r.peer == -1 && r.collective == r.number);
+        }
+        EXPECT(first[1].number == w.sequence() && first[0].number + 1 == first[1].number);
+
+        auto gathered = collx::async::all_gather(w, x, y);
+        EXPECT(is(w.recent_calls()[2].verb, "all_gather") && w.recent_calls()[2].kind == call_kind::async);
+        gathered.wait();
+        EXPECT(w.recent_calls()[2].outcome == call_outcome::done);
+
+        long one = 1;
+        auto sum = collx::persistent::all_reduce(w, collx::value(one));
+        sum();
+        sum.start();
+        sum.wait();
+        const auto all = w.recent_calls();
+        EXPECT(all.size() == 6);
+        EXPECT(all[3].kind == call_kind::made && all[4].kind == call_kind::persistent && all[5].bytes == 8);
+        EXPECT(is(all[4].algorithm, all[5].algorithm) && all[5].outcome == call_outcome::done);
+
+        const auto before_split = w.sequence();
+        auto other = w.split(0);
+        EXPECT(is(w.recent_calls()[6].verb, "split") && w.recent_calls()[6].number == before_split + 1);
+        collx::barrier(other);
+        EXPECT(other.recent_calls().size() == 1 && is(other.recent_calls()[0].verb, "barrier"));
+        w.record_calls(0);
+        EXPECT(w.recent_calls().empty());
+    });
+}
+
+TEST_CASE("messages, groups and parts of own counts are recorded, too") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(false); // whose comparison of counts is a call
+        w.record_calls(32);
+        const int other = 1 - w.rank();
+        std::vector<int> small(4, w.rank()), large(400'000, w.rank()), in(large);
+        if (w.rank() == 0) collx::send(w, small, other), collx::send(w, large, other);
+        else collx::recv(w, small, other), collx::recv(w, in, other);
+        auto calls = w.recent_calls();
+        EXPECT(calls.size() == 2);
+        for (const auto& r : calls) {
+            EXPECT(is(r.verb, w.rank() == 0 ? "send" : "recv") && r.collective == 0);
+            EXPECT(r.outcome == call_outcome::done);
+        }
+        EXPECT(calls[0].bytes == 16 && calls[1].bytes == 1'600'000);
+        collx::async::sendrecv(w, large, other, in, other).wait();
+        EXPECT(is(w.recent_calls()[2].verb, "sendrecv") && w.recent_calls()[2].outcome == call_outcome::done);
+
+        std::vector<long> sum(1, 1);
+        std::vector<float> norm(1, 1);
+        collx::group(w).all_reduce(sum).all_reduce(norm).launch();
+        EXPECT(is(w.recent_calls()[3].verb, "group") && w.recent_calls()[3].collective != 0);
+        std::vector<int> from(5), to(4 + 2 * static_cast<std::size_t>(w.rank()));
+        const std::vector<std::size_t> sent{2, 3}, received(2, to.size() / 2);
+        collx::all_to_all_v(w, from, sent, to, received);
+        EXPECT(is(w.recent_calls().back().verb, "all_to_all_v"));
+        EXPECT(w.recent_calls().back().outcome == call_outcome::done);
+    });
+}
+
+TEST_CASE("the ring keeps the last calls") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.record_calls(3);
+        auto late = collx::async::barrier(w); // its record is gone before it ends
+        for (int i = 0; i < 4; ++i) collx::barrier(w);
+        late.wait();
+        const auto calls = w.recent_calls();
+        EXPECT(calls.size() == 3);
+        for (std::size_t i = 0; i < 3; ++i) EXPECT(calls[i].ordinal == 3 + i && calls[i].outcome == call_outcome::done);
+    });
+}
+
+TEST_CASE("a call that runs into its deadline has failed, and names the rank that it waited for and the step") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(false);
+        w.record_calls(16);
+        std::vector<double> x(100'000, 1.0);
+        collx::all_reduce(w, x);
+        collx::barrier(w);
+        if (w.rank() == 2) { // does not come to the next
+            until([&] { return w.internals().net.failed(); });
+            EXPECT(w.recent_calls().back().outcome == call_outcome::done);
+            return;
+        }
+        w.set_timeout(std::chrono::milliseconds(300));
+        bool has_thrown = false;
+        try {
+            collx::all_reduce(w, x);
+        } catch (const collx::error& e) {
+            has_thrown = true;
+            const auto calls = w.recent_calls();
+            const call_record& r = calls[calls.size() - 1];
+            EXPECT(r.number == e.sequence() && is(r.verb, "all_reduce") && r.bytes == 800'000);
+            EXPECT(r.outcome == call_outcome::failed && r.code == e.code() && r.end_ns > r.begin_ns);
+            at("%s %s peer %d step %d/%d outcome %d: %s", r.verb, r.algorithm, r.peer, r.step, r.steps, int(r.outcome),
+               e.what());
+            EXPECT(r.peer >= 0 && r.peer < 3 && r.peer != w.rank());
+            EXPECT(r.step >= 0 && r.step < r.steps && r.piece >= 0 && r.piece < r.pieces);
+        }
+        EXPECT(has_thrown);
+    });
+}
+
+TEST_CASE("a observer sees each call begin and end") {
+    on_ranks(2, [](collx::communicator& w) {
+        bool is_refused = false;
+        try {
+            w.on_calls({&seen::see, nullptr});
+        } catch (const collx::invalid_argument&) {
+            is_refused = true;
+        }
+        EXPECT(is_refused);
+        seen all;
+        w.record_calls(4);
+        w.on_calls({&seen::see, &all});
+        collx::barrier(w);
+        auto later = collx::async::barrier(w);
+        later.wait();
+        EXPECT(all.begun.size() == 2 && all.ended.size() == 2);
+        EXPECT(all.ended[1].kind == call_kind::async && all.ended[1].outcome == call_outcome::done);
+        w.on_calls({});
+        collx::barrier(w);
+        EXPECT(all.begun.size() == 2);
+    });
+}
+
+TEST_CASE("what a observer throws ends the communicator, and its own calls are refused") {
+    for (const bool calls : {false, true})
+        on_ranks(2, [calls](collx::communicator& w) {
+            struct state {
+                collx::communicator& w;
+                bool calls, is_refused = false;
+            } s{w, calls};
+            w.record_calls(4);
+            w.on_calls({[](void* to, const call_record& r) {
+                            auto& mine = *static_cast<state*>(to);
+                            if (mine.w.rank() != 0 || r.outcome != call_outcome::under_way) return;
+                            if (!mine.calls) throw 17;
+                            try {
+                                collx::barrier(mine.w);
+                            } catch (const collx::invalid_argument&) {
+                                mine.is_refused = true;
+                                throw;
+                            }
+                        },
+                        &s});
+            errc code{};
+            int thrown = 0;
+            try {
+                collx::barrier(w);
+            } catch (const collx::error& e) {
+                code = e.code();
+            } catch (int what) {
+                thrown = what;
+            }
+            if (w.rank() == 0) EXPECT(calls ? s.is_refused && code == errc::invalid_argument : thrown == 17);
+            else EXPECT(code == errc::aborted);
+            // The other rank may have heard of it before it came to the call.
+            if (w.rank() == 0) EXPECT(w.recent_calls()[0].outcome == call_outcome::failed);
+        });
+}
+
+TEST_CASE("a progress thread ends records, and what an observer throws there is thrown by the wait") {
+    on_ranks(2, [](collx::communicator& w) {
+        struct state {
+            std::atomic<int> ended{0};
+            std::atomic<bool> throws{false};
+        } s;
+        w.record_calls(8);
+        w.on_calls({[](void* to, const call_record& r) {
+                        auto& mine = *static_cast<state*>(to);
+                        if (r.outcome == call_outcome::done) ++mine.ended;
+                        if (r.outcome == call_outcome::done && mine.throws) throw 18;
+                    },
+                    &s});
+        (void)w.with(collx::progress::thread{});
+        std::vector<float> x(1000, 1.0f);
+        auto first = collx::async::all_reduce(w, x);
+        until([&] { return s.ended == 1; }); // no call of this rank moves it on
+        EXPECT(w.recent_calls()[0].outcome == call_outcome::done);
+        first.wait();
+        collx::barrier(w);
+        s.throws = w.rank() == 0;
+        int thrown = 0;
+        try {
+            collx::async::all_reduce(w, x).wait();
+        } catch (int what) {
+            thrown = what;
+        } catch (const collx::error&) { // of the other rank
+        }
+        EXPECT(w.rank() != 0 || thrown == 18);
+    });
+}
+
+TEST_CASE("a bad number of records, and a directory that cannot be written, are typed errors") {
+    collx::run_threads(1, [](collx::communicator& w) {
+        for (const int bad : {-1, (1 << 20) + 1}) CHECK_THROWS_AS(w.record_calls(bad), collx::invalid_argument);
+        try {
+            w.record_calls(4, "/proc/none");
+            fail_check("recorded in /proc");
+        } catch (const collx::error& e) {
+            if (e.code() != errc::resource || std::string(e.what()).find("COLLX_RECORD_DIR") == std::string::npos)
+                fail_check(e.what());
+        }
+        collx::barrier(w); // goes on without
+    });
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: serial timeout=240
+//
+// collx_calls, and collx_run where it records, as they are called; this program is the job, too.
+#include <collx/collx.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <catch2/catch.hpp>
+
+#include "tools/program.hpp"
+
+using namespace collx_test;
+using Catch::Contains;
+
+namespace {
+std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+} // namespace
+
+TEST_CASE("a rank of the job below: all reduce, and one leaves before the last call", "[.rank]") {
+    collx::communicator w;
+    std::vector<float> x(1024, 1.0f);
+    collx::all_reduce(w, x);
+    collx::async::all_reduce(w, x).wait();
+    if (std::getenv("LEAVES") != nullptr && w.rank() == 1) ::_exit(3);
+    collx::barrier(w);
+}
+
+TEST_CASE("collx_run writes the calls of all ranks as one trace") {
+    std::string run, calls;
+    if (!find_program("collx_run", run) || !find_program("collx_calls", calls)) return;
+    const temporary_file trace(".json");
+    const finished f = run_program(run, "-n 3 --trace '" + trace.path() + "' '" + own_path() + "' '[.rank]'");
+    CAPTURE(f.out, f.err);
+    REQUIRE(f.status == 0);
+    const auto events = nlohmann::json::parse(file_contents(trace.path()))["traceEvents"];
+    int whole[3] = {}, begun[3] = {}, ended[3] = {}, lines = 0;
+    for (const auto& e : events) {
+        lines += e["name"] == "thread_name";
+        if (e["ph"] == "M") continue;
+        CHECK(e["pid"] == 1);
+        const int rank = e["tid"];
+        whole[rank] += e["ph"] == "X", begun[rank] += e["ph"] == "b", ended[rank] += e["ph"] == "e";
+        if (e["ph"] == "b") CHECK((e["name"] == "all_reduce" && e["args"]["bytes"] == 4096 && e["args"]["call"] == 2));
+    }
+    CHECK(lines == 3);
+    for (int r = 0; r < 3; ++r) {
+        CHECK(whole[r] >= 2);
+        CHECK(begun[r] == 1);
+        CHECK(ended[r] == 1);
+    }
+}
+
+TEST_CASE("after a failure collx_run and collx_calls say which rank did not come") {
+    std::string run, calls;
+    if (!find_program("collx_run", run) || !find_program("collx_calls", calls)) return;
+    const temporary_file beside(".json"), trace(".json");
+    const std::string folder = beside.path() + ".records";
+    const finished f =
+        run_program(run, "-n 3 --grace 20 --env COLLX_RECORD_DIR='" + folder + "' '" + own_path() + "' '[.rank]'",
+                    "LEAVES=1 COLLX_CHECKED=0");
+    CAPTURE(f.out, f.err);
+    CHECK(f.status == 3);
+    CHECK(f.complains("communicator 1, 3 ranks:\n  rank 1: ended collective 2 (all_reduce, 4096 bytes, async)\n"));
+    const finished again = run_program(calls, "'" + folder + "'");
+    CHECK(again.status == 0);
+    CHECK(again.prints("rank 1: ended collective 2 (all_reduce, 4096 bytes, async)"));
+    std::ofstream(beside.path()) << R"({"traceEvents":[{"ph":"X","name":"to 1","pid":0,"tid":0,"ts":0,"dur":1}]})";
+    CHECK(
+        run_program(calls, "'" + folder + "' --trace '" + trace.path() + "' --beside '" + beside.path() + "'").status ==
+        0);
+    bool is_predicted = false, is_recorded = false;
+    const auto events = nlohmann::json::parse(file_contents(trace.path()))["traceEvents"];
+    for (const auto& e : events) (e["pid"] == 0 ? is_predicted : is_recorded) = true;
+    CHECK((is_predicted && is_recorded));
+    std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("wrong words, an empty directory and files that are no records end with 2 and a sentence") {
+    std::string calls;
+    if (!find_program("collx_calls", calls)) return;
+    const temporary_file mark;
+    const std::string folder = mark.path() + ".records";
+    CHECK(run_program(calls, "").status == 2);
+    CHECK(run_program(calls, "'" + folder + "'").complains("No such file"));
+    std::filesystem::create_directory(folder);
+    const finished empty = run_program(calls, "'" + folder + "'");
+    CHECK(empty.status == 2);
+    CHECK(empty.complains("has no records of calls; run the ranks with COLLX_RECORD_DIR="));
+    std::ofstream(folder + "/a.calls") << std::string(500, 'x');
+    const finished wrong = run_program(calls, "'" + folder + "'");
+    CHECK(wrong.status == 2);
+    CHECK(wrong.complains("a.calls: collx: no file of recorded calls: it begins otherwise"));
+    CHECK(run_program(calls, "'" + folder + "' --beside x").complains("--beside needs --trace"));
+    std::filesystem::remove_all(folder);
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The records of a job's calls as files: read from a directory, written as one trace.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <collx/job/recorded_calls.hpp>
+
+namespace collx::tools {
+
+/// All files of records in a directory. Errors: std::runtime_error where there is none, or one cannot be read.
+inline std::vector<recorded_calls> read_call_records(const std::string& directory) {
+    std::vector<std::string> paths;
+    std::error_code reason;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, reason))
+        if (entry.path().extension() == ".calls") paths.push_back(entry.path().string());
+    if (reason) throw std::runtime_error(directory + ": " + reason.message());
+    if (paths.empty())
+        throw std::runtime_error(directory +
+                                 " has no records of calls; run the ranks with COLLX_RECORD_DIR=" + directory + ".");
+    std::sort(paths.begin(), paths.end());
+    std::vector<recorded_calls> all;
+    for (const auto& path : paths) {
+        std::ifstream file(path, std::ios::binary);
+        const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+        try {
+            all.push_back(read_recorded_calls(bytes.data(), bytes.size()));
+        } catch (const error& e) {
+            throw std::runtime_error(path + ": " + e.what());
+        }
+    }
+    return all;
+}
+
+/// beside: another trace whose events are added, or empty.
+inline void write_trace(const std::vector<recorded_calls>& all, const std::string& path,
+                        const std::string& beside = "") {
+    std::string text = to_chrome_trace(all);
+    if (!beside.empty()) {
+        std::ifstream other(beside);
+        const auto read = nlohmann::json::parse(other, nullptr, false);
+        if (!read.is_object() || !read.contains("traceEvents") || !read["traceEvents"].is_array())
+            throw std::runtime_error(beside + " is no trace; collx_sim --trace writes one.");
+        auto both = nlohmann::json::parse(text);
+        for (const auto& event : read["traceEvents"]) both["traceEvents"].push_back(event);
+        text = both.dump();
+    }
+    std::ofstream file(path);
+    file << text;
+    if (!file.flush()) throw std::runtime_error("cannot write " + path + ".");
+}
+
+} // namespace collx::tools
