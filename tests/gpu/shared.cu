@@ -9,7 +9,7 @@
 //   --apart STREAMS   two ranks whose streams are made so many after each other: which of them share a queue
 //   --ranks RANKS     only so many, instead of 2, 3, 4 and 8
 //   --lanes LANES     of each rank's kernels, instead of three quarters of the device
-//   --deadline S      of a call, 20 if not given
+//   --deadline S      of a call, 20 if not given. After half of it without a result the stacks of all threads are shown
 //   --no-graphs       leaves out the graphs
 //   --lazy            leaves the program's own kernels to be loaded when they are launched: ranks then wait for ever
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include <cstring>
 #include <optional>
 
+#include "stacks.hpp"
 #include "support.hpp"
 
 #include <collx/collx.hpp>
@@ -114,6 +115,7 @@ void collectives(communicator& w, const rank_memory& m, std::size_t n) {
     scan(w, x, y, plus{}, o);
     m.look(n, ranks * mine, mine, n);
     synchronize(w, o);
+    stacks::passed();
 }
 
 // Many calls in a row whose results all are looked at, with other values and lengths each time. At most `ahead` are
@@ -128,7 +130,7 @@ void in_a_row(communicator& w, const rank_memory& m, int calls) {
         if (call % 8 == w.rank()) delay<<<1, 1, 0, m.s>>>(static_cast<unsigned>(call % 31) * 500);
         all_reduce(w, device_view<float>(m.x, n), device_view<float>(m.y, n), plus{}, {.stream = m.s});
         m.look(n, ranks * (ranks + 1) / 2 + ranks * step, ranks, n);
-        if (call % ahead == ahead - 1) synchronize(w, {.stream = m.s});
+        if (call % ahead == ahead - 1) synchronize(w, {.stream = m.s}), stacks::passed();
     }
     synchronize(w, {.stream = m.s});
 }
@@ -145,7 +147,7 @@ void replayed(communicator& w, const rank_memory& m, std::size_t n, int times) {
     barrier(w);
     for (int i = 0; i < times; ++i) {
         require_cuda(cudaGraphLaunch(ready, m.s), "launching a graph");
-        if (i % ahead == ahead - 1) synchronize(w, {.stream = m.s});
+        if (i % ahead == ahead - 1) synchronize(w, {.stream = m.s}), stacks::passed();
     }
     m.look(n, 1, 1, n);
     synchronize(w, {.stream = m.s});
@@ -170,6 +172,7 @@ void measure(communicator& w, const rank_memory& m, std::size_t n) {
         const auto launched = clock::now();
         synchronize(w, {.stream = m.s});
         const auto done = clock::now();
+        stacks::passed();
         host.push_back(std::chrono::duration<double, std::micro>(launched - begun).count() / calls);
         whole.push_back(std::chrono::duration<double, std::micro>(done - begun).count() / calls);
     }
@@ -263,6 +266,7 @@ int main(int argc, char** argv) {
     try {
         require_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "asking a device");
         if (!is_lazy) load_kernels();
+        const stacks::watch watch(std::chrono::seconds(seconds) / 2);
         for (const int ranks : {2, 3, 4, 8})
             if ((only_ranks == 0 || ranks == only_ranks) && processors * 3 / 4 >= ranks) share(ranks, processors);
     } catch (const std::exception& e) {
