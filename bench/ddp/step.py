@@ -89,16 +89,16 @@ class GlooFlat(Way):
 
 
 class Collx(Way):
-    def __init__(self, model, backward, mib, library, has_thread, has_views=False):
+    def __init__(self, model, backward, mib, native, has_thread, has_views=False):
         super().__init__(model, backward)
-        self.library = library
+        self.native = native
         tensors = list(self.model.parameters())
         # As DDP's views: each gradient is copied into one array, averaged there, and is a view of it afterwards.
         parts = torch.empty(sum(p.numel() for p in tensors)).split([p.numel() for p in tensors])
         self.views = [part.view_as(p) for part, p in zip(parts, tensors)] if has_views else None
         sizes = (ctypes.c_size_t * len(tensors))(*(p.numel() for p in tensors))
         at = (ctypes.c_void_p * len(tensors))(*(p.data_ptr() for p in tensors))  # each step says where they lie
-        self.open = self.asked(library.gradients_open(len(tensors), sizes, at, mib << 20,
+        self.open = self.asked(native.gradients_open(len(tensors), sizes, at, mib << 20,
                                                      (1 if mib == 25 else mib) << 20, has_thread))
         for k, p in enumerate(tensors):
             p.register_post_accumulate_grad_hook(lambda p, k=k: self.ready(p, k))
@@ -106,35 +106,35 @@ class Collx(Way):
     def ready(self, p, k):
         if self.views:
             p.grad = self.views[k].copy_(p.grad)
-        self.asked(not self.library.gradients_ready(self.open, k, p.grad.data_ptr()))
+        self.asked(not self.native.gradients_ready(self.open, k, p.grad.data_ptr()))
 
     def asked(self, result):
         if not result:
-            raise RuntimeError(self.library.gradients_error().decode())
+            raise RuntimeError(self.native.gradients_error().decode())
         return result
 
     def gradients(self):
         super().gradients()
-        self.asked(not self.library.gradients_finish(self.open))
+        self.asked(not self.native.gradients_finish(self.open))
 
     def count(self):
-        return self.library.gradients_buckets(self.open)
+        return self.native.gradients_buckets(self.open)
 
     def close(self):
-        self.library.gradients_close(self.open)
+        self.native.gradients_close(self.open)
 
 
 def load(path):
-    library = ctypes.CDLL(path)
+    native = ctypes.CDLL(path)
     handle = ctypes.c_void_p
     for name, result, arguments in (("error", ctypes.c_char_p, []), ("buckets", ctypes.c_int, [handle]),
                                     ("open", handle, [ctypes.c_int, handle, handle, ctypes.c_size_t, ctypes.c_size_t,
                                                       ctypes.c_int]),
                                     ("ready", ctypes.c_int, [handle, ctypes.c_int, handle]),
                                     ("finish", ctypes.c_int, [handle]), ("close", None, [handle]), ("leave", None, [])):
-        function = getattr(library, "gradients_" + name)
+        function = getattr(native, "gradients_" + name)
         function.restype, function.argtypes = result, arguments
-    return library
+    return native
 
 
 def gathered(tensor):
@@ -202,7 +202,7 @@ def block_ms(way, steps):
     return (time.perf_counter() - begin) * 1e3 / steps
 
 
-def measure(case, args, library, rank, ranks):
+def measure(case, args, native, rank, ranks):
     model, backward = case_of(case, args, rank, ranks)
     ways = {"alone": Way(model, backward)}
     if "ddp" in args.ways:
@@ -212,11 +212,11 @@ def measure(case, args, library, rank, ranks):
     if "gloo flat" in args.ways:
         ways["gloo flat"] = GlooFlat(model, backward)
     if "collx" in args.ways:
-        ways["collx"] = Collx(model, backward, args.bucket_mib, library, 0)
+        ways["collx"] = Collx(model, backward, args.bucket_mib, native, 0)
     if "collx views" in args.ways:
-        ways["collx views"] = Collx(model, backward, args.bucket_mib, library, 0, True)
+        ways["collx views"] = Collx(model, backward, args.bucket_mib, native, 0, True)
     if "collx thread" in args.ways:
-        ways["collx thread"] = Collx(model, backward, args.bucket_mib, library, 1)
+        ways["collx thread"] = Collx(model, backward, args.bucket_mib, native, 1)
     check_gradients(case, ways, model.average if isinstance(model, Reduction) else exact_averages(ways["alone"]))
     for way in ways.values():
         block_ms(way, 3)
@@ -241,7 +241,7 @@ def measure(case, args, library, rank, ranks):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("--library", required=True)
+    p.add_argument("--native", required=True)
     p.add_argument("--meet", required=True, help="a file that does not exist, for Gloo's start")
     p.add_argument("--cases", required=True)
     p.add_argument("--ways", required=True)
@@ -255,10 +255,10 @@ def main():
     torch.set_num_threads(1)
     rank, ranks = int(os.environ["COLLX_RANK"]), int(os.environ["COLLX_SIZE"])
     dist.init_process_group("gloo", init_method=f"file://{args.meet}", rank=rank, world_size=ranks)
-    library = load(args.library)
+    native = load(args.native)
     for case in args.cases.split(","):
-        measure(case, args, library, rank, ranks)
-    library.gradients_leave()
+        measure(case, args, native, rank, ranks)
+    native.gradients_leave()
     dist.destroy_process_group()
 
 

@@ -116,7 +116,7 @@ ROWS = [
     # ---------------------------------------------------------------- transport
     ("a ring of a channel is one message too short", "transport/channel.hpp", "return position + bytes > shape.ring_bytes() ? 0 : position;",
      "return position;", ["transport/channel"]),
-    ("long messages are counted as short ones", "transport/channel.hpp", "bytes > s.small_bytes() || long_until_ > taken_", "false",
+    ("long messages are counted as short ones", "transport/channel.hpp", "bytes > small_bytes_ || long_until_ > taken_", "false",
      ["transport/channel"]),
     ("short messages do not wait behind a long one", "transport/channel.hpp", " || long_until_ > taken_", "", ["transport/channel"]),
     ("the gaps between short messages have no room", "transport/channel.hpp", "return each > gap_bytes ? each - gap_bytes : 0;",

@@ -123,7 +123,10 @@ TEST_CASE("what is no file of records is refused, and records that make no sense
     for (const auto& [at, value, why] :
          {std::tuple(8, 2, "another version"), std::tuple(12, 64, "another version"), std::tuple(56, 1, "rank is none"),
           std::tuple(56, -1, "rank is none"), std::tuple(60, 0, "rank is none"),
-          std::tuple(68, 0, "shorter than it says"), std::tuple(68, -1, "shorter than it says")}) {
+          std::tuple(60, 1 << 21, "rank is none"), std::tuple(36, -1, "clocks are none"),
+          std::tuple(36, 1 << 30, "clocks are none"), std::tuple(44, -1, "clocks are none"),
+          std::tuple(44, 1 << 30, "clocks are none"), std::tuple(68, 0, "shorter than it says"),
+          std::tuple(68, -1, "shorter than it says")}) {
         std::string bad = bytes;
         put(bad, static_cast<std::size_t>(at), value);
         CAPTURE(at, value);

@@ -27,6 +27,8 @@ struct recorded_calls {
 // Errors: protocol for what is no such file, or one of another version.
 inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
     recorded_calls r{};
+    constexpr std::int32_t most_ranks = 1 << 20;    // of whom those without records are named
+    constexpr std::int64_t most_ns = INT64_MAX / 3; // three of them are added up
     const auto refuse = [](const char* what) {
         fail(errc::protocol, -1, -1, "give it a file that COLLX_RECORD_DIR made, and use the tools of the same version",
              "no file of recorded calls: %s", what);
@@ -38,7 +40,9 @@ inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
     if (h.version != h.right_version || h.record_bytes != sizeof(call_record)) refuse("it is of another version");
     const std::size_t room = (size - sizeof h) / sizeof(call_record);
     if (h.capacity < 1 || static_cast<std::size_t>(h.capacity) > room) refuse("it is shorter than it says");
-    if (h.size < 1 || h.rank < 0 || h.rank >= h.size) refuse("its rank is none");
+    if (h.size < 1 || h.size > most_ranks || h.rank < 0 || h.rank >= h.size) refuse("its rank is none");
+    for (const std::int64_t ns : {h.monotonic_ns, h.real_ns})
+        if (ns < 0 || ns > most_ns) refuse("its clocks are none");
     const auto capacity = static_cast<std::uint64_t>(h.capacity);
     for (std::uint64_t k = h.begun > capacity ? h.begun - capacity : 0; k < h.begun; ++k) {
         call_record c;

@@ -147,6 +147,7 @@ public:
         : memory_{base, shape}, is_remote_(is_remote) {
         next_ = taken_ = memory_.taken().load(memory_order::relaxed);
         bytes_left_ = shape.ring_bytes() + sampled_bytes;
+        small_bytes_ = shape.small_bytes();
     }
 
     bool is_open() const { return memory_.base != nullptr; }
@@ -179,7 +180,7 @@ public:
         slot.tag = tag;
         slot.number.store(++next_, memory_order::release);
         if (bytes > slot_header::inline_bytes) position_ = memory_.end_of(memory_.place(position_, bytes), bytes);
-        if (bytes > memory_.shape.small_bytes()) long_until_ = next_;
+        if (bytes > small_bytes_) long_until_ = next_;
         ++messages;
         payload_bytes += bytes;
     }
@@ -252,14 +253,14 @@ private:
 
     // With the next message of `bytes`. What lies in its slot's header needs no place in the ring.
     std::uint64_t most_under_way(std::size_t bytes) const {
-        const channel_shape& s = memory_.shape;
-        const bool is_long = bytes > slot_header::inline_bytes && (bytes > s.small_bytes() || long_until_ > taken_);
-        return static_cast<std::uint64_t>(is_long ? s.ring_slots : s.depth);
+        const bool is_long = bytes > slot_header::inline_bytes && (bytes > small_bytes_ || long_until_ > taken_);
+        return static_cast<std::uint64_t>(is_long ? memory_.shape.ring_slots : memory_.shape.depth);
     }
 
     detail::channel_memory memory_;
     std::uint64_t next_ = 0, taken_ = 0, single_copy_until_ = 0;
-    std::uint64_t long_until_ = 0; // no message from here on is longer than small_bytes()
+    std::uint64_t long_until_ = 0; // no message from here on is longer than small_bytes_
+    std::size_t small_bytes_ = 0;  // of the shape, which divides for it
     std::size_t position_ = 0;
     piece_cost to_ring_;
     bool is_remote_ = false, is_slots_only_ = false;

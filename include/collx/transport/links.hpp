@@ -56,8 +56,8 @@ struct links_layout {
         channel_shape& c = l.channel;
         // What a rank sends to all others together goes round rings of 2 MiB, as in windows; a single peer has them
         // for itself. Ranks that share a core run in turn: what one puts into its rings in its turn should still be in
-        // a cache when the next takes it, so that few long messages are under way at once, for each of which a rank
-        // need not come again.
+        // a cache when the next takes it. So few long messages are under way at once, and each is long, because a rank
+        // that finds no room waits for its next turn. docs/channels_and_windows.md has the times.
         std::size_t most = std::size_t{2} << 20;
         if (ranks_per_core > 2) c.ring_slots = 4, c.slot_bytes = 64 * 1024, most *= 2;
         while (c.slot_bytes > 16 * 1024 &&
@@ -135,7 +135,7 @@ public:
     int rank() const { return rank_; }
     int size() const { return size_; }
     const links_layout& layout() const { return layout_; }
-    // All ranks of a communicator say the same, and before the first message. (Their own memory has the same size.)
+    // All ranks of a communicator say the same, and before the first message: channels are taken at their first use.
     void share_cores(int ranks_per_core) {
         if (is_one_host()) layout_.channel = links_layout::for_ranks(size_, ranks_per_core).channel;
     }
