@@ -197,6 +197,10 @@ TEST_CASE("a port and an address are chosen, and what is not there is said") {
 TEST_CASE("the contract of verbs, over devices") {
     if (skipped_without_devices()) return;
     SECTION("writes of all lengths are there when their head is") { collx_test::check_writes_and_heads<real_world>(); }
+    SECTION("transfers alone, of all lengths") { collx_test::check_transfers<real_world>(); }
+    SECTION("transfers alone stay in order") { collx_test::check_transfers_in_order<real_world>(); }
+    SECTION("as many transfers alone as were asked for") { collx_test::check_transfer_limits<real_world>(); }
+    SECTION("transfers that the peer has not allowed") { collx_test::check_forbidden_transfers<real_world>(); }
     SECTION("heads go alone, and are copied") { collx_test::check_heads_alone<real_world>(); }
     SECTION("one head for many writes") { collx_test::check_many_writes<real_world>(); }
     SECTION("limits are reached exactly, and ids come in order") { collx_test::check_limits<real_world>(); }

@@ -24,7 +24,7 @@ struct silent_device final : verbs_device {
     const char* name() const override { return "silent"; }
     std::uint32_t most_write_bytes() const override { return 1 << 20; }
     std::uint32_t most_head_bytes() const override { return 256; }
-    sole_ptr<verbs_memory> register_memory(std::byte*, std::size_t) override { return nullptr; }
+    sole_ptr<verbs_memory> register_memory(std::byte*, std::size_t, peers_may) override { return nullptr; }
     sole_ptr<queue_pair> make_queue_pair(const verbs_limits&) override { return nullptr; }
 };
 

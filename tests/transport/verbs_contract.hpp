@@ -215,6 +215,81 @@ void check_memory() {
     REQUIRE(e.left.next().is(done::sent, 5));
 }
 
+// ------------------------------------------------------------------------------------------------ transfers
+// Writes and reads that no head follows, of all lengths at odd places: the peer polls nothing and hears nothing. What
+// was written is there once a read behind it is done.
+template <class World>
+void check_transfers() {
+    World world;
+    constexpr std::size_t guard = 64, room = 1 << 20;
+    verbs_ends e(world, {.receives = 1, .head_bytes = 16, .transfers = 2}, room + 2 * guard);
+    std::uint64_t id = 0;
+    for (const std::size_t bytes : {1, 2, 3, 63, 64, 65, 1023, 4095, 4096, 4097, 65'537, 1'000'003}) {
+        CAPTURE(bytes);
+        const std::size_t from = bytes % 13, to = guard - bytes % 3;
+        const auto other = [](std::byte b) { return b != std::byte{0x55}; };
+        std::fill(e.right.bytes.begin(), e.right.bytes.end(), std::byte{0x55});
+        fill_message(e.left.bytes.data() + from, bytes, bytes);
+        REQUIRE(e.left.post_alone(false, from, e.right, to, bytes, ++id));
+        REQUIRE(e.left.next().is(done::sent, id));
+        std::fill(e.left.bytes.begin(), e.left.bytes.end(), std::byte{0x55}); // the peer's device has it
+        REQUIRE(e.left.post_alone(true, to, e.right, from + 40, bytes, ++id));
+        REQUIRE(e.left.next().is(done::sent, id));
+        REQUIRE(is_message(e.right.bytes.data() + to, bytes, bytes));
+        REQUIRE(std::none_of(e.right.bytes.data(), e.right.bytes.data() + to, other));
+        REQUIRE(std::none_of(e.right.bytes.data() + to + bytes, e.right.bytes.data() + to + bytes + guard, other));
+        REQUIRE(std::none_of(e.left.bytes.data(), e.left.bytes.data() + to, other));
+        REQUIRE(std::none_of(e.left.bytes.data() + to + bytes, e.left.bytes.data() + to + bytes + guard, other));
+        REQUIRE(e.left.post_alone(true, to, e.right, to, bytes, ++id));
+        REQUIRE(e.left.next().is(done::sent, id));
+        REQUIRE(is_message(e.left.bytes.data() + to, bytes, bytes));
+    }
+    collx::verbs_completion c;
+    CHECK(e.right.pair->poll(&c, 1) == 0);
+}
+
+// Writes to one place arrive in their order, and before the head that follows; completions come in the order of posts.
+template <class World>
+void check_transfers_in_order() {
+    World world;
+    verbs_ends e(world, {.sends = 1, .writes = 1, .receives = 1, .head_bytes = 16, .transfers = 8}, 8 * 4096);
+    for (std::uint64_t round = 0; round < 40; ++round) {
+        e.right.post_receive(0);
+        for (std::uint64_t i = 0; i < 8; ++i) {
+            fill_message(e.left.bytes.data() + i * 4096, 8 * round + i, 4096);
+            REQUIRE(e.left.post_alone(false, i * 4096, e.right, 100, 4096 - i, i));
+        }
+        REQUIRE(e.left.post({}, 8, 16));
+        REQUIRE(e.right.next().is(done::received, 0));
+        REQUIRE(is_message(e.right.bytes.data() + 100, 8 * round + 7, 4096 - 7));
+        for (std::uint64_t i = 0; i <= 8; ++i) REQUIRE(e.left.next().is(done::sent, i));
+        // A read between writes sees the one before it.
+        REQUIRE(e.left.post_alone(false, 0, e.right, 0, 64, 1));
+        REQUIRE(e.left.post_alone(true, 4096, e.right, 0, 64, 2));
+        REQUIRE(e.left.next().is(done::sent, 1));
+        REQUIRE(e.left.next().is(done::sent, 2));
+        REQUIRE(is_message(e.left.bytes.data() + 4096, 8 * round, 64));
+    }
+}
+
+// As many as were asked for, again and again, in turn with heads and their writes.
+template <class World>
+void check_transfer_limits() {
+    World world;
+    constexpr std::uint64_t transfers = 5, rounds = 60;
+    verbs_ends e(world, {.sends = 1, .writes = 1, .receives = 1, .head_bytes = 16, .transfers = transfers}, 8 * 512);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+        const bool has_head = round % 3 == 0;
+        if (has_head) e.right.post_receive(9);
+        if (has_head) REQUIRE(e.left.post({e.write(7 * 512, 7 * 512, 512)}, 9, 16));
+        for (std::uint64_t i = 0; i < transfers; ++i)
+            REQUIRE(e.left.post_alone((round + i) % 2 == 0, i * 512, e.right, i * 512, 512, i));
+        if (has_head) REQUIRE(e.left.next().is(done::sent, 9));
+        if (has_head) REQUIRE(e.right.next().is(done::received, 9));
+        for (std::uint64_t i = 0; i < transfers; ++i) REQUIRE(e.left.next().is(done::sent, i));
+    }
+}
+
 // ------------------------------------------------------------------------------------------------ failures
 // After poll() has said "failed" nothing else comes than that, and every post is refused.
 inline void check_failed(verbs_ends& e, std::uint64_t first_id) {
@@ -228,6 +303,7 @@ inline void check_failed(verbs_ends& e, std::uint64_t first_id) {
     for (int i = 0; i < 200; ++i)
         for (int n = e.left.pair->poll(more, 4), k = 0; k < n; ++k) REQUIRE(more[k].what == done::failed);
     CHECK(!e.left.post({}, 100, 16));
+    CHECK(!e.left.pair->post_alone({e.left.bytes.data(), 1, 0, 0, 0, true}, 101));
 }
 
 // What the peer did not allow fails, nothing of it is written, and what was posted behind it does not arrive.
@@ -263,6 +339,42 @@ void check_forbidden_writes() {
         CHECK(std::count(e.right.bytes.begin(), e.right.bytes.begin() + 500, std::byte{}) == 500);
         CHECK(std::count(e.right.bytes.begin() + 510, e.right.bytes.end(), std::byte{}) == 490);
     }
+}
+
+// The same for transfers: another key, beyond the memory, memory that others may write and not read, or that its device
+// has forgotten. Nothing is written there or here, and the peer hears no head that was posted behind it.
+template <class World>
+void check_forbidden_transfers() {
+    enum class how { key, before, behind, across, unreadable, forgotten };
+    for (const bool is_read : {false, true})
+        for (const how h : {how::key, how::before, how::behind, how::across, how::unreadable, how::forgotten}) {
+            if (h == how::unreadable && !is_read) continue;
+            CAPTURE(is_read, static_cast<int>(h));
+            World world;
+            world.forgives();
+            verbs_ends e(world, {4, 4, 4, 16, 4}, 1000);
+            e.right.post_receive(0);
+            std::fill(e.left.bytes.begin(), e.left.bytes.end(), std::byte{7});
+            auto part = world.right().register_memory(e.right.bytes.data() + 100, 800,
+                                                      h == how::unreadable ? collx::peers_may::write
+                                                                           : collx::peers_may::write_and_read);
+            const auto at = [&](std::size_t i) { return reinterpret_cast<std::uint64_t>(e.right.bytes.data() + i); };
+            collx::verbs_transfer t{e.left.bytes.data(), 10,     e.left.memory->local_key, at(100),
+                                    part->remote_key,    is_read};
+            if (h == how::key) t.remote_key ^= 0xffff00;
+            if (h == how::before) t.there = at(99);
+            if (h == how::behind) t.there = at(900);
+            if (h == how::across) t.there = at(891);
+            if (h == how::forgotten) part = nullptr;
+            REQUIRE(e.left.pair->post_alone(t, 21));
+            (void)e.left.post({}, 22, 16);
+            check_failed(e, 21);
+            collx::verbs_completion c[4];
+            for (int i = 0; i < 200; ++i)
+                for (int n = e.right.pair->poll(c, 4), k = 0; k < n; ++k) CHECK(c[k].what == done::failed);
+            CHECK(std::count(e.right.bytes.begin(), e.right.bytes.end(), std::byte{}) == 1000);
+            CHECK(std::count(e.left.bytes.begin() + 10, e.left.bytes.end(), std::byte{7}) == 990);
+        }
 }
 
 // A queue pair whose peer has gone fails after a while, with everything that was under way, in order.

@@ -31,7 +31,7 @@ struct verbs_end {
 
     verbs_end(collx::verbs_device& d, const collx::verbs_limits& limits, std::size_t data_bytes)
         : bytes(data_bytes), heads(head_room * static_cast<std::size_t>(limits.receives + 1)),
-          memory(d.register_memory(bytes.data(), bytes.size())),
+          memory(d.register_memory(bytes.data(), bytes.size(), collx::peers_may::write_and_read)),
           heads_memory(d.register_memory(heads.data(), heads.size())), pair(d.make_queue_pair(limits)),
           receives_(static_cast<std::uint64_t>(limits.receives)) {}
     verbs_end(const verbs_end&) = delete;
@@ -40,11 +40,19 @@ struct verbs_end {
     void post_receive(std::uint64_t id) { pair->post_receive(head(id), head_room, heads_memory->local_key, id); }
     // The head says the id.
     bool post(const std::vector<collx::verbs_write>& writes, std::uint64_t id, std::uint32_t head_bytes) {
-        std::byte text[256];
+        std::byte text[256] = {};
         fill_message(text, id, head_bytes);
         const bool is_posted = pair->post(writes.data(), static_cast<int>(writes.size()), text, head_bytes, id);
         fill_message(text, ~id, head_bytes);
         return is_posted;
+    }
+    // A write to, or a read from, byte `at` of the peer's.
+    bool post_alone(bool is_read, std::size_t i, const verbs_end& there, std::size_t at, std::size_t n,
+                    std::uint64_t id) {
+        return pair->post_alone({bytes.data() + i, static_cast<std::uint32_t>(n), memory->local_key,
+                                 reinterpret_cast<std::uint64_t>(there.bytes.data() + at), there.memory->remote_key,
+                                 is_read},
+                                id);
     }
     // Its next completion. Only this side is polled: a device moves by itself.
     completed next() {

@@ -81,6 +81,7 @@ private:
 
     static void add(fabric_counters& to, const fabric_counters& c) {
         to.posts += c.posts, to.writes += c.writes, to.bytes_written += c.bytes_written, to.sends += c.sends;
+        to.transfers += c.transfers, to.bytes_read += c.bytes_read;
         to.receives += c.receives, to.polls += c.polls, to.not_ready += c.not_ready, to.devices += c.devices;
         to.memories += c.memories, to.queue_pairs += c.queue_pairs, to.failures += c.failures;
     }
@@ -95,12 +96,12 @@ private:
 
 class fabric::memory final : public collx::verbs_memory {
 public:
-    memory(fabric& f, fabric_detail::device_end& d, int& owned, std::byte* at, std::size_t bytes)
+    memory(fabric& f, fabric_detail::device_end& d, int& owned, std::byte* at, std::size_t bytes, bool is_readable)
         : fabric_(f), device_(d), owned_(owned) {
         // No key is ever given twice, and none of one side means anything on the other.
         local_key = static_cast<std::uint32_t>(f.roll_(1u << 20) << 12 | (device_.counts.memories * 2 % 4096));
         remote_key = static_cast<std::uint32_t>(f.roll_(1u << 20) << 12 | (device_.counts.memories * 2 + 1) % 4096);
-        device_.regions.push_back({at, bytes, local_key, remote_key});
+        device_.regions.push_back({at, bytes, local_key, remote_key, is_readable});
         ++device_.counts.memories, ++owned_;
     }
     ~memory() override {
@@ -194,18 +195,28 @@ public:
             (end_.why != nullptr && !(end_.sends.empty() && end_.receives.empty()) && end_.roll(2) == 0))
             return false;
         (void)is_wrong(writes, count, head_bytes); // what is fails as if the device had noticed
-        ++counts.posts, counts.writes += static_cast<std::uint64_t>(count), counts.sends += head_bytes != 0;
+        counts.writes += static_cast<std::uint64_t>(count), counts.sends += head_bytes != 0;
         for (int i = 0; i < count; ++i) counts.bytes_written += writes[i].bytes;
         auto s = std::make_unique<fabric_detail::posted_send>();
         s->writes.assign(writes, writes + count);
         const auto* const h = static_cast<const unsigned char*>(head);
         s->head.assign(h, h + head_bytes);
-        s->id = id, s->ready_at = end_.steps + end_.delay();
-        s->breaks = fabric_.net_.options.break_pair.hits(end_.device.number);
-        end_.is_cut |= fabric_.net_.options.cut_pair.hits(end_.device.number);
-        s->posted.store(1, std::memory_order_release);
-        end_.sends.push_back(std::move(s));
-        return true;
+        return start(std::move(s), id);
+    }
+
+    bool post_alone(const collx::verbs_transfer& t, std::uint64_t id) override {
+        const std::lock_guard hold(fabric_.lock_);
+        auto& counts = end_.device.counts;
+        if (end_.is_told || (end_.why != nullptr && !end_.sends.empty() && end_.roll(2) == 0)) return false;
+        const collx::verbs_write w{t.here, t.bytes, t.local_key, t.there, t.remote_key};
+        if (t.bytes == 0) misuse("a transfer of nothing");
+        else if (end_.transfers_under_way() >= end_.limits.transfers) misuse("more transfers posted than the limit");
+        else (void)is_wrong(&w, 1, 0, true);
+        ++counts.transfers, counts.bytes_written += t.is_read ? 0 : t.bytes;
+        auto s = std::make_unique<fabric_detail::posted_send>();
+        s->writes.assign(1, w);
+        s->is_alone = true, s->is_read = t.is_read;
+        return start(std::move(s), id);
     }
 
     int poll(collx::verbs_completion* to, int most) override {
@@ -231,14 +242,23 @@ private:
         end_.fail(what);
         return true;
     }
-    bool is_wrong(const collx::verbs_write* writes, int count, std::uint32_t head_bytes) {
+    bool start(std::unique_ptr<fabric_detail::posted_send> s, std::uint64_t id) {
+        ++end_.device.counts.posts;
+        s->id = id, s->ready_at = end_.steps + end_.delay();
+        s->breaks = fabric_.net_.options.break_pair.hits(end_.device.number);
+        end_.is_cut |= fabric_.net_.options.cut_pair.hits(end_.device.number);
+        s->posted.store(1, std::memory_order_release);
+        end_.sends.push_back(std::move(s));
+        return true;
+    }
+    bool is_wrong(const collx::verbs_write* writes, int count, std::uint32_t head_bytes, bool is_alone = false) {
         const fabric_options& o = fabric_.net_.options;
         if (!end_.is_connected) return misuse("a post before connect()");
         if (head_bytes > end_.limits.head_bytes || head_bytes > o.most_head_bytes)
             return misuse("a head longer than the limit");
         if (head_bytes != 0 && end_.sends_under_way() >= end_.limits.sends)
             return misuse("more sends posted than the limit");
-        if (count < 0 || end_.writes_under_way() + count > end_.limits.writes)
+        if (!is_alone && (count < 0 || end_.writes_under_way() + count > end_.limits.writes))
             return misuse("more writes posted than the limit");
         for (int i = 0; i < count; ++i) {
             const collx::verbs_write& w = writes[i];
@@ -253,11 +273,12 @@ private:
     bool take_send(completion& c) {
         auto& sends = end_.sends;
         std::size_t i = 0; // posts without a head complete with the next that has one
-        while (i < end_.carried && sends[i]->head.empty()) ++i;
+        while (i < end_.carried && sends[i]->head.empty() && !sends[i]->is_alone) ++i;
         if (i < end_.carried) {
             fabric_detail::posted_send& s = *sends[i];
             if (s.ready_at > end_.polls) return false;
             for (std::size_t k = 0; k <= i; ++k) (void)sends[k]->done.load(std::memory_order_acquire);
+            end_.forget_placed(s.placed_before);
             c = {.what = completion::kind::sent, .id = s.id};
             sends.erase(sends.begin(), sends.begin() + static_cast<std::ptrdiff_t>(i + 1));
             end_.carried -= i + 1;
@@ -315,20 +336,23 @@ public:
     const char* name() const override { return name_; }
     std::uint32_t most_write_bytes() const override { return fabric_.net_.options.most_write_bytes; }
     std::uint32_t most_head_bytes() const override { return fabric_.net_.options.most_head_bytes; }
-    collx::sole_ptr<collx::verbs_memory> register_memory(std::byte* at, std::size_t bytes) override {
+    collx::sole_ptr<collx::verbs_memory> register_memory(std::byte* at, std::size_t bytes,
+                                                         collx::peers_may access) override {
         const std::lock_guard hold(fabric_.lock_);
         if (at == nullptr || bytes == 0) fabric_.net_.misuse(device_, "nothing is registered as memory");
         if (fabric_.net_.options.refuse_memory.hits(device_.number))
             collx::fail(collx::errc::resource, -1, -1, "ulimit -l", "%s: %zu bytes cannot be registered", name_, bytes);
-        return collx::sole_ptr<collx::verbs_memory>(new memory(fabric_, device_, owned_, at, bytes));
+        return collx::sole_ptr<collx::verbs_memory>(
+            new memory(fabric_, device_, owned_, at, bytes, access == collx::peers_may::write_and_read));
     }
     collx::sole_ptr<collx::queue_pair> make_queue_pair(const collx::verbs_limits& limits) override {
         const std::lock_guard hold(fabric_.lock_);
         const fabric_options& o = fabric_.net_.options;
-        if (limits.head_bytes > o.most_head_bytes || limits.sends < 0 || limits.writes < 0 || limits.receives < 0)
+        if (limits.head_bytes > o.most_head_bytes || limits.sends < 0 || limits.writes < 0 || limits.receives < 0 ||
+            limits.transfers < 0)
             fabric_.net_.misuse(device_, "a queue pair with limits that no device has");
         if (fabric_.net_.options.refuse_queue_pair.hits(device_.number) ||
-            limits.sends + limits.writes > o.most_posts || limits.receives > o.most_posts)
+            limits.sends + limits.writes + limits.transfers > o.most_posts || limits.receives > o.most_posts)
             collx::fail(collx::errc::resource, -1, -1, "", "%s: no queue pair is to be had", name_);
         return collx::sole_ptr<collx::queue_pair>(new pair(fabric_, device_, owned_, limits));
     }

@@ -37,14 +37,15 @@ public:
     const char* name() const override { return port_.name; }
     std::uint32_t most_write_bytes() const override { return port_.attributes.max_msg_sz; }
     std::uint32_t most_head_bytes() const override { return port_.most_inline_bytes; }
-    sole_ptr<verbs_memory> register_memory(std::byte* at, std::size_t bytes) override {
-        verbs_region_handle region(
-            ::ibv_reg_mr(domain_.get(), at, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+    sole_ptr<verbs_memory> register_memory(std::byte* at, std::size_t bytes, peers_may access) override {
+        const int flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                          (access == peers_may::write_and_read ? IBV_ACCESS_REMOTE_READ : 0);
+        verbs_region_handle region(::ibv_reg_mr(domain_.get(), at, bytes, static_cast<unsigned>(flags)));
         if (!region) fail_verbs_limit(port_, "registered memory", bytes, errno);
         return make_sole<libibverbs_memory>(std::move(region));
     }
     sole_ptr<queue_pair> make_queue_pair(const verbs_limits& limits) override {
-        const auto sends = static_cast<long>(limits.sends) + limits.writes;
+        const auto sends = static_cast<long>(limits.sends) + limits.writes + limits.transfers;
         if (sends > port_.limits.max_qp_wr || limits.receives > port_.limits.max_qp_wr ||
             sends + limits.receives >= port_.limits.max_cqe || limits.head_bytes > port_.most_inline_bytes)
             fail(errc::resource, -1, -1, "less may be under way at a time, or another device: COLLX_VERBS_DEVICE",

@@ -88,7 +88,7 @@ private:
 class libibverbs_queue_pair final : public queue_pair {
 public:
     libibverbs_queue_pair(const verbs_port& port, ibv_pd* domain, const verbs_limits& limits)
-        : port_(&port), limits_(limits), depth_(limits.sends + limits.writes),
+        : port_(&port), limits_(limits), depth_(limits.sends + limits.writes + limits.transfers),
           completions_(::ibv_create_cq(domain->context, depth_ + limits.receives + 1, nullptr, nullptr, 0)),
           pair_(make(domain)), requests_(static_cast<std::size_t>(depth_)), pieces_(requests_.size()),
           signalled_(requests_.size()) {
@@ -97,7 +97,7 @@ public:
         ibv_qp_attr a{};
         a.qp_state = IBV_QPS_INIT;
         a.port_num = port.number;
-        a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+        a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
         change(a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "be used");
     }
 
@@ -194,18 +194,26 @@ public:
             }
         }
         // The queue's places come free only with a completion behind them: without heads, one now and then.
-        unsignalled_ += all;
-        const bool is_own = !has_head && 2 * unsignalled_ > depth_;
+        const bool is_own = !has_head && 2 * (unsignalled_ + all) > depth_;
         if (is_own) requests_[static_cast<std::size_t>(all - 1)].send_flags = IBV_SEND_SIGNALED;
-        if (has_head || is_own) {
-            signalled_[(first_signalled_ + signalled_count_++) % signalled_.size()] = {unsignalled_, is_own};
-            unsignalled_ = 0;
-        }
-        under_way_ += all;
-        ibv_send_wr* bad = nullptr;
-        const int e = ::ibv_post_send(pair_.get(), requests_.data(), &bad);
-        if (e != 0) stop(id, e == ENOMEM ? "ibv_post_send: the queue is full" : "ibv_post_send failed");
-        return e == 0;
+        return start(all, has_head || is_own, is_own, id);
+    }
+
+    bool post_alone(const verbs_transfer& what, std::uint64_t id) override {
+        if (has_failed_) return false;
+        if (under_way_ + 1 > depth_)
+            fail(errc::resource, -1, -1, "this is a mistake in collx",
+                 "%s: a transfer behind %d posts, in a queue for %d", port_->name, under_way_, depth_);
+        ibv_send_wr& r = requests_[0] = {};
+        pieces_[0] = {reinterpret_cast<std::uintptr_t>(what.here), what.bytes, what.local_key};
+        r.wr_id = id;
+        r.sg_list = &pieces_[0];
+        r.num_sge = 1;
+        r.opcode = what.is_read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+        r.send_flags = IBV_SEND_SIGNALED;
+        r.wr.rdma.remote_addr = what.there;
+        r.wr.rdma.rkey = what.remote_key;
+        return start(1, true, false, id);
     }
 
     int poll(verbs_completion* to, int most) override {
@@ -233,6 +241,20 @@ private:
         int requests = 0;
         bool is_own = false;
     };
+
+    // Posts the first of requests_. is_signalled: the last of them completes; is_own: for this queue only.
+    bool start(int all, bool is_signalled, bool is_own, std::uint64_t id) {
+        unsignalled_ += all;
+        if (is_signalled) {
+            signalled_[(first_signalled_ + signalled_count_++) % signalled_.size()] = {unsignalled_, is_own};
+            unsignalled_ = 0;
+        }
+        under_way_ += all;
+        ibv_send_wr* bad = nullptr;
+        const int e = ::ibv_post_send(pair_.get(), requests_.data(), &bad);
+        if (e != 0) stop(id, e == ENOMEM ? "ibv_post_send: the queue is full" : "ibv_post_send failed");
+        return e == 0;
+    }
 
     ibv_qp* make(ibv_pd* domain) const {
         const auto bytes = static_cast<std::size_t>(depth_ + limits_.receives) * 64; // about

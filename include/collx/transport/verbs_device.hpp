@@ -9,6 +9,9 @@
 //
 // The completion of the send is the only sign that the writes before it are there: what a poll of memory shows before
 // is not promised by any device. (InfiniBand Architecture Specification 1.4, section 10.8: ordering.)
+//
+//   writer: post_alone(write or read) ──▶ memory of the reader, whose program does nothing and hears nothing
+//           poll() says "sent" when the write has reached the peer's device, or what was read is here
 #pragma once
 
 #include <cstddef>
@@ -40,12 +43,16 @@ struct queue_pair_address {
 };
 static_assert(sizeof(queue_pair_address) == 32);
 
-// Memory that a device may read and write; the device forgets it with the last of these. Not while anything is posted.
+// What peers may do to memory that a device knows.
+enum class peers_may { write, write_and_read };
+
+// Memory that a device may read and write; the device forgets it with the last of these, and refuses what peers post
+// for it from then on. Not while anything of this side is posted.
 class verbs_memory {
 public:
     virtual ~verbs_memory() = default;
     std::uint32_t local_key = 0;  // for posts of this side
-    std::uint32_t remote_key = 0; // for writes of peers
+    std::uint32_t remote_key = 0; // for what peers post
 };
 
 // One write into the memory of the peer.
@@ -54,6 +61,15 @@ struct verbs_write {
     std::uint32_t bytes = 0, local_key = 0;
     std::uint64_t to = 0; // address there
     std::uint32_t remote_key = 0;
+};
+
+// One write into the memory of the peer, or read of it, that no head follows. bytes: at least 1.
+struct verbs_transfer {
+    std::byte* here = nullptr;
+    std::uint32_t bytes = 0, local_key = 0;
+    std::uint64_t there = 0; // address
+    std::uint32_t remote_key = 0;
+    bool is_read = false;
 };
 
 // What a queue pair says of a post that is done.
@@ -71,6 +87,7 @@ struct verbs_limits {
     int writes = 0;   // in all posts together
     int receives = 0; // posted
     std::uint32_t head_bytes = 0;
+    int transfers = 0; // posted alone
 };
 
 // One end of a connection by RDMA, as transports see it; interop/libibverbs.hpp has the model.
@@ -87,6 +104,10 @@ public:
     // head is copied; what is written must stay until then. False: the queue pair has failed, poll() says why.
     virtual bool post(const verbs_write* writes, int count, const void* head, std::uint32_t head_bytes,
                       std::uint64_t id) = 0;
+    // Starts a transfer, which completes with `id` as a send does, behind what was posted before. A write is done when
+    // the peer's device has it, which may be before it is in the peer's memory; it is there when a read or a head that
+    // was posted behind it is done. A read sees all writes before it, writes behind it may come first. False: as above.
+    virtual bool post_alone(const verbs_transfer& what, std::uint64_t id) = 0;
     // Takes up to `most` completions; sends in the order of their posts, and receives in that of theirs. Never waits.
     virtual int poll(verbs_completion* to, int most) = 0;
 };
@@ -99,7 +120,8 @@ public:
     virtual std::uint32_t most_write_bytes() const = 0;
     virtual std::uint32_t most_head_bytes() const = 0; // what a head may have: it goes inline
     // Throws error (errc::resource: a limit of locked memory, most likely).
-    virtual sole_ptr<verbs_memory> register_memory(std::byte* at, std::size_t bytes) = 0;
+    virtual sole_ptr<verbs_memory> register_memory(std::byte* at, std::size_t bytes,
+                                                   peers_may access = peers_may::write) = 0;
     virtual sole_ptr<queue_pair> make_queue_pair(const verbs_limits& limits) = 0;
 };
 

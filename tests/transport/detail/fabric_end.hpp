@@ -49,6 +49,7 @@ struct fabric_options {
 struct fabric_counters {
     std::uint64_t posts = 0, writes = 0, bytes_written = 0, sends = 0, receives = 0, polls = 0;
     std::uint64_t not_ready = 0; // sends that had to wait for a receive: a stream that keeps its credit has none
+    std::uint64_t transfers = 0, bytes_read = 0;
     std::uint64_t devices = 0, memories = 0, queue_pairs = 0, failures = 0;
 };
 
@@ -66,6 +67,7 @@ struct region {
     std::byte* at;
     std::size_t bytes;
     std::uint32_t local_key, remote_key;
+    bool is_readable;
     bool holds(std::uint64_t from, std::uint64_t n) const {
         const auto begin = reinterpret_cast<std::uint64_t>(at);
         return from >= begin && n <= bytes && from - begin <= bytes - n;
@@ -77,7 +79,12 @@ struct posted_send {
     std::vector<unsigned char> head;
     std::uint64_t id = 0, ready_at = 0; // in steps of its queue pair, then in polls
     bool breaks = false, is_written = false;
+    bool is_alone = false, is_read = false; // one transfer, which completes by itself
+    std::uint64_t placed_before = 0;        // writes that completed early, of its queue pair
     moment posted{0}, done{0};
+    std::uint64_t destination(const collx::verbs_write& w) const {
+        return is_read ? reinterpret_cast<std::uint64_t>(w.from) : w.to;
+    }
 };
 struct posted_receive {
     std::byte* at;
@@ -151,6 +158,10 @@ struct end {
     std::size_t carried = 0;
     std::deque<std::unique_ptr<posted_receive>> receives{}, received{};
     std::vector<std::unique_ptr<straggler>> stragglers{};
+    // Writes whose completion says no more than that the peer's device has them, and those of them that have landed,
+    // until this side knows it.
+    std::deque<std::unique_ptr<straggler>> unplaced{}, placed{};
+    std::uint64_t placed_count = 0, forgotten_count = 0;
     moment quiet{0}, quiet_peer{0}; // the program leaves alone what was posted here; no write arrives here
     dma_engine writer{}, lander{};
 
@@ -170,8 +181,13 @@ struct end {
     }
     int writes_under_way() const {
         std::size_t n = 0;
-        for (const auto& s : sends) n += s->writes.size();
+        for (const auto& s : sends) n += s->is_alone ? 0 : s->writes.size();
         return static_cast<int>(n);
+    }
+    int transfers_under_way() const {
+        int n = 0;
+        for (const auto& s : sends) n += s->is_alone;
+        return n;
     }
     bool uses(const region& r) const {
         for (const auto& s : sends)
@@ -196,6 +212,7 @@ struct end {
         if (why != nullptr || !is_connected) return;
         end* const to = peer();
         if (carried < sends.size() && !reaches(to)) return wait("it had no answer however often it tried");
+        if (!unplaced.empty() && roll(4) == 0) place_all();
         for (; carried < sends.size(); ++carried) {
             posted_send& s = *sends[carried];
             if (s.breaks) return fail("the test wanted it");
@@ -203,6 +220,8 @@ struct end {
             if (!s.is_written && !write_all(s, *to)) return;
             s.is_written = true;
             if (!s.head.empty() && !send_head(s, *to)) return;
+            if (s.is_alone) s.ready_at = polls + delay();
+            s.placed_before = placed_count;
             waits_since_ns = 0;
         }
     }
@@ -214,7 +233,7 @@ struct end {
         end* const to = peer();
         for (std::size_t i = carried; net.options.is_messy && reaches(to) && i < sends.size(); ++i)
             for (const collx::verbs_write& w : sends[i]->writes)
-                if (roll(2) == 0) leave_straggler(*sends[i], w, *to);
+                if (!sends[i]->is_read && roll(2) == 0) leave_straggler(*sends[i], w, *to);
         come_to_rest();
     }
     // The device is through with what was posted here, and with what comes here.
@@ -226,6 +245,10 @@ struct end {
         rest(writer, quiet);
         rest(lander, quiet_peer);
         if (end* const to = peer()) rest(to->writer, quiet_peer);
+    }
+    // This side has the completion of a post behind them.
+    void forget_placed(std::uint64_t before) {
+        for (; forgotten_count < before; ++forgotten_count) placed.pop_front();
     }
     void seen_at_rest() const {
         (void)quiet.load(std::memory_order_acquire);
@@ -242,11 +265,23 @@ private:
         for (const collx::verbs_write& w : s.writes) {
             if (w.bytes == 0) continue; // no device looks at keys then
             const region* const r = to.device.by_remote_key(w.remote_key);
-            if (r == nullptr || !r->holds(w.to, w.bytes)) {
-                net.misuse(device, r == nullptr ? "a write with a remote key that is not one"
-                                                : "a write to where the peer has registered nothing");
+            if (r == nullptr || !r->holds(w.to, w.bytes) || (s.is_read && !r->is_readable)) {
+                net.misuse(device, r == nullptr               ? "a write with a remote key that is not one"
+                                   : !r->holds(w.to, w.bytes) ? "a write to where the peer has registered nothing"
+                                                              : "a read of what the peer lets others write only");
                 fail("the peer does not allow this write"), to.fail("a write of the peer was not allowed");
                 return false;
+            }
+            place_all(); // writes stay in order, and a read sees them
+            if (s.is_read) {
+                device.counts.bytes_read += w.bytes;
+                writer.copy(const_cast<std::byte*>(w.from), reinterpret_cast<const void*>(w.to), w.bytes, &s.posted,
+                            nullptr, &s.done);
+                continue;
+            }
+            if (s.is_alone && net.options.is_messy && roll(2) == 0) {
+                leave(unplaced, s, w, &s.done);
+                continue;
             }
             writer.copy(reinterpret_cast<void*>(w.to), w.from, w.bytes, &s.posted, nullptr, &s.done);
         }
@@ -264,6 +299,7 @@ private:
             fail("the peer refused the head"), to.fail("a head did not fit into its receive");
             return false;
         }
+        place_all();
         writer.copy(r.at, s.head.data(), s.head.size(), &s.posted, &r.posted, &s.done, &r.done);
         r.bytes = static_cast<std::uint32_t>(s.head.size());
         r.ready_at = to.polls + to.delay();
@@ -280,23 +316,39 @@ private:
         if (s.writes.empty() || s.is_written) return;
         const collx::verbs_write& w = s.writes[roll(s.writes.size())];
         const region* const r = to.device.by_remote_key(w.remote_key);
-        if (w.bytes == 0 || r == nullptr || !r->holds(w.to, w.bytes)) return;
+        if (w.bytes == 0 || r == nullptr || !r->holds(w.to, w.bytes) || !unplaced.empty()) return;
+        const std::uint64_t there = s.destination(w);
         for (std::size_t k = carried; k <= i; ++k)
             for (const collx::verbs_write& other : sends[k]->writes) {
                 if (&other == &w) break;
-                if (other.to < w.to + w.bytes && w.to < other.to + other.bytes) return;
+                const std::uint64_t its = sends[k]->destination(other);
+                if (its < there + w.bytes && there < its + other.bytes) return;
             }
         const std::size_t begin = roll(w.bytes), most = w.bytes - begin;
         const std::size_t bytes = 1 + roll(most < 4096 ? most : 4096);
-        const void* const from = roll(2) == 0 ? static_cast<const void*>(w.from + begin) : garbage.at;
-        writer.copy(reinterpret_cast<std::byte*>(w.to) + begin, from, bytes, &s.posted, nullptr, nullptr);
+        const bool is_garbage = s.is_read || roll(2) != 0;
+        const void* const from = is_garbage ? garbage.at : static_cast<const void*>(w.from + begin);
+        writer.copy(reinterpret_cast<std::byte*>(there) + begin, from, bytes, &s.posted, nullptr, nullptr);
     }
-    void leave_straggler(posted_send& s, const collx::verbs_write& w, end& to) {
+    template <class List>
+    void leave(List& list, posted_send& s, const collx::verbs_write& w, moment* done) {
         auto late = std::make_unique<straggler>();
         late->bytes.resize(w.bytes), late->to = w.to, late->remote_key = w.remote_key;
         late->made.store(1, std::memory_order_release);
-        writer.copy(late->bytes.data(), w.from, w.bytes, &s.posted, &late->made, &late->ready);
-        to.stragglers.push_back(std::move(late));
+        writer.copy(late->bytes.data(), w.from, w.bytes, &s.posted, &late->made, &late->ready, done);
+        list.push_back(std::move(late));
+    }
+    void leave_straggler(posted_send& s, const collx::verbs_write& w, end& to) { leave(to.stragglers, s, w, nullptr); }
+    void place_all() {
+        end* const to = peer();
+        for (; !unplaced.empty(); unplaced.pop_front()) {
+            straggler& s = *unplaced.front();
+            const region* const r = reaches(to) ? to->device.by_remote_key(s.remote_key) : nullptr;
+            if (r != nullptr && r->holds(s.to, s.bytes.size()))
+                writer.copy(reinterpret_cast<void*>(s.to), s.bytes.data(), s.bytes.size(), nullptr, nullptr, nullptr);
+            placed.push_back(std::move(unplaced.front()));
+            ++placed_count;
+        }
     }
     void land_straggler() {
         for (const auto& s : stragglers) {
