@@ -222,6 +222,7 @@ TEST_CASE("the row that is explained is the one that is bound, with hosts and kn
     const auto exchange_of = [](collx::choices::name use) -> const void* {
         return use == collx::choices::leader       ? &collx::detail::algorithm_id<algo::leader_all_to_all>
                : use == collx::choices::aggregated ? &collx::detail::algorithm_id<algo::aggregated_all_to_all>
+               : use == collx::choices::bruck      ? &collx::detail::algorithm_id<algo::bruck_all_to_all>
                                                    : &collx::detail::algorithm_id<algo::pairwise_all_to_all>;
     };
     const auto sum_of = [](collx::choices::name use) -> const void* {
@@ -251,14 +252,20 @@ TEST_CASE("the row that is explained is the one that is bound, with hosts and kn
 }
 
 TEST_CASE("two ranks on two hosts exchange everything up to half a MiB, more of them halve and double") {
-    rank two(1, 2), four(1, 4);
+    rank two(1, 2), four(1, 4), seven(1, 7);
     const auto chosen = [](rank& me, std::size_t bytes) {
         return &collx::select<collective::all_reduce>(me.cache,
                                                       {.bytes = bytes, .ranks = me.net.size(), .windows = false});
     };
     CHECK(chosen(two, 512 * 1024) == &two.cache.bind(algo::recursive_doubling_all_reduce{}, 0));
     CHECK(chosen(two, 512 * 1024 + 4) == &two.cache.bind(algo::ring_all_reduce{}, 0));
-    CHECK(chosen(four, 32 * 1024 + 4) == &four.cache.bind(algo::halving_doubling_all_reduce{}, 0));
+    CHECK(chosen(four, 64 * 1024) == &four.cache.bind(algo::recursive_doubling_all_reduce{}, 0));
+    CHECK(chosen(four, 64 * 1024 + 4) == &four.cache.bind(algo::halving_doubling_all_reduce{}, 0));
+    CHECK(chosen(four, 512 * 1024) == &four.cache.bind(algo::halving_doubling_all_reduce{}, 0));
+    // Where they are no power of two the pairs that make one cost more.
+    CHECK(chosen(seven, 64 * 1024) == &seven.cache.bind(algo::recursive_doubling_all_reduce{}, 0));
+    CHECK(chosen(seven, 128 * 1024) == &seven.cache.bind(algo::halving_doubling_all_reduce{}, 0));
+    CHECK(chosen(seven, 128 * 1024 + 4) == &seven.cache.bind(algo::ring_all_reduce{}, 0));
 }
 
 TEST_CASE("few steps between hosts: halving among 2^k ranks up to half a MiB, short broadcasts of few from the root") {
@@ -269,7 +276,10 @@ TEST_CASE("few steps between hosts: halving among 2^k ranks up to half a MiB, sh
     };
     CHECK(scatters(four, 512 * 1024) == &four.cache.bind(algo::halving_reduce_scatter{}, 0));
     CHECK(scatters(four, 512 * 1024 + 16) == &four.cache.bind(algo::ring_reduce_scatter{}, 0));
-    CHECK(scatters(three, 64 * 1024) == &three.cache.bind(algo::ring_reduce_scatter{}, 0));
+    CHECK(scatters(three, 12) == &three.cache.bind(algo::pairwise_reduce_scatter{}, 0));
+    CHECK(scatters(three, 512 * 1024 + 16) == &three.cache.bind(algo::ring_reduce_scatter{}, 0));
+    CHECK(scatters(five, 64 * 1024) == &five.cache.bind(algo::halving_reduce_scatter{}, 0));
+    CHECK(scatters(five, 64 * 1024 + 20) == &five.cache.bind(algo::ring_reduce_scatter{}, 0));
     const auto casts = [](rank& me, std::size_t bytes) {
         return &collx::select<collective::broadcast>(
             me.cache, {.bytes = bytes, .ranks = me.net.size(), .root = 2, .windows = false});
@@ -281,16 +291,32 @@ TEST_CASE("few steps between hosts: halving among 2^k ranks up to half a MiB, sh
     CHECK(casts(four, 512 * 1024 + 1) == &four.cache.bind(algo::double_tree_broadcast{.root = 2}, 0));
 }
 
-TEST_CASE("few hosts gather up to half a MiB straight from each other") {
-    rank two(1, 2), four(1, 4), five(1, 5);
+TEST_CASE("gathers between hosts: pairs up to half a MiB, Bruck where ranks are no power of two, three straight from "
+          "each other") {
+    rank two(1, 2), three(1, 3), four(1, 4), five(1, 5);
     const auto gathers = [](rank& me, std::size_t bytes) {
         return &collx::select<collective::all_gather>(me.cache,
                                                       {.bytes = bytes, .ranks = me.net.size(), .windows = false});
     };
-    CHECK(gathers(four, 128 * 1024) == &four.cache.bind(algo::bruck_all_gather{}, 0));
-    CHECK(gathers(four, 128 * 1024 + 16) == &four.cache.bind(algo::pairwise_all_gather{}, 0));
-    CHECK(gathers(four, 512 * 1024) == &four.cache.bind(algo::pairwise_all_gather{}, 0));
+    CHECK(gathers(four, 16) == &four.cache.bind(algo::recursive_doubling_all_gather{}, 0));
+    CHECK(gathers(four, 512 * 1024) == &four.cache.bind(algo::recursive_doubling_all_gather{}, 0));
     CHECK(gathers(four, 512 * 1024 + 16) == &four.cache.bind(algo::ring_all_gather{}, 0));
+    CHECK(gathers(two, 256 * 1024) == &two.cache.bind(algo::recursive_doubling_all_gather{}, 0));
+    CHECK(gathers(three, 128 * 1024) == &three.cache.bind(algo::bruck_all_gather{}, 0));
+    CHECK(gathers(three, 128 * 1024 + 12) == &three.cache.bind(algo::pairwise_all_gather{}, 0));
+    CHECK(gathers(three, 512 * 1024 + 12) == &three.cache.bind(algo::ring_all_gather{}, 0));
+    CHECK(gathers(five, 128 * 1024) == &five.cache.bind(algo::bruck_all_gather{}, 0));
     CHECK(gathers(five, 256 * 1024) == &five.cache.bind(algo::ring_all_gather{}, 0));
-    CHECK(gathers(two, 256 * 1024) == &two.cache.bind(algo::ring_all_gather{}, 0));
+}
+
+TEST_CASE("short exchanges between six hosts and more go in few rounds") {
+    rank five(1, 5), six(1, 6);
+    const auto exchanges = [](rank& me, std::size_t bytes) {
+        return &collx::select<collective::all_to_all>(me.cache,
+                                                      {.bytes = bytes, .ranks = me.net.size(), .windows = false});
+    };
+    CHECK(exchanges(five, 20) == &five.cache.bind(algo::pairwise_all_to_all{}, 0));
+    CHECK(exchanges(six, 24) == &six.cache.bind(algo::bruck_all_to_all{}, 0));
+    CHECK(exchanges(six, 32 * 1024) == &six.cache.bind(algo::bruck_all_to_all{}, 0));
+    CHECK(exchanges(six, 32 * 1024 + 24) == &six.cache.bind(algo::pairwise_all_to_all{}, 0));
 }

@@ -121,9 +121,13 @@ struct row {
     constexpr bool is_for(unsigned p, collective c) const { return (where & p) != 0 && (what & bit(c)) != 0; }
 };
 
-// Three bounds that several rows have in common.
+// Four bounds that several rows have in common.
 // Above this many bytes a call over channels is a matter of bandwidth: a message costs about as much as moving so many.
 inline constexpr std::size_t long_message = kib(32);
+// Up to here ranks that are no power of two halve and double, too: the pairs that make a power of two of them cost two
+// rounds and up to the whole buffer twice, a ring n - 2 rounds at least. (Time in a ring's, one TCP connection each way, 3, 5, 7, 12
+// ranks on 2 cores: all_reduce of 48 KiB 0.35, 0.49, 0.33, 0.30, of 96 KiB 0.67, 0.49, 0.50, 0.40.)
+inline constexpr std::size_t few_rounds = kib(64);
 // Up to here a sum among 2^k ranks halves and doubles: as few bytes as a ring in fewer steps, each of which must wait
 // for a message (and, where ranks share cores, for its turn). Above, a ring's single neighbour is worth more. Likewise
 // a broadcast down one tree, before the overlap of two pays, and rings of a machine, as those without one.
@@ -199,7 +203,7 @@ inline constexpr row rows[] = {
     {.where = channels, .what = scans, .use = chain, .needs = one_by_one, .ranks = {3},
      .why = "operands one after the other, as deterministic says"},
 
-    {.where = channels, .what = all_reduce, .use = recursive_doubling, .up_to = long_message,
+    {.where = channels, .what = all_reduce, .use = recursive_doubling, .up_to = few_rounds,
      .why = "fewest rounds; messages cost more than bytes"},
     // Two ranks move the same bytes either way; exchanging everything at once waits once instead of twice, which is
     // worth more than the half of the sum that it repeats.
@@ -209,6 +213,8 @@ inline constexpr row rows[] = {
      .why = "few bytes, and operands in rank order"},
     {.where = channels, .what = all_reduce, .use = halving_doubling, .needs = power_of_two, .up_to = few_steps,
      .why = "as few bytes as a ring, in fewer steps"},
+    {.where = channels, .what = all_reduce, .use = halving_doubling, .up_to = 2 * few_rounds,
+     .why = "fewer steps than a ring"},
     {.where = channels, .what = all_reduce, .use = ring, .why = "fewest bytes, one neighbour"},
 
     {.where = channels, .what = reduce, .use = binomial, .up_to = long_message, .why = "fewest rounds"},
@@ -223,18 +229,28 @@ inline constexpr row rows[] = {
     {.where = channels, .what = broadcast, .use = binomial, .ranks = {1, 2}, .why = "one message"},
     {.where = channels, .what = broadcast, .use = double_tree, .why = "two trees, each with half: all ranks send"},
 
+    // Pairs that exchange need fewer turns than ranks that each wait for one and send to another. (Time in that of bruck, 4, 8, 16
+    // ranks on 2 cores: 192 B 0.63, 0.65, 0.85, 88 KiB (of 16 ranks 128) 0.63, 0.69, 0.74. More rounds, and so not chosen, where ranks are no power of two.)
+    {.where = channels, .what = all_gather, .use = recursive_doubling, .needs = power_of_two, .up_to = few_steps,
+     .why = "fewest rounds, of pairs that exchange"},
     {.where = channels, .what = all_gather, .use = bruck, .up_to = 4 * long_message, .why = "fewest rounds"},
-    {.where = channels, .what = all_gather, .use = pairwise, .ranks = {3, 4}, .up_to = few_steps,
+    {.where = channels, .what = all_gather, .use = pairwise, .ranks = {3, 3}, .up_to = few_steps,
      .why = "few ranks: nothing is passed on"},
     {.where = channels, .what = all_gather, .use = ring, .why = "one neighbour"},
 
     {.where = channels, .what = reduce_scatter, .use = pairwise, .needs = rank_order,
      .why = "operands in rank order, fewest bytes"},
-    {.where = channels, .what = reduce_scatter, .use = halving, .up_to = long_message, .why = "fewest rounds"},
+    // (Time in that of halving and a ring: 0.83 for 12 B, 0.72 for 48 KiB, 0.91 for 384 KiB, 1.04 for 2 MiB.)
+    {.where = channels, .what = reduce_scatter, .use = pairwise, .ranks = {3, 3}, .up_to = few_steps,
+     .why = "few ranks: nothing is passed on"},
+    {.where = channels, .what = reduce_scatter, .use = halving, .up_to = few_rounds, .why = "fewest rounds"},
     {.where = channels, .what = reduce_scatter, .use = halving, .needs = power_of_two, .up_to = few_steps,
      .why = "as few bytes as a ring, in fewer steps"},
     {.where = channels, .what = reduce_scatter, .use = ring, .why = "one neighbour"},
 
+    // A part travels up to log2 n times, in as many rounds. (Time in that of pairwise, 6, 8, 16 ranks on 2 cores: 192 B 0.83, 0.71, 0.76,
+    // 32 KiB 0.90, 0.64, 0.70; 128 KiB among 16 1.15. 3 and 5 ranks: 1.0.)
+    {.where = channels, .what = all_to_all, .use = bruck, .ranks = {6}, .up_to = long_message, .why = "fewest rounds"},
     {.where = channels, .what = all_to_all, .use = pairwise, .why = "each part goes straight to its rank"},
     {.where = channels, .what = scans, .use = doubling, .up_to = long_message, .why = "fewest rounds"},
     {.where = channels, .what = scans, .use = chain, .why = "each rank passes each byte on once"},
