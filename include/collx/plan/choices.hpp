@@ -125,8 +125,8 @@ struct row {
 // Above this many bytes a call over channels is a matter of bandwidth: a message costs about as much as moving so many.
 inline constexpr std::size_t long_message = kib(32);
 // Up to here ranks that are no power of two halve and double, too: the pairs that make a power of two of them cost two
-// rounds and up to the whole buffer twice, a ring n - 2 rounds at least. (Time in a ring's, one TCP connection each way, 3, 5, 7, 12
-// ranks on 2 cores: all_reduce of 48 KiB 0.35, 0.49, 0.33, 0.30, of 96 KiB 0.67, 0.49, 0.50, 0.40.)
+// rounds and up to the whole buffer twice, a ring n - 2 rounds at least. (Time in a ring's, one TCP connection each
+// way, 3, 5, 7, 12 ranks on 2 cores: all_reduce of 48 KiB 0.35, 0.49, 0.33, 0.30, of 96 KiB 0.67, 0.49, 0.50, 0.40.)
 inline constexpr std::size_t few_rounds = kib(64);
 // Up to here a sum among 2^k ranks halves and doubles: as few bytes as a ring in fewer steps, each of which must wait
 // for a message (and, where ranks share cores, for its turn). Above, a ring's single neighbour is worth more. Likewise
