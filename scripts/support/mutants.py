@@ -241,7 +241,7 @@ ROWS = [
     ("the ring's way home costs nothing", "plan/ring_order.hpp", "best[at(all, i)] + hop(i, 0) <", "best[at(all, i)] <", ["plan/ring_order"]),
     ("operators that need rank order go along a machine's ring", "plan/choices.hpp",
      ".use = rings, .needs = rings_pay | any_order |", ".use = rings, .needs = rings_pay |", ["plan/selector"]),
-    ("a bound of the table is another", "plan/choices.hpp", ".use = recursive_doubling, .up_to = long_message,",
+    ("a bound of the table is another", "plan/choices.hpp", ".use = recursive_doubling, .up_to = few_rounds,",
      ".use = recursive_doubling, .up_to = kib(31),", ["plan/choices"]),
     ("rows of a run are not all looked at", "plan/choose.hpp", "|| any_applies<P, C, next_row(P, C, From + 1), End>(s);", ";", ["plan/choices"]),
     ("a hop gives its relay to none", "plan/ring_order.hpp", "&& !extend(static_cast<unsigned>(hop_of_[place]))) continue;", ") continue;",
