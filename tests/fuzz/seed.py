@@ -99,6 +99,26 @@ def put(at, size, signals=0):
     return bytes([signals << 7, 1, at >> 8, at & 255, 1, size >> 8, size & 255]) + bytes(range(8))[:min(size, 8)] + b"\0"
 
 
+def call(ordinal, verb, outcome=1, kind=0, peer=-1, code=0, begin=1000, end=2000):
+    if outcome == 0:
+        end = 0
+    return struct.pack("<4Q2q24s24s5i4B", ordinal, ordinal, ordinal, 4096, begin, end, verb, b"ring", peer, 1, 2, 0, 1, kind, outcome,
+                       code & 255, code >> 8)
+
+
+def records(rank, size, calls, begun=None, capacity=None):
+    head = struct.pack("<8sII2Q2qQ4i", b"collxrec", 1, 120, 7, 9, 500, 10**18, len(calls) if begun is None else begun, rank, size,
+                       rank, len(calls) if capacity is None else capacity)
+    body = head.ljust(128, b"\0") + b"".join(calls)
+    return struct.pack(">H", len(body)) + body
+
+
+seeds["calls"] = [
+    bytes([0]) + records(0, 2, [call(1, b"barrier"), call(2, b"all_reduce", 0, peer=1)]),
+    bytes([1 + 4 + 8]) + records(0, 2, [call(1, b"barrier")]) + records(1, 2, [call(1, b"barrier", 2, 1, 0, 3)]),
+    bytes([2 + 28]) + b"".join(records(r, 3, [call(4, b"scan"), call(5, b"scan", 0, 2)], 5, 2) for r in range(3)),
+    bytes([4]) + records(0, 1, [call(1, b"\x1b[2J\x07\xff")]),
+]
 seeds["windows"] = [
     bytes([2, 0, 1]) + put(0, 16) + put(100, 700, 1) + put(7, 0, 1) + bytes([3, 0]) + bytes([1, 0, 3, 0, 9, 0]),
     bytes([2, 2, 1]) + bytes([2 + 96 + 1, 4, 0, 0, 10, 1, 2, 3, 4, 5, 6, 7, 8, 0]) * 4,

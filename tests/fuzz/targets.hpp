@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fuzz/aggregated_target.hpp"
+#include "fuzz/calls_target.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/topology_target.hpp"
 #if !defined(COLLX_FUZZ_WITHOUT_WINDOWS)
@@ -345,6 +346,7 @@ inline constexpr struct {
 #if !defined(COLLX_FUZZ_WITHOUT_WINDOWS)
                {"windows", windows},
 #endif
-               {"topology", topology}};
+               {"topology", topology},
+               {"calls", calls}};
 
 } // namespace collx_fuzz

@@ -49,6 +49,10 @@ inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
         std::memcpy(static_cast<void*>(&c), static_cast<const char*>(bytes) + sizeof h + k % capacity * sizeof c,
                     sizeof c);
         c.verb[sizeof c.verb - 1] = c.algorithm[sizeof c.algorithm - 1] = '\0';
+        // They are printed: a terminal would obey what else a file may hold.
+        for (char* const word : {c.verb, c.algorithm})
+            for (char* p = word; *p != '\0'; ++p)
+                if (*p < ' ' || *p > '~') *p = '?';
         const bool is_right = c.ordinal == k + 1 && c.begin_ns >= 0 && c.kind <= call_kind::made &&
                               c.outcome <= call_outcome::failed && c.code <= last_errc &&
                               (c.outcome == call_outcome::under_way || c.end_ns >= c.begin_ns);
