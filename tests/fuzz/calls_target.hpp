@@ -59,7 +59,8 @@ inline void calls(input in) {
         }
     }
     const std::string text = compare_places(all);
-    for (const char c : text) require(c == '\n' || (c >= ' ' && c <= '~'), "a terminal is told more than words");
+    for (const char c : text)
+        require(c == '\n' || (c >= ' ' && c <= '~'), "what is printed holds commands of a terminal");
     require(is_balanced_json(to_chrome_trace(all)), "a trace that no viewer reads");
 }
 
