@@ -140,7 +140,7 @@ TEST_CASE("what is no file of records is refused, and records that make no sense
     for (std::size_t i = 48; i < 96; ++i) long_word[128 + i] = 'a'; // words that do not end
     CHECK(std::strlen(read(long_word)[2].verb) == 23);
     std::string commands = bytes; // for a terminal
-    commands.replace(128 + 48, 7, "\x1b[2J\x07\xff\x7f"), commands.replace(128 + 72, 3, "\n\r\t");
+    commands.replace(128 + 48, 7, "\x1b[2J\x07\xff\x7f"), commands.replace(128 + 72, 4, std::string("\n\r\t\0", 4));
     CHECK(read(commands)[2].verb == std::string("?[2J???"));
     CHECK(read(commands)[2].algorithm == std::string("???"));
 }
