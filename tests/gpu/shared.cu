@@ -12,6 +12,8 @@
 //   --deadline S      of a call, 20 if not given. After half of it without a result the stacks of all threads are shown
 //   --no-graphs       leaves out the graphs
 //   --lazy            leaves the program's own kernels to be loaded when they are launched: ranks then wait for ever
+//   --marks           says, when nothing gets further, how far each rank's stream is and which new kernels still begin
+//   --serial          ranks launch their first call one after the other, each once the streams of all are empty
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -34,7 +36,8 @@ bool is_short = false, has_route = true;
 int ahead = 32; // calls of a rank that are launched and not waited for
 int apart = 1;  // how many streams after the rank before a rank makes its own
 int only_ranks = 0, lanes = 0, seconds = 20;
-bool is_lazy = false, has_graphs = true;
+std::atomic<int> turn{0}; // whose it is, of the ranks of a team
+bool is_lazy = false, has_graphs = true, has_marks = false, is_serial = false;
 
 __global__ void fill(float* x, std::size_t n, float first) {
     for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
@@ -51,6 +54,64 @@ __global__ void delay(unsigned cycles) {
     const auto began = clock64();
     while (static_cast<unsigned long long>(clock64() - began) < cycles) {
     }
+}
+
+// How far each rank's stream has come in its first collectives, in memory of the host; 8 ranks, then a word of new
+// streams.
+volatile unsigned* reached = nullptr;
+__global__ void mark(volatile unsigned* at, unsigned step) { *at = step; }
+// As a kernel of a call: one block fills a multiprocessor's registers.
+__global__ void __launch_bounds__(512, 1) wide(volatile unsigned* at, unsigned n) {
+    unsigned x[80];
+#pragma unroll
+    for (unsigned i = 0; i < 80; ++i) x[i] = at[i % 8] + n * i;
+#pragma unroll 1
+    for (unsigned k = 0; k < n; ++k) {
+#pragma unroll
+        for (unsigned i = 0; i < 80; ++i) x[i] = x[i] * x[(i + 7) % 80] + k;
+    }
+    unsigned sum = 0;
+#pragma unroll
+    for (unsigned i = 0; i < 80; ++i) sum ^= x[i];
+    if (sum == 12345) *at = sum;
+}
+void reach(const communicator& w, cudaStream_t s, unsigned step) {
+    if (reached != nullptr && w.rank() < 8) mark<<<1, 1, 0, s>>>(reached + w.rank(), step);
+}
+void make_marks() {
+    unsigned* words = nullptr;
+    cudaFuncAttributes a;
+    require_cuda(cudaHostAlloc(&words, 64, cudaHostAllocMapped | cudaHostAllocPortable), "allocating");
+    require_cuda(cudaFuncGetAttributes(&a, mark), "loading a kernel");
+    require_cuda(cudaFuncGetAttributes(&a, wide), "loading a kernel");
+    std::printf("the wide kernel has %d registers, %zu bytes of local memory\n", a.numRegs, a.localSizeBytes);
+    std::memset(words, 0, 64);
+    reached = words; // the device sees it there, too
+}
+void show_reached() {
+    if (reached == nullptr) return;
+    std::fprintf(stderr, "reached:");
+    for (int r = 0; r < 8; ++r) std::fprintf(stderr, " %u", reached[r]);
+    std::fprintf(stderr, "\n");
+    using clock = std::chrono::steady_clock;
+    const auto tries = [](const char* what, auto launch) {
+        cudaStream_t s = nullptr;
+        cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+        const auto begun = clock::now();
+        launch(s);
+        const auto launched = clock::now();
+        cudaError_t e = cudaErrorNotReady;
+        while ((e = cudaStreamQuery(s)) == cudaErrorNotReady && clock::now() - begun < std::chrono::milliseconds(100)) {
+        }
+        std::fprintf(stderr, "%s in a new stream: launched in %.3f ms, %s after %.3f ms\n", what,
+                     std::chrono::duration<double, std::milli>(launched - begun).count(), cudaGetErrorName(e),
+                     std::chrono::duration<double, std::milli>(clock::now() - begun).count());
+    };
+    tries("one thread", [](cudaStream_t s) { mark<<<1, 1, 0, s>>>(reached + 8, 1); });
+    tries("132 x 1024 threads", [](cudaStream_t s) { mark<<<132, 1024, 0, s>>>(reached + 8, 1); });
+    for (int i = 0; i < 2; ++i)
+        tries("12 x 512 threads of many registers", [](cudaStream_t s) { wide<<<12, 512, 0, s>>>(reached + 8, 1); });
+    tries("36 x 512 threads of many registers", [](cudaStream_t s) { wide<<<36, 512, 0, s>>>(reached + 8, 1); });
 }
 
 // CUDA loads a kernel at its first launch, and may wait for all that runs on the device to do so: for ever, where a
@@ -95,11 +156,21 @@ void collectives(communicator& w, const rank_memory& m, std::size_t n) {
     const auto ranks = static_cast<float>(w.size()), sum = ranks * (ranks + 1) / 2, mine = static_cast<float>(me + 1);
     const device_view<float> x(m.x, n), y(m.y, n), wide_x(m.x, n * all), wide_y(m.y, n * all);
     const device_call_options o{.stream = m.s};
+    reach(w, m.s, 1);
     m.put(n, mine);
+    reach(w, m.s, 2);
+    if (is_serial) { // not by calls of the communicator: their order is compared
+        require_cuda(cudaStreamSynchronize(m.s), "waiting");
+        barrier(w);
+        while (turn % w.size() != w.rank()) std::this_thread::yield();
+    }
     all_reduce(w, x, y, plus{}, o);
+    if (is_serial) ++turn;
+    reach(w, m.s, 3);
     m.look(n, sum, ranks, n);
     m.put(n, mine + 1);
     all_reduce(w, x, y, collx::max{}, o);
+    reach(w, m.s, 4);
     m.look(n, ranks + 1, 1, n);
     all_gather(w, x, wide_y, o);
     for (std::size_t k = 0; k < all; ++k)
@@ -203,6 +274,7 @@ void run_rank(communicator& w, int processors) {
     };
     require_cuda(cudaSetDevice(0), "choosing a device");
     w.set_timeout(std::chrono::seconds(seconds));
+    if (is_serial) w.set_checked(false); // ranks that compare their calls come together
     device_settings settings;
     // A quarter of the device is left to the program's own kernels, which run while ranks wait for each other.
     settings.shares_device = true, settings.lanes = lanes > 0 ? lanes : std::min(32, processors * 3 / 4 / ranks);
@@ -234,6 +306,7 @@ void run_rank(communicator& w, int processors) {
 }
 
 void share(int ranks, int processors) {
+    turn = 0;
     run_threads(ranks, [&](communicator& w) {
         try {
             run_rank(w, processors);
@@ -257,6 +330,8 @@ int main(int argc, char** argv) {
         else if (word == "--lanes") lanes = number();
         else if (word == "--no-graphs") has_graphs = false;
         else if (word == "--lazy") is_lazy = true;
+        else if (word == "--marks") has_marks = true;
+        else if (word == "--serial") is_serial = true;
         else if (word == "--deadline") seconds = number();
         else return std::printf("usage: the comment at the top of tests/gpu/shared.cu\n"), 2;
     }
@@ -266,7 +341,8 @@ int main(int argc, char** argv) {
     try {
         require_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "asking a device");
         if (!is_lazy) load_kernels();
-        const stacks::watch watch(std::chrono::seconds(seconds) / 2);
+        if (has_marks) make_marks();
+        const stacks::watch watch(std::chrono::seconds(seconds) / 2, show_reached);
         for (const int ranks : {2, 3, 4, 8})
             if ((only_ranks == 0 || ranks == only_ranks) && processors * 3 / 4 >= ranks) share(ranks, processors);
     } catch (const std::exception& e) {

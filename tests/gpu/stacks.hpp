@@ -46,10 +46,10 @@ inline void show_all() {
 
 } // namespace detail
 
-// While it lives: shows all stacks, once, after `limit` without a result.
+// While it lives: shows all stacks, once, after `limit` without a result, and calls `more`.
 class watch {
 public:
-    explicit watch(std::chrono::milliseconds limit) : limit_(limit) {
+    explicit watch(std::chrono::milliseconds limit, void (*more)() = nullptr) : limit_(limit), more_(more) {
         void* at[1];
         (void)::backtrace(at, 1);
         struct sigaction action {};
@@ -69,11 +69,14 @@ private:
             if (const long now = results; now != seen) seen = now, since = clock::now();
             if (clock::now() - since < limit_) continue;
             std::fprintf(stderr, "no result for %lld ms:\n", static_cast<long long>(limit_.count()));
-            return detail::show_all();
+            detail::show_all();
+            if (more_ != nullptr) more_();
+            return;
         }
     }
 
     std::chrono::milliseconds limit_;
+    void (*more_)();
     std::atomic<bool> ends_{false};
     std::thread thread_;
 };
