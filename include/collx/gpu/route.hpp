@@ -105,7 +105,8 @@ public:
         return maps ? text + ", memory by " + device::name_of(memory_.kind) + found_out() : text;
     }
 
-    // Of the pair that keeps kernels from joining all ranks.
+    // Of the pair that keeps kernels from joining all ranks; which rank cannot be reached.
+    int obstacle_peer() const { return obstacle_peer_; }
     std::string obstacle() const {
         return "rank " + std::to_string(obstacle_rank_) + " cannot reach rank " + std::to_string(obstacle_peer_) +
                ": " + device::name_of(obstacle_) + found_out();

@@ -132,6 +132,11 @@ public:
     void sync_block() { block_.arrive_and_wait(false); }
     bool any_of_block(bool mine) { return block_.arrive_and_wait(mine); }
 
+    template <class T>
+    static T add_atomically(T* p, T x) {
+        return std::atomic_ref<T>(*p).fetch_add(x, std::memory_order_relaxed);
+    }
+
     static void pause() { sched_yield(); }
     static std::uint64_t now_ns() { return static_cast<std::uint64_t>(collx::now_ns()); }
 

@@ -102,6 +102,9 @@ handler atomic_of(const opcode& op, const instruction& i, bool shared) {
     if (op.has("add") && t == type::f32)
         return shared ? handler(change<[](float old, float b, float) { return old + b; }, float, true>)
                       : handler(change<[](float old, float b, float) { return old + b; }, float, false>);
+    if (op.has("add") && t == type::f64)
+        return shared ? handler(change<[](double old, double b, double) { return old + b; }, double, true>)
+                      : handler(change<[](double old, double b, double) { return old + b; }, double, false>);
     if (op.has("add"))
         return change_of<[](auto old, auto b, auto) {
             return static_cast<std::uint64_t>(old) + static_cast<std::uint64_t>(b);

@@ -161,6 +161,15 @@ public:
     __device__ void sync_block() const { __syncthreads(); }
     __device__ bool any_of_block(bool mine) const { return __syncthreads_or(mine) != 0; }
 
+    // Returns what was there. Relaxed, of the whole system.
+    template <class T>
+    __device__ static T add_atomically(T* p, T x) {
+        if constexpr (std::is_integral_v<T> && sizeof(T) == 8)
+            return static_cast<T>(
+                atomicAdd_system(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(x)));
+        else return atomicAdd_system(p, x);
+    }
+
     __device__ static void pause() {}
     __device__ static std::uint64_t now_ns() {
         std::uint64_t t;

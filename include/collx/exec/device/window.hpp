@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a block of a program's kernel does with a window on devices: it puts and gets, signals and waits. Written for an
+// environment, like the executor (cuda_env.cuh on a device, testing/twin_env.hpp on the host).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/exec/device/copy_run.hpp>
+#include <collx/exec/device/window_memory.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// The part that knows no element type.
+template <class Env>
+class window_worker {
+public:
+    COLLX_HD window_worker(const Env& env, const window_table* t, unsigned line) : env_(env), t_(t), line_(line) {
+        if (line_ >= t_->lines) stop(window_end::no_line, -1);
+        else if (Env::load_relaxed(&t_->control(t_->rank)->ended) != 0) stop(window_end::by_peer, -1);
+    }
+
+    // This rank, and how many have a part.
+    COLLX_HD int rank() const { return t_->rank; }
+    COLLX_HD int ranks() const { return t_->ranks; }
+    // Whether a call of this block, or of another rank, has ended the window. All further calls do nothing.
+    COLLX_HD bool has_ended() const { return has_ended_; }
+
+    // One signal more to a peer, on this block's line: what the block's threads have put there before is seen by who
+    // waits for it. All threads of the block call it. Cost: a barrier and a store.
+    COLLX_HD void signal(int peer) {
+        has_ended_ = env_.any_of_block(has_ended_ || !is_peer(peer));
+        if (has_ended_ || env_.index_in_block() != 0) return;
+        std::uint64_t& given = t_->line(t_->rank, line_)->given[peer];
+        Env::store_release(&t_->line(peer, line_)->signals[t_->rank], ++given);
+    }
+    // Until `count` signals more of a peer have come on this line than were waited for so far. False: the window has
+    // ended (the deadline, another rank, a place that was not there), and the host's check() says why. All threads of
+    // the block call it, and all get the same answer. Cost: a poll of this device's memory by one thread, a barrier.
+    COLLX_HD bool wait(int peer, std::uint64_t count = 1) {
+        bool failed = has_ended_ || !is_peer(peer);
+        if (!failed && env_.index_in_block() == 0) {
+            window_line& l = *t_->line(t_->rank, line_);
+            const std::uint64_t want = l.taken[peer] + count;
+            if (Env::load_relaxed(&l.signals[peer]) < want) failed = !run_wait(t_, line_, peer, want);
+            if (!failed) (void)Env::load_acquire(&l.signals[peer]), l.taken[peer] = want;
+        }
+        has_ended_ = env_.any_of_block(failed);
+        return !has_ended_;
+    }
+
+protected:
+    // Of a peer's part, null: there is no such place, and the window has ended. Block: by all threads of a block.
+    COLLX_HD std::byte* place(int peer, std::uint64_t at, std::uint64_t bytes, bool block = true) {
+        if (has_ended_ || !is_peer(peer)) return nullptr;
+        const std::uint64_t all = t_->bytes[peer];
+        if (at <= all && bytes <= all - at) return t_->part(peer) + at;
+        if (!block || env_.index_in_block() == 0) report(t_, line_, window_end::outside, peer, at, bytes, 0, all);
+        has_ended_ = true;
+        return nullptr;
+    }
+    COLLX_HD bool adds_atomically(int peer) {
+        if ((t_->has_atomics >> peer & 1) != 0) return true;
+        stop(window_end::no_atomics, peer);
+        return false;
+    }
+
+    Env env_;
+
+private:
+    COLLX_HD bool is_peer(int peer) {
+        if (peer >= 0 && peer < t_->ranks) return true;
+        if (!has_ended_) stop(window_end::no_peer, peer);
+        return false;
+    }
+    COLLX_HD void stop(window_end why, int peer) {
+        if (env_.index_in_block() == 0 || why == window_end::no_atomics)
+            report(t_, line_ < t_->lines ? line_ : t_->lines, why, peer, line_, 0, 0, 0);
+        has_ended_ = true;
+    }
+    // By one thread. Not inlined: the loop of a wait that has something to wait for.
+    COLLX_NOINLINE COLLX_HD static bool run_wait(const window_table* t, unsigned line, int peer, std::uint64_t want) {
+        constexpr unsigned polls_per_look = 64, looks_per_question = 16;
+        const std::uint64_t* word = &t->line(t->rank, line)->signals[peer];
+        std::uint64_t began = 0;
+        for (unsigned polls = 1; Env::load_relaxed(word) < want; ++polls) {
+            Env::pause();
+            if (polls % polls_per_look != 0) continue;
+            window_end why = window_end::none;
+            const std::uint64_t now = Env::now_ns();
+            if (began == 0) began = now;
+            if (Env::load_relaxed(&t->control(t->rank)->ended) != 0) why = window_end::by_peer;
+            else if (now - began > t->timeout_ns) why = window_end::timed_out;
+            // A look at the host's memory goes over the bus.
+            else if (polls % (polls_per_look * looks_per_question) == 0 && Env::load_relaxed(&t->host->abort) != 0)
+                why = window_end::aborted;
+            if (why == window_end::none) continue;
+            report(t, line, why, peer, 0, 0, want, Env::load_relaxed(word));
+            return false;
+        }
+        return true;
+    }
+    // Tells the host why, and all ranks' blocks that the window has ended.
+    COLLX_NOINLINE COLLX_HD static void report(const window_table* t, unsigned line, window_end why, int peer,
+                                               std::uint64_t at, std::uint64_t bytes, std::uint64_t want,
+                                               std::uint64_t have) {
+        window_report& r = *t->report(line);
+        if (Env::load_relaxed(&r.why) == 0) {
+            Env::store_relaxed(&r.peer, static_cast<std::uint64_t>(static_cast<std::int64_t>(peer)));
+            Env::store_relaxed(&r.line, line);
+            Env::store_relaxed(&r.at, at), Env::store_relaxed(&r.bytes, bytes);
+            Env::store_relaxed(&r.want, want), Env::store_relaxed(&r.have, have);
+            Env::store_release(&r.why, static_cast<std::uint64_t>(why));
+        }
+        Env::store_release(&t->host->gave_up, 1);
+        if (why == window_end::by_peer) return;
+        COLLX_ROLLED
+        for (int k = 0; k < t->ranks; ++k)
+            if (Env::load_relaxed(&t->control(k)->ended) == 0)
+                Env::store_relaxed(&t->control(k)->ended, static_cast<unsigned>(t->rank) + 1);
+    }
+
+    const window_table* t_;
+    unsigned line_;
+    bool has_ended_ = false; // of this thread; all of the block learn it at the next signal() or wait()
+};
+
+// One block of a kernel, and its line of the window. Places are counted in elements of the peer's part.
+template <class Env, class T>
+class window_block : public window_worker<Env> {
+    using worker = window_worker<Env>;
+    using worker::env_;
+
+public:
+    using worker::worker;
+
+    // Writes n elements of this device's memory into the peer's part, by all threads of the block. `from` may be
+    // written again after the block's next barrier (signal() is one). Cost: each byte is loaded and stored once, 16 at
+    // a time where both ends agree modulo 16.
+    COLLX_HD void put(int peer, std::size_t place, const T* from, std::size_t n) {
+        if (std::byte* const to = at(peer, place, n))
+            copy_run<Env>(reinterpret_cast<T*>(to), from, n, env_.index_in_block(), env_.threads_in_block());
+    }
+    // The same, then signal(peer).
+    COLLX_HD void put_signal(int peer, std::size_t place, const T* from, std::size_t n) {
+        put(peer, place, from, n);
+        worker::signal(peer);
+    }
+    // Reads n elements of the peer's part, by all threads of the block; all may use them when it returns.
+    COLLX_HD void get(int peer, std::size_t place, T* to, std::size_t n) {
+        if (const std::byte* const from = at(peer, place, n))
+            copy_run<Env>(to, reinterpret_cast<const T*>(from), n, env_.index_in_block(), env_.threads_in_block());
+        env_.sync_block();
+    }
+    // Adds n elements to those of the peer's part, atomically to other additions in each element; by all threads of the
+    // block. T: int, unsigned, unsigned long long, float, double.
+    COLLX_HD void add(int peer, std::size_t place, const T* from, std::size_t n) {
+        std::byte* const to = at(peer, place, n);
+        if (to == nullptr || !worker::adds_atomically(peer)) return;
+        COLLX_ROLLED
+        for (std::size_t i = env_.index_in_block(); i < n; i += env_.threads_in_block())
+            (void)Env::add_atomically(reinterpret_cast<T*>(to) + i, from[i]);
+    }
+    // The same of one element, by this thread alone, which gets what was there: a shared counter. False: the window has
+    // ended, and nothing was added.
+    COLLX_HD bool fetch_add(int peer, std::size_t place, T x, T& old) {
+        std::byte* const to = worker::place(peer, offset(place), sizeof(T), false);
+        if (to == nullptr || !worker::adds_atomically(peer)) return false;
+        old = Env::add_atomically(reinterpret_cast<T*>(to), x);
+        return true;
+    }
+
+private:
+    COLLX_HD std::byte* at(int peer, std::size_t place, std::size_t n) {
+        return worker::place(peer, offset(place), n <= SIZE_MAX / sizeof(T) ? n * sizeof(T) : SIZE_MAX);
+    }
+    // Beyond any part if it would wrap.
+    COLLX_HD static std::size_t offset(std::size_t place) {
+        return place <= SIZE_MAX / sizeof(T) ? place * sizeof(T) : SIZE_MAX;
+    }
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

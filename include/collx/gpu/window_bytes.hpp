@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A window of bytes on devices, as the host sees it: all ranks make it together, its memory is mapped by every rank's
+// kernels, and what ended it is thrown here. The typed front is device_window.hpp. Knows no kernel of a program.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include <collx/comm/barrier.hpp>
+#include <collx/comm/split.hpp>
+#include <collx/core/element.hpp>
+#include <collx/exec/device/window.hpp>
+#include <collx/gpu/route.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// What a rank brings to a window on devices.
+struct device_window_part {
+    std::uint64_t bytes = 0, elem_bytes = 1, type = 0; // type: see type_hash
+    std::uint32_t lines = 64;
+};
+
+template <device::GpuRuntime Runtime>
+class window_bytes {
+    using table_type = device::window_table;
+
+public:
+    // Collective. Errors: mismatch naming the first rank whose element type or lines differ from those of rank 0 ·
+    // unsupported, on all ranks, naming the first pair whose kernels do not reach each other's memory · resource.
+    window_bytes(communicator& c, const Runtime& r, const device_window_part& mine, const device_settings& s)
+        : side_(c.split(0)), runtime_(r), route_(r, side_), settings_(s) {
+        try {
+            agree(mine);
+            together(core(), "use its device", [&] {
+                device_ = runtime_.current();
+                runtime_.load_kernels();
+            });
+            map(mine);
+            together(core(), "make a window on its device", [&] { lay_out(mine); });
+        } catch (...) {
+            free_all(true); // no kernel of a program ran
+            throw;
+        }
+    }
+    window_bytes(const window_bytes&) = delete;
+    // The program's own kernels have ended. The peers' may use this rank's memory a little longer, so all ranks meet
+    // before it is freed; where one does not come, it stays.
+    ~window_bytes() {
+        bool may_free = false;
+        try {
+            const call_options two_seconds{.timeout = duration::from_ns(2'000'000'000)};
+            barrier(side_, two_seconds);
+            route_.unmap();
+            barrier(side_, two_seconds);
+            may_free = true;
+        } catch (const error&) {
+        }
+        free_all(may_free);
+    }
+
+    int rank() const { return side_.rank(); }
+    int ranks() const { return side_.size(); }
+    std::uint64_t bytes(int peer) const { return table_.bytes[peer]; }
+    std::byte* part() const { return table_.part(rank()); }
+    unsigned lines() const { return table_.lines; }
+    // Where kernels find it.
+    const table_type* table() const {
+        return reinterpret_cast<const table_type*>(table_.memory[rank()] + table_type::at);
+    }
+    // Which way kernels reach the peers.
+    std::string route() const { return route_.text(); }
+
+    // Of a call by the host, before it is launched.
+    void require_place(const char* what, int peer, std::uint64_t at, std::uint64_t bytes) const {
+        require_peer(peer);
+        if (at > table_.bytes[peer] || bytes > table_.bytes[peer] - at) refuse_place(what, peer, at, bytes);
+    }
+    void require_peer(int peer) const {
+        if (peer < 0 || peer >= ranks())
+            fail(errc::invalid_argument, rank(), peer, "peers are ranks of the window's communicator",
+                 "device window: peer %d of %d ranks", peer, ranks());
+    }
+    // Launches body(env, lane, lanes) in a stream of this rank's device.
+    template <class Body>
+    void launch(const Body& body, int lanes, void* stream) {
+        check();
+        if (const int now = runtime_.current(); now != device_)
+            fail(errc::invalid_argument, rank(), -1, "choose it with cudaSetDevice before the call",
+                 "device %d is current, and this window's memory is on device %d", now, device_);
+        runtime_.launch_lanes(body, lanes, stream);
+    }
+    int most_lanes() const { return lanes_; }
+
+    void synchronize(void* stream) {
+        runtime_.synchronize(stream);
+        check();
+    }
+    // All ranks have ended what they did before, and all see it. Collective.
+    void fence(void* stream) {
+        synchronize(stream);
+        barrier(side_);
+        check();
+    }
+    // What kernels of this rank, or of another, ended the window for.
+    void check() {
+        if (runtime_.load_host(&host()->gave_up) == 0) return;
+        const device::window_report* by_peer = nullptr;
+        for (unsigned k = 0; k <= table_.lines; ++k) {
+            const device::window_report* r = report(k);
+            const auto why = static_cast<device::window_end>(runtime_.load_host(&r->why));
+            if (why == device::window_end::by_peer) by_peer = r;
+            else if (why != device::window_end::none) explain(why, *r);
+        }
+        if (by_peer != nullptr)
+            fail(errc::aborted, rank(), -1, "see what the rank says that ended it: check() or synchronize() there",
+                 "device window: another rank has ended it");
+    }
+    // How long a wait() may take, in kernels that begin from now on. Collective in effect: give all ranks the same.
+    void set_timeout(duration t) {
+        core().require_time_limit(t.count());
+        table_.timeout_ns = static_cast<std::uint64_t>(t.count());
+        runtime_.run_lanes(device::window_setup{table_}, 1);
+    }
+
+private:
+    communicator_core& core() { return side_.internals(); }
+    device::window_host* host() const { return reinterpret_cast<device::window_host*>(host_); }
+    device::window_report* report(unsigned k) const { return reinterpret_cast<device::window_report*>(host() + 1) + k; }
+
+    void agree(const device_window_part& mine) {
+        const std::uint64_t own[] = {mine.elem_bytes, mine.type, mine.lines, mine.bytes};
+        std::uint64_t first[4] = {};
+        int odd = -1;
+        core().exchange(own, sizeof own, [&](int r, const std::byte* line) {
+            std::uint64_t its[4];
+            std::memcpy(its, line, sizeof its);
+            if (r == 0) std::memcpy(first, its, sizeof first);
+            if (r < device::max_ranks) table_.bytes[r] = its[3];
+            if (odd < 0 && std::memcmp(its, first, 3 * sizeof *its) != 0) odd = r;
+        });
+        if (odd >= 0)
+            fail(errc::mismatch, rank(), odd, "make it with one element type and as many lines on all ranks",
+                 "the device window of rank %d has other elements or lines than that of rank 0", odd);
+        if (mine.lines < 1 || mine.lines > 4096)
+            fail(errc::invalid_argument, rank(), -1, "one line for each block that signals, 1 to 4096",
+                 "a device window of %u lines", mine.lines);
+    }
+    void map(const device_window_part& mine) {
+        if (settings_.staged)
+            fail(errc::unsupported, rank(), -1, "use a collx::window of host memory",
+                 "device_settings::staged: a window on devices is reached by kernels only");
+        table_.part_at = (table_type::part_of(mine.lines) + 255) / 256 * 256;
+        lanes_ = route_.choose(settings_, table_.part_at + static_cast<std::size_t>(mine.bytes));
+        if (!route_.is_direct())
+            fail(errc::unsupported, rank(), route_.obstacle_peer(),
+                 "make it among ranks whose kernels reach each other (split), or use a collx::window of host memory",
+                 "device window: %s", route_.obstacle().c_str());
+    }
+    void lay_out(const device_window_part& mine) {
+        table_.rank = rank(), table_.ranks = ranks(), table_.lines = mine.lines;
+        table_.timeout_ns = static_cast<std::uint64_t>(core().settings.timeout_ns);
+        for (int r = 0; r < ranks(); ++r) {
+            const auto& p = route_.peers()[static_cast<std::size_t>(r)];
+            table_.memory[r] = p.memory;
+            if (r == rank() || p.way == device::gpu_way::shared || p.access.native_atomics)
+                table_.has_atomics |= 1u << r;
+        }
+        host_ = runtime_.allocate_host(sizeof(device::window_host) + (mine.lines + 1) * sizeof(device::window_report));
+        table_.host = reinterpret_cast<device::window_host*>(runtime_.mapped(host_));
+        runtime_.run_lanes(device::window_setup{table_}, 1);
+    }
+
+    [[noreturn, gnu::cold]] void refuse_place(const char* what, int peer, std::uint64_t at, std::uint64_t bytes) const {
+        fail(errc::invalid_argument, rank(), peer, "size(peer) says how many elements a rank's part has",
+             "device window: %s of %llu bytes at byte %llu of rank %d, whose part has %llu", what,
+             static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(at), peer,
+             static_cast<unsigned long long>(table_.bytes[peer]));
+    }
+    [[noreturn, gnu::cold]] void explain(device::window_end why, const device::window_report& r) {
+        const int peer = static_cast<int>(static_cast<std::int64_t>(r.peer));
+        const auto line = static_cast<unsigned>(r.line);
+        switch (why) {
+            case device::window_end::timed_out:
+                core().require_alive(); // who has died says more
+                fail(errc::timeout, rank(), peer,
+                     "does it signal on this line as often as this rank waits? A longer limit: set_timeout()",
+                     "device window: a kernel waited too long for signal %llu of rank %d on line %u, which has given "
+                     "%llu",
+                     static_cast<unsigned long long>(r.want), peer, line, static_cast<unsigned long long>(r.have));
+            case device::window_end::outside: refuse_place("an access", peer, r.at, r.bytes);
+            case device::window_end::no_peer:
+                fail(errc::invalid_argument, rank(), peer, "peers are ranks of the window's communicator",
+                     "device window: a kernel named peer %d of %d ranks", peer, ranks());
+            case device::window_end::no_line:
+                fail(errc::invalid_argument, rank(), -1,
+                     "make it with as many lines as the kernel has blocks (device_window_options), or name lines",
+                     "device window: a block of a kernel has line %llu of %u", static_cast<unsigned long long>(r.at),
+                     table_.lines);
+            case device::window_end::no_atomics:
+                fail(errc::unsupported, rank(), peer, "put() and signal(), and let that rank add",
+                     "device window: additions into the memory of rank %d are not atomic over PCI Express", peer);
+            default: fail(errc::aborted, rank(), -1, "make another window", "device window: the host has ended it");
+        }
+    }
+    void free_all(bool may_free) {
+        route_.close(may_free);
+        if (host_ != nullptr && may_free) runtime_.free_host(host_);
+        host_ = nullptr;
+    }
+
+    communicator side_;
+    Runtime runtime_;
+    gpu_route<Runtime> route_;
+    device_settings settings_;
+    device::window_table table_{};
+    std::byte* host_ = nullptr;
+    int device_ = -1, lanes_ = 1;
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE
