@@ -51,6 +51,7 @@ public:
     }
 
 protected:
+    COLLX_HD std::byte* own_part() const { return t_->part(t_->rank); }
     // Of a peer's part, null: there is no such place, and the window has ended. Block: by all threads of a block.
     COLLX_HD std::byte* place(int peer, std::uint64_t at, std::uint64_t bytes, bool block = true) {
         if (has_ended_ || !is_peer(peer)) return nullptr;
@@ -134,6 +135,9 @@ class window_block : public window_worker<Env> {
 
 public:
     using worker::worker;
+
+    // This rank's part. What others put there may be read once a wait() says so.
+    COLLX_HD T* local() const { return reinterpret_cast<T*>(worker::own_part()); }
 
     // Writes n elements of this device's memory into the peer's part, by all threads of the block. `from` may be
     // written again after the block's next barrier (signal() is one). Cost: each byte is loaded and stored once, 16 at
