@@ -361,5 +361,21 @@ ROWS = [
     ("both protections have one key", "interop/openssl.hpp", "purpose[25] = hides ? 'e' : 'i';", "", ["interop/openssl"]),
     ("a tag is not looked at", "interop/openssl.hpp", "return ::CRYPTO_memcmp(a, b, n) == 0; }}", "return true; }}", ["interop/openssl"]),
     ("sodium believes any tag", "interop/sodium.hpp", "return ::sodium_memcmp(a, b, n) == 0; }}", "return true; }}", ["interop/sodium"]),
+    # ---------------------------------------------------------------- windows in device memory
+    ("a kernel's wait takes one signal too few", "exec/device/window.hpp", "l.taken[peer] = want;", "l.taken[peer] = want - 1;",
+     ["gpu/device_window"]),
+    ("a kernel's put may go beyond the peer's part", "exec/device/window.hpp", "if (at <= all && bytes <= all - at)", "if (at <= all)",
+     ["gpu/device_window"]),
+    ("a block signals after a put that was refused", "exec/device/window.hpp", "if (has_ended_ || env_.index_in_block() != 0) return;",
+     "if (env_.index_in_block() != 0) return;", ["gpu/device_window"]),
+    ("all blocks signal on one line", "exec/device/window.hpp", "t_->line(peer, line_)->signals[t_->rank]",
+     "t_->line(peer, 0)->signals[t_->rank]", ["gpu/device_window"]),
+    ("a block's signal does not wait for its threads", "exec/device/window.hpp", "has_ended_ = env_.any_of_block(has_ended_ || !is_peer(peer));",
+     "has_ended_ = has_ended_ || !is_peer(peer);", ["gpu/device_window:blocks of several threads*"]),
+    ("additions over PCI Express are taken for atomic", "gpu/window_bytes.hpp", "|| p.access.native_atomics)", "|| p.access.can_access)",
+     ["gpu/device_window"]),
+    ("windows on devices of different elements go together", "gpu/window_bytes.hpp", "std::memcmp(its, first, 3 * sizeof *its) != 0",
+     "its[2] != first[2]", ["gpu/device_window"]),
+    ("a window on a device is freed while a peer uses it", "gpu/window_bytes.hpp", "barrier(side_, two_seconds);", "", ["gpu/device_window"]),
 ]
 MUTANTS = [Mutant(what, "include/collx/" + file, old, new, tests) for what, file, old, new, tests in ROWS]

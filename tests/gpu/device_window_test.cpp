@@ -364,9 +364,10 @@ TEST_CASE("a rank that ends its window later than the others keeps its memory un
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
         auto x = std::make_unique<window<int>>(w, 4, r, some());
         device::fake_stream s(w.rank());
+        device_memory<int> v(g, w.rank(), 1, 5); // before anything is freed, so that it does not come to lie there
+        barrier(w);
         if (w.rank() == 1) {
             std::this_thread::sleep_for(std::chrono::milliseconds(300)); // rank 0 is in its destructor
-            device_memory<int> v(g, 1, 1, 5);
             x->put(0, 0, v.data(), 1, &s);
             x->get(0, 0, v.data(), 1, &s);
             x->synchronize(&s);

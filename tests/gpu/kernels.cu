@@ -2,6 +2,7 @@
 // One fused kernel of each kind, for check_code.py: it compiles them for all architectures and reads what the assembler
 // says of registers and stacks.
 #include <collx/exec/device/cuda_runtime.cuh>
+#include <collx/exec/device/window_calls.hpp>
 #include <collx/exec/fused.cuh>
 
 #include <collx/algo/multicast.hpp>
@@ -72,3 +73,9 @@ using mix = device::call_mix<
 #define KERNEL_OF_KINDS(calls) template __global__ void device::fused_array_kernel<calls>(const __grid_constant__ calls)
 
 KERNEL_OF_KINDS(mix);
+
+// Windows in device memory: what a stream does, which is what a program's kernel calls.
+#define KERNEL_OF_LANES(body) template __global__ void device::lanes_kernel<body>(const __grid_constant__ body)
+KERNEL_OF_LANES(device::window_copy_call<float>);
+KERNEL_OF_LANES(device::window_signal_call);
+KERNEL_OF_LANES(device::window_wait_call);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Kernels whose machine code machine_code.py reads: one for each kind of element whose loads it counts.
 #include <collx/exec/device/cuda_runtime.cuh>
+#include <collx/exec/device/window_calls.hpp>
 #include <collx/exec/fused.cuh>
 
 #include <collx/algo/one_shot.hpp>
@@ -45,3 +46,9 @@ using out = device::stage_out<floats>;
 using in = device::stage_in<floats, device::staging_runs>;
 template __global__ void device::lanes_kernel<out>(const __grid_constant__ out);
 template __global__ void device::lanes_kernel<in>(const __grid_constant__ in);
+
+// Signals of a window in device memory.
+using tell = device::window_signal_call;
+using hear = device::window_wait_call;
+template __global__ void device::lanes_kernel<tell>(const __grid_constant__ tell);
+template __global__ void device::lanes_kernel<hear>(const __grid_constant__ hear);

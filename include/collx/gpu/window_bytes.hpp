@@ -51,8 +51,7 @@ public:
         bool may_free = false;
         try {
             const call_options two_seconds{.timeout = duration::from_ns(2'000'000'000)};
-            barrier(side_, two_seconds);
-            route_.unmap();
+            route_.unmap(); // what this rank's kernels have used
             barrier(side_, two_seconds);
             may_free = true;
         } catch (const error&) {

@@ -22,6 +22,7 @@ struct window_handle {
     }
 };
 
+// signal() by a stream.
 struct window_signal_call {
     const window_table* table;
     int peer;
@@ -31,6 +32,7 @@ struct window_signal_call {
         window_worker<Env>(env, table, line).signal(peer);
     }
 };
+// wait() by a stream. Its answer is the host's check().
 struct window_wait_call {
     const window_table* table;
     int peer;

@@ -23,6 +23,7 @@ struct alignas(line_bytes) window_line {
     std::uint64_t given[max_ranks], taken[max_ranks];
 };
 
+// What all of a rank's blocks look at.
 struct alignas(line_bytes) window_control {
     // 1 + the rank that ended the window, 0: none. Written by any rank's block: relaxed, system; read by mine: relaxed.
     std::uint64_t ended;
@@ -40,6 +41,7 @@ struct alignas(line_bytes) window_report {
     std::uint64_t at, bytes;  // of what lay outside the peer's part
     std::uint64_t want, have; // signals
 };
+// Before the reports.
 struct alignas(line_bytes) window_host {
     std::uint64_t abort;   // written by the host, release; read by waiting blocks, now and then
     std::uint64_t gave_up; // written by blocks after their report, release
