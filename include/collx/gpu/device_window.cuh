@@ -36,6 +36,7 @@ class device_window : public basic_device_window<T, device::cuda_runtime> {
 public:
     device_window(communicator& c, std::size_t n, const device_window_options& o = {})
         : base(c, n, device::cuda_runtime(), o) {}
+    // For a kernel's arguments. Valid as long as the window.
     device_window_handle<T> on_device() const { return {this->handle()}; }
 };
 
