@@ -24,6 +24,7 @@ struct device_window_handle : device::window_handle<T> {
     // By all threads of a block, once at the kernel's beginning. Blocks of a grid have a line each, in their order;
     // what block k of one rank signals, block k of another waits for.
     __device__ auto block() const { return block(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)); }
+    // The same on a line that the program names.
     __device__ auto block(unsigned line) const { return this->on_block(device::cuda_env<1>(), line); }
 };
 

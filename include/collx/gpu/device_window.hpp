@@ -35,8 +35,9 @@ public:
     basic_device_window(communicator& c, std::size_t n, const Runtime& r, const device_window_options& o = {})
         : bytes_(c, r, part_of(c, n, o), o.settings) {}
 
-    // This rank, and how many have a part.
+    // This rank.
     int rank() const { return bytes_.rank(); }
+    // How many ranks have a part.
     int ranks() const { return bytes_.ranks(); }
     // Elements of a rank's part.
     std::size_t size(int peer) const {

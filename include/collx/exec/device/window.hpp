@@ -21,8 +21,9 @@ public:
         else if (Env::load_relaxed(&t_->control(t_->rank)->ended) != 0) stop(window_end::by_peer, -1);
     }
 
-    // This rank, and how many have a part.
+    // This rank.
     COLLX_HD int rank() const { return t_->rank; }
+    // How many ranks have a part.
     COLLX_HD int ranks() const { return t_->ranks; }
     // Whether a call of this block, or of another rank, has ended the window. All further calls do nothing.
     COLLX_HD bool has_ended() const { return has_ended_; }
