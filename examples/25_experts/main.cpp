@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A mixture of experts is trained: each rank has two experts, a gate that all have sends each token to one of them, and
 // what an expert cannot take is dropped. Two exchanges forward, two backward, and a sum for what all ranks have.
-// Without a loss for balance a few experts get most tokens; with it all get about as many. Both end with the weights of
-// the serial program, to the bit. Example 09 has the exchange by itself, without packing and across hosts. Next:
+// Tokens are letters of a text. Without a loss for balance a few experts get most of them; with it all get about as
+// many. Both end with the serial program's weights, to the bit. Example 09 has the exchange by itself. Next:
 // docs/lessons/25_experts.md.
 // collx-example: everywhere timeout=60
 #include <collx/algo/pairwise.hpp>
@@ -44,7 +44,7 @@ struct rank_program {
 
     void choose_experts(std::size_t step) {
         tokens.assign(set.tokens, {});
-        for (std::size_t i = 0; i < set.tokens; ++i) tokens[i] = make_token(step, me * set.tokens + i, set.experts);
+        for (std::size_t i = 0; i < set.tokens; ++i) tokens[i] = make_token(*set.from, step, me * set.tokens + i);
         asked = route(weights, tokens, set.capacity);
         order.clear(), outgoing.assign(set.ranks, 0), incoming.assign(set.ranks, 0), from_rank.resize(set.experts);
         // [doc:counts]
@@ -85,7 +85,6 @@ struct rank_program {
         const matrix answers = by_experts([&](std::size_t e, std::size_t i) { return experts[e].forward(here[i]); });
         const matrix y = exchange(answers, incoming, outgoing); // combine
         for (std::size_t i = 0; i < order.size(); ++i) order[i]->y = y[i];
-
         loss = 0;
         for (token& t : tokens) t.d = loss_of(t, all, loss);
         const matrix dy = exchange(of_tokens(gradient_of_answer), outgoing, incoming);
@@ -108,9 +107,8 @@ struct rank_program {
 };
 
 // Tokens that ask each expert, all ranks together; # is taken, x dropped; a mark for four.
-void draw(rank_program& p, const char* when) {
-    counts taken = p.asked;
-    for (std::size_t e = 0; e < taken.size(); ++e) taken[e] = 0;
+double draw(rank_program& p, const char* when) {
+    counts taken(p.asked.size());
     for (const token& t : p.tokens) taken[t.expert] += t.is_kept ? 1 : 0;
     collx::all_reduce(p.world, taken);
     const auto busiest = std::max_element(p.asked.begin(), p.asked.end());
@@ -128,6 +126,7 @@ void draw(rank_program& p, const char* when) {
         say(p.world, "  rank %zu, expert %zu |%s%s %d\n", e / each, e,
             std::string(static_cast<std::size_t>((taken[e] + 2) / 4), '#').c_str(),
             std::string(static_cast<std::size_t>((p.asked[e] - taken[e] + 2) / 4), 'x').c_str(), p.asked[e]);
+    return sums[0];
 }
 
 bool is_same(const rank_program& p, const serial_program& s) {
@@ -140,22 +139,22 @@ bool is_same(const rank_program& p, const serial_program& s) {
 }
 
 struct outcome {
-    int dropped = 0, most = 0; // in the last step
+    int dropped, most; // of the last step
 };
-
 outcome train(collx::communicator& world, const settings& set, std::size_t steps, bool draws_begin) {
     rank_program p(world, set);
     serial_program alone(set);
     std::uint64_t sent = 0;
-    outcome r;
+    double loss = 1e9;
     for (std::size_t s = 0; s < steps; ++s) {
         sent = p.wires.sent().bytes;
         p.step(s), alone.step(s);
         sent = p.wires.sent().bytes - sent;
-        if (s == 0 && draws_begin) draw(p, "before training");
+        if (s == 0 && draws_begin) loss = draw(p, "before training");
     }
     example::expect(is_same(p, alone), "the weights of the serial program, to the bit");
-    draw(p, set.alpha > 0 ? "trained with the loss for balance" : "trained without a loss for balance");
+    const char* const how = set.alpha > 0 ? "trained with the loss for balance" : "trained without a loss for balance";
+    example::expect(draw(p, how) < loss / 2, "what the text's letters become is learned");
     std::uint64_t rows = 0; // to ranks and from them, elsewhere
     for (std::size_t k = 0; k < set.ranks; ++k)
         if (k != p.me) rows += static_cast<std::uint64_t>(p.outgoing[k] + p.incoming[k]);
@@ -164,24 +163,25 @@ outcome train(collx::communicator& world, const settings& set, std::size_t steps
     collx::all_reduce(world, sums);
     const double n = world.size(), tokens = static_cast<double>(set.tokens), bytes = sizeof(row),
                  limit = 4 * (n - 1) * each * set.capacity * bytes;
-    example::expect(*std::max_element(p.from_rank.begin(), p.from_rank.end()) <= set.capacity,
-                    "no more than they take");
+    const int most = *std::max_element(p.from_rank.begin(), p.from_rank.end());
+    example::expect(most <= set.capacity, "no more than they take");
     say(world, "a rank sends %.0f bytes in a step on average, formula %.0f; 4 (n-1)/n T h w = %.0f, capacity %.0f\n\n",
         static_cast<double>(sums[0]) / n, static_cast<double>(sums[1]) / n, 4 * (n - 1) / n * tokens * bytes, limit);
-    r.dropped = static_cast<int>(n * tokens) - static_cast<int>(sums[2]);
-    r.most = *std::max_element(p.asked.begin(), p.asked.end());
-    return r;
+    return {static_cast<int>(n * tokens) - static_cast<int>(sums[2]),
+            *std::max_element(p.asked.begin(), p.asked.end())};
 }
 
 void run(collx::communicator& world) {
     world.set_checked(false); // ranks would compare the arguments of each call, and that would be counted, too
+    const example::text text = example::share_text(world, 26, true);
     settings set;
+    set.from = &text;
     set.ranks = static_cast<std::size_t>(world.size()), set.experts = each * set.ranks;
     set.capacity = static_cast<int>(
         std::ceil(capacity_factor * static_cast<double>(set.tokens) / static_cast<double>(set.experts)));
     if (world.rank() == 0) check_by_differences(set);
-    say(world, "%d ranks, %zu experts, %zu tokens of %zu numbers a rank; an expert takes %d of a rank\n\n",
-        world.size(), set.experts, set.tokens, hidden, set.capacity);
+    say(world, "%s; %d ranks, %zu experts, %zu tokens of %zu numbers a rank; an expert takes %d of a rank\n\n",
+        text.name.c_str(), world.size(), set.experts, set.tokens, hidden, set.capacity);
     const std::size_t steps = example::is_short() ? 40 : 600;
     const outcome without = train(world, set, steps, true);
     set.alpha = 0.1;

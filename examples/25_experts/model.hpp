@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "../text.hpp"
+
 namespace lesson {
 
 constexpr std::size_t hidden = 16, inner = 16;
@@ -85,15 +87,14 @@ struct token {
     row d{};       // the gradient of what the layer makes of the token
 };
 
-// A token of kind k is near a centre of the kind, and is to become its mirror image by axes that depend on the kind.
-// Kind 0 is most frequent, then 1, ...: half of what is left each time, but for one in five, which are of any kind.
-inline token make_token(std::size_t step, std::size_t number, std::size_t kinds) {
-    const double which = (random(3, step, number) + 1) / 2, any = (random(4, step, number) + 1) / 2;
-    std::size_t kind = static_cast<std::size_t>(any / 0.2 * static_cast<double>(kinds));
-    if (any >= 0.2) kind = std::min(kinds - 1, static_cast<std::size_t>(-std::log2(1 - which)));
+// A letter of the text, near a place of its own, is to become its mirror image by axes that depend on the letter.
+inline token make_token(const example::text& from, std::size_t step, std::size_t number) {
+    const double where = (random(3, step, number) + 1) / 2;
+    const std::size_t at = static_cast<std::size_t>(where * static_cast<double>(from.words.size()));
+    const std::uint32_t letter = from.words[std::min(at, from.words.size() - 1)];
     token t;
-    for (std::size_t i = 0; i < hidden; ++i) t.u[i] = random(5, kind, i) + 0.4 * random(6 + step, number, i);
-    for (std::size_t i = 0; i < hidden; ++i) t.target[i] = random(7, kind, i) > 0 ? t.u[i] : -t.u[i];
+    for (std::size_t i = 0; i < hidden; ++i) t.u[i] = random(5, letter, i) + 0.4 * random(6 + step, number, i);
+    for (std::size_t i = 0; i < hidden; ++i) t.target[i] = random(7, letter, i) > 0 ? t.u[i] : -t.u[i];
     return t;
 }
 

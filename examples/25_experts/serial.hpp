@@ -12,6 +12,7 @@ struct settings {
     std::size_t ranks = 4, tokens = 64, experts = 8; // tokens of a rank in a step
     int capacity = 10;                               // of an expert, for a rank's tokens
     double alpha = 0, rate = 0.6;
+    const example::text* from = nullptr; // what the tokens are taken from
 };
 
 struct serial_program {
@@ -25,7 +26,7 @@ struct serial_program {
         std::vector<std::vector<token>> of(set.ranks, std::vector<token>(set.tokens));
         std::vector<int> asked(set.experts);
         for (std::size_t r = 0; r < set.ranks; ++r) {
-            for (std::size_t i = 0; i < set.tokens; ++i) of[r][i] = make_token(step, r * set.tokens + i, set.experts);
+            for (std::size_t i = 0; i < set.tokens; ++i) of[r][i] = make_token(*set.from, step, r * set.tokens + i);
             const std::vector<int> mine = route(weights, of[r], set.capacity);
             for (std::size_t e = 0; e < set.experts; ++e) asked[e] += mine[e];
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table of the lesson and what is learned: pairs of words, of which some are far more frequent than others, and for
-// each pair the product that their rows should have. What a batch reads and what it changes are the rows of its words
-// only. Also the serial program, and how long steps take where a rank may be s steps ahead. Knows no communicator.
+// The table of the lesson and what is learned: words that follow each other in a text, of which some are far more
+// frequent than others, and for each pair the product that their rows should have. What a batch reads and what it
+// changes are the rows of its words only. Also the serial program, and how long steps take where a rank may be s steps
+// ahead.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +10,18 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <numeric>
+#include <utility>
 #include <vector>
+
+#include "../text.hpp"
 
 namespace lesson {
 
 constexpr std::size_t width = 8, words = 512;
 constexpr int pairs = 24; // of a batch
-constexpr double rate = 0.05;
+constexpr double rate = 0.02;
 using row = std::array<double, width>;
 using table = std::vector<row>;
 
@@ -69,43 +74,59 @@ inline bool is_same(const layout& at, const row* shard, const table& all) {
     return same;
 }
 
-// As in texts: word w is asked 1 / (w + 1) as often as word 0 (Zipf).
-inline double share_of(std::size_t w) {
-    static const double all = [] {
-        double sum = 0;
-        for (std::size_t k = 0; k < words; ++k) sum += 1 / static_cast<double>(k + 1);
-        return sum;
-    }();
-    return 1 / (all * static_cast<double>(w + 1));
-}
-inline std::size_t word_at(double x) { // x between 0 and 1
-    std::size_t w = 0;
-    while (w + 1 < words && (x -= share_of(w)) > 0) ++w;
-    return w;
-}
-// How many different words a batch has, on average.
-inline double expected_rows() {
+// [doc:target]
+// Rows of words that are often side by side shall have a large product: the logarithm of how much more often than by
+// chance (pointwise mutual information; Levy, Goldberg 2014), no more than 3 either way.
+class corpus {
+public:
+    explicit corpus(example::text t) : text_(std::move(t)) {
+        for (std::size_t i = 0; i + 1 < text_.words.size(); ++i) ++together_[pair_of(word(i), word(i + 1))];
+    }
+    double target(std::uint32_t a, std::uint32_t b) const {
+        const double all = static_cast<double>(text_.words.size()), both = together_.at(pair_of(a, b)) / all;
+        return std::clamp(std::log(both / ((a == b ? 1 : 2) * text_.share[a] * text_.share[b])), -3.0, 3.0);
+    }
+    // [doc:end]
+    const example::text& text() const { return text_; }
+    std::uint32_t word(std::size_t i) const { return text_.words[i]; }
+    // A place whose word has a next one; x between 0 and 1.
+    std::size_t place_at(double x) const {
+        return std::min(text_.words.size() - 2,
+                        static_cast<std::size_t>(x * static_cast<double>(text_.words.size() - 1)));
+    }
+
+private:
+    static std::pair<std::uint32_t, std::uint32_t> pair_of(std::uint32_t a, std::uint32_t b) {
+        return std::minmax(a, b);
+    }
+    example::text text_;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, int> together_;
+};
+// How many different words a batch has, on average, if its words were drawn one by one.
+inline double expected_rows(const corpus& c) {
     double sum = 0;
-    for (std::size_t w = 0; w < words; ++w) sum += 1 - std::pow(1 - share_of(w), 2 * pairs);
+    for (const double share : c.text().share) sum += 1 - std::pow(1 - share, 2 * pairs);
     return sum;
 }
 
 // The share of requests that the busiest of the ranks gets: rows in turn (r % ranks), or in blocks.
-inline double busiest_share(std::size_t ranks, bool in_turn) {
+inline double busiest_share(const corpus& c, std::size_t ranks, bool in_turn) {
     std::vector<double> of(ranks);
-    for (std::size_t w = 0; w < words; ++w) of[in_turn ? w % ranks : w * ranks / words] += share_of(w);
+    for (std::size_t w = 0; w < words; ++w) of[in_turn ? w % ranks : w * ranks / words] += c.text().share[w];
     return *std::max_element(of.begin(), of.end());
 }
 
 struct batch {
+    const corpus& from;
     std::vector<std::uint32_t> rows;                       // the different words, in rising order
     std::vector<std::pair<std::size_t, std::size_t>> pair; // places in `rows`
 
-    batch(int rank, int step) {
+    batch(const corpus& c, int rank, int step) : from(c) {
         std::vector<std::uint32_t> all;
-        for (int i = 0; i < 2 * pairs; ++i) {
+        for (int i = 0; i < pairs; ++i) {
             const double x = random(2, static_cast<std::uint64_t>(rank * 10'007 + step), static_cast<std::uint64_t>(i));
-            all.push_back(static_cast<std::uint32_t>(word_at((x + 1) / 2)));
+            const std::size_t at = c.place_at((x + 1) / 2);
+            all.insert(all.end(), {c.word(at), c.word(at + 1)});
         }
         rows = all;
         std::sort(rows.begin(), rows.end());
@@ -126,7 +147,7 @@ struct batch {
     [[gnu::noinline]] table changes(const table& now, double& loss) const {
         table c(rows.size(), row{});
         for (const auto& [a, b] : pair) {
-            const double wrong = dot(now[a], now[b]) - dot(numbers(3, rows[a]), numbers(3, rows[b]));
+            const double wrong = dot(now[a], now[b]) - from.target(rows[a], rows[b]);
             loss += wrong * wrong / pairs;
             for (std::size_t i = 0; i < width; ++i)
                 c[a][i] -= rate * wrong * now[b][i], c[b][i] -= rate * wrong * now[a][i];
@@ -138,18 +159,18 @@ struct batch {
 };
 
 // All ranks' batches of a step read the table as it was before the step.
-inline table serial(int ranks, int steps) {
+inline table serial(const corpus& c, int ranks, int steps) {
     table t, now;
     for (std::size_t w = 0; w < words; ++w) t.push_back(begin_row(w));
     double loss = 0;
     for (int s = 0; s < steps; ++s) {
         table next = t;
         for (int r = 0; r < ranks; ++r) {
-            const batch b(r, s);
+            const batch b(c, r, s);
             now.clear();
             for (const auto w : b.rows) now.push_back(t[w]);
-            const table c = b.changes(now, loss);
-            for (std::size_t k = 0; k < c.size(); ++k) add_to(next[b.rows[k]], c[k]);
+            const table changes = b.changes(now, loss);
+            for (std::size_t k = 0; k < changes.size(); ++k) add_to(next[b.rows[k]], changes[k]);
         }
         t = next;
     }
