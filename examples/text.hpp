@@ -3,15 +3,10 @@
 // as frequent as in texts. LESSON_TEXT names a file to be read instead.
 #pragma once
 
-#include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <collx/collx.hpp>
@@ -23,54 +18,13 @@ struct text {
     std::vector<std::uint32_t> words; // 0 is the most frequent one, then 1, ...; rarer ones are all the last number
     std::vector<double> share;        // how frequent each is
 
-    // Words of letters, in lower case, of these files one after the other.
-    static std::vector<std::string> read(const std::vector<std::string>& files) {
-        std::vector<std::string> all;
-        for (const std::string& file : files) {
-            std::ifstream in(file);
-            std::string word;
-            for (char c; in.get(c);) {
-                if (std::isalpha(static_cast<unsigned char>(c)) != 0)
-                    word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-                else if (!word.empty()) all.push_back(std::exchange(word, {}));
-            }
-            if (!word.empty()) all.push_back(word);
-        }
-        return all;
-    }
-    static std::vector<std::string> letters_of(const std::vector<std::string>& all) {
-        std::vector<std::string> letters;
-        for (const std::string& w : all)
-            for (const char c : w) letters.push_back(std::string(1, c));
-        return letters;
-    }
-    static std::vector<std::uint32_t> numbered(const std::vector<std::string>& all, std::size_t most) {
-        std::map<std::string, int> count;
-        for (const std::string& w : all) ++count[w];
-        std::vector<std::pair<int, std::string>> by_count;
-        for (const auto& [w, n] : count) by_count.push_back({-n, w});
-        std::sort(by_count.begin(), by_count.end());
-        std::map<std::string, std::uint32_t> number;
-        for (std::size_t k = 0; k < by_count.size(); ++k)
-            number[by_count[k].second] = static_cast<std::uint32_t>(std::min(k, most - 1));
-        std::vector<std::uint32_t> words;
-        for (const std::string& w : all) words.push_back(number[w]);
-        return words;
-    }
-    // Word w is 1 / (w + 1) as frequent as word 0 (Zipf).
-    static std::vector<std::uint32_t> drawn(std::size_t most) {
-        std::vector<double> sum{0};
-        for (std::size_t w = 0; w < most; ++w) sum.push_back(sum.back() + 1 / static_cast<double>(w + 1));
-        std::vector<std::uint32_t> words;
-        std::uint64_t x = 1;
-        while (words.size() < 10'000) {
-            x = x * 6364136223846793005u + 1442695040888963407u;
-            const double at = static_cast<double>(x >> 11) / 9007199254740992.0 * sum.back();
-            words.push_back(
-                static_cast<std::uint32_t>(std::upper_bound(sum.begin() + 1, sum.end() - 1, at) - sum.begin() - 1));
-        }
-        return words;
-    }
+    // Words of letters, in lower case, of these files one after the other; their letters; numbers by frequency; numbers
+    // drawn so that w is 1 / (w + 1) as frequent as 0 (Zipf). In text_reading.hpp, which one source of a program
+    // includes.
+    static std::vector<std::string> read(const std::vector<std::string>& files);
+    static std::vector<std::string> letters_of(const std::vector<std::string>& all);
+    static std::vector<std::uint32_t> numbered(const std::vector<std::string>& all, std::size_t most);
+    static std::vector<std::uint32_t> drawn(std::size_t most);
 };
 
 // The same on all ranks: what rank 0 has. By letters: each is a word.

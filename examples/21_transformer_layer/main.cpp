@@ -5,7 +5,7 @@
 // same bytes, activations by the number of ranks. Both ways are compared with the serial program, whose gradients are
 // compared with differences. Example 13 has the sum fused with what follows, on a device.
 // docs/lessons/21_transformer_layer.md.
-// collx-example: everywhere timeout=60
+// collx-example: everywhere uses=eigen timeout=60
 #include <collx/algo/ring.hpp>
 #include <collx/collx.hpp>
 #include <collx/net.hpp>

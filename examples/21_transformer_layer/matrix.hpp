@@ -43,13 +43,7 @@ inline matrix transposed(const matrix& a) {
     return t;
 }
 
-inline matrix operator*(const matrix& a, const matrix& b) {
-    matrix c(a.rows, b.cols);
-    for (std::size_t i = 0; i < a.rows; ++i)
-        for (std::size_t k = 0; k < a.cols; ++k)
-            for (std::size_t j = 0; j < b.cols; ++j) c.x[i * c.cols + j] += a.x[i * a.cols + k] * b.x[k * b.cols + j];
-    return c;
-}
+matrix operator*(const matrix& a, const matrix& b); // product.cpp
 
 // The largest difference of two elements.
 inline double distance(const matrix& a, const matrix& b) {
