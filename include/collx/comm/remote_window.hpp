@@ -11,6 +11,11 @@
 //
 // Both ways are channels, in order: a signal comes after the puts before it. An origin waits for each answer, so a
 // target owes each origin one at most.
+//
+// Where both ranks have a device for RDMA, longer puts and all gets go by it (remote_transfers.hpp), and no one
+// answers. The device does them in order with the messages that are sent later. It may overtake messages that were sent
+// before, for these are taken by a processor: so it is used only when no message with data is unanswered, or after a
+// flush.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +30,7 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 class one_sided;
+class remote_transfers;
 
 // One limit for the waits that a call is made of. 0: the communicator's, for each.
 class call_end {
@@ -56,6 +62,9 @@ public:
 
     // base: whose waits serve this window, too.
     remote_window(one_sided& w, communicator_core& base, counted_ptr<communicator_end> end);
+    ~remote_window();
+    // Ranks show each other what their devices may reach. Collective.
+    void show_part();
     // Of the origin, in a call. Ranks are of other hosts, places checked.
     void put(int peer, std::uint64_t at, const void* from, std::size_t bytes, bool signals);
     void get(int peer, std::uint64_t at, void* to, std::size_t bytes);
@@ -73,6 +82,7 @@ private:
     // Of each rank; those of this host are not used.
     struct other {
         bool is_flushed = true;    // nothing was sent since the last answer to flush()
+        bool has_data = false;     // something that changes the part was sent since the last answer
         std::byte* open = nullptr; // the head of a short put that is not committed yet
         std::size_t open_bytes = 0;
         std::byte* to = nullptr;         // where the rest of a large put goes
@@ -93,6 +103,10 @@ private:
         const std::size_t most = slot_bytes() - sizeof(window_head);
         return most < 128 * 1024 ? most : 128 * 1024;
     }
+    // The least put that goes by RDMA. Shorter ones go with their signal in one message, for which nothing waits.
+    static constexpr std::size_t least_direct_bytes = 4096;
+    // Whether a put or get may go by RDMA now; flushes: after messages that it would overtake are answered.
+    bool goes_directly(int peer, bool flushes);
     void commit_open(int peer, bool signals);
     void send_head(int peer, const window_head& h, const void* with, std::size_t bytes, std::int64_t timeout_ns = 0);
     void send_parts(int peer, const std::byte* from, std::size_t bytes);
@@ -113,6 +127,7 @@ private:
     communicator_core &core_, &base_;
     counted_ptr<communicator_end> base_end_; // base_ is there until it has come
     growing_array<other> others_;
+    sole_ptr<remote_transfers> transfers_; // null: this rank has no device
 };
 
 } // namespace detail

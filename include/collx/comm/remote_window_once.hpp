@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <collx/comm/one_sided.hpp>
+#include <collx/comm/remote_transfers.hpp>
 #include <collx/comm/remote_window.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -16,6 +17,19 @@ namespace detail {
       others_(static_cast<std::size_t>(w.ranks())) {
     const one_caller::alone here(base_.caller);
     base_.net.add_beside(this);
+}
+
+[[gnu::cold]] COLLX_ONCE remote_window::~remote_window() = default;
+
+[[gnu::cold]] COLLX_ONCE void remote_window::show_part() {
+    const window_peer& mine = window_.peer(window_.rank());
+    transfers_ = remote_transfers::make(core_, mine.at, static_cast<std::size_t>(mine.bytes));
+    const remote_transfers::shown own = transfers_ ? transfers_->own() : remote_transfers::shown();
+    core_.exchange(&own, sizeof own, [&](int r, const std::byte* line) {
+        remote_transfers::shown its;
+        std::memcpy(&its, line, sizeof its);
+        if (transfers_ && window_.peer(r).at == nullptr && window_.peer(r).bytes != 0) transfers_->learn(r, its);
+    });
 }
 
 // ------------------------------------------------------------------ the communicator beside it
@@ -57,6 +71,7 @@ COLLX_ONCE void remote_window::send_head(int peer, const window_head& h, const v
     std::memcpy(to, &h, sizeof h);
     if (bytes != 0) std::memcpy(to + sizeof h, with, bytes);
     o.is_flushed = h.what == window_head::flush;
+    o.has_data = o.has_data || ((h.what == window_head::put || h.what == window_head::combine) && h.bytes != 0);
     if (h.what == window_head::put && h.signals == 0 && bytes != 0) {
         o.open = to, o.open_bytes = sizeof h + bytes;
     } else {
@@ -82,7 +97,20 @@ COLLX_ONCE void remote_window::send_parts(int peer, const std::byte* from, std::
     }
     if (!tx.has_all_back()) core_.wait_until([&] { return tx.has_all_back(); }, 0, room);
 }
+COLLX_ONCE bool remote_window::goes_directly(int peer, bool flushes) {
+    if (!transfers_ || !transfers_->reaches(peer)) return false;
+    const other& o = others_[static_cast<std::size_t>(peer)];
+    if (o.has_data && flushes) {
+        send_head(peer, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0);
+        receive_answer(peer, nullptr, 0);
+    }
+    return !o.has_data;
+}
 COLLX_ONCE void remote_window::put(int peer, std::uint64_t at, const void* from, std::size_t bytes, bool signals) {
+    if (bytes >= least_direct_bytes && goes_directly(peer, true)) {
+        transfers_->put(peer, at, static_cast<const std::byte*>(from), bytes);
+        bytes = 0; // a signal is a message behind it
+    }
     const window_head h{window_head::put, signals, at, bytes, 0, 0};
     if (bytes == 0) {
         if (!signals) return;
@@ -109,9 +137,12 @@ COLLX_ONCE void remote_window::receive_answer(int peer, void* to, std::size_t by
         }
         at += part, bytes -= part;
     }
+    others_[static_cast<std::size_t>(peer)].has_data = false; // messages are answered in their order,
+    if (transfers_) transfers_->note_flushed(peer);           // and come behind writes
 }
 COLLX_ONCE void remote_window::get(int peer, std::uint64_t at, void* to, std::size_t bytes) {
     if (bytes == 0) return;
+    if (goes_directly(peer, false)) return transfers_->get(peer, at, static_cast<std::byte*>(to), bytes);
     send_head(peer, {window_head::get, 0, at, bytes, 0, 0}, nullptr, 0);
     receive_answer(peer, to, bytes);
 }
@@ -136,14 +167,19 @@ COLLX_ONCE void remote_window::combine(int peer, std::uint64_t at, const void* f
     if (old != nullptr) receive_answer(peer, old, how.elem_bytes);
 }
 COLLX_ONCE void remote_window::flush(int peer, std::int64_t timeout_ns) {
-    if (others_[static_cast<std::size_t>(peer)].is_flushed) return;
+    const other& o = others_[static_cast<std::size_t>(peer)];
+    if (!o.has_data && transfers_ && transfers_->is_written(peer)) return transfers_->flush(peer, timeout_ns);
+    if (o.is_flushed) return;
     send_head(peer, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, timeout_ns);
     receive_answer(peer, nullptr, 0, timeout_ns);
 }
 COLLX_ONCE void remote_window::flush_all(const call_end& end) {
     growing_array<int> asked;
     for (int r = 0; r < window_.ranks(); ++r) {
-        if (others_[static_cast<std::size_t>(r)].is_flushed) continue;
+        if (others_[static_cast<std::size_t>(r)].is_flushed) {
+            if (transfers_) transfers_->flush(r, end.left_ns());
+            continue;
+        }
         asked.push_back(r);
         send_head(r, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, end.left_ns());
     }
@@ -157,20 +193,23 @@ COLLX_ONCE void remote_window::flush_all(const call_end& end) {
         const one_caller::alone none_comes(base_.caller);
         base_.net.remove_beside(this);
     }
-    if (core_.home->mark.is_child()) return;
+    if (core_.home->mark.is_child()) return void(transfers_.release()); // the device is its parent's
     try {
         std::int64_t until = 0;
         for (int r = 0; r < window_.ranks(); ++r) {
             if (window_.peer(r).at != nullptr) continue;
             commit_open(r, false);
-            for (const int p : {port::messages, port::first_async}) {
-                sending_end& tx = core_.net.tx(p, r);
-                for (backoff wait(core_.settings.waiting); !core_.net.failed() && !tx.is_drained();)
+            const auto wait_for = [&](auto&& is_done) {
+                for (backoff wait(core_.settings.waiting); !core_.net.failed() && !is_done();)
                     if (!core_.net.move() && wait.pause()) core_.check(until, 0, awaited(r, awaited::why::room));
-            }
+            };
+            for (const int p : {port::messages, port::first_async})
+                wait_for([&, &tx = core_.net.tx(p, r)] { return tx.is_drained(); });
+            if (transfers_) wait_for([&] { return transfers_->is_drained(r); });
         }
     } catch (...) { // the communicator has ended, and its other ranks know
     }
+    if (transfers_) transfers_->hide();
 }
 
 // ------------------------------------------------------------------ target

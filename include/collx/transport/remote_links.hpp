@@ -18,13 +18,14 @@
 #include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/detail/remote_peers.hpp>
 #include <collx/transport/failure.hpp>
+#include <collx/transport/remote_memory.hpp>
 #include <collx/transport/remote_ranks.hpp>
 #include <collx/transport/socket_hub.hpp>
 #include <collx/transport/stream.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
-class remote_links final : public remote_ranks, detail::helped {
+class remote_links final : public remote_ranks, detail::helped, remote_memory {
 public:
     remote_links(counted_ptr<socket_hub> hub, remote_members m)
         : hub_(std::move(hub)), id_(m.id), rank_(m.rank), members_(std::move(m.ranks)), shape_(m.shape),
@@ -126,6 +127,7 @@ public:
 
     int rank() const { return rank_; }
     bool has_verbs() const override { return hub_->verbs() != nullptr; }
+    remote_memory* memory() override { return hub_->verbs() != nullptr && !shares_ ? this : nullptr; }
     int connections() override {
         const detail::turn_taken here(turn_);
         int n = 0;
@@ -136,6 +138,25 @@ public:
 private:
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
     static constexpr std::size_t few_streams = 1; // more are asked all at once: a call each is dearer
+
+    // ------------------------------------------------------------------ memory of other ranks
+    verbs_device& device() override { return *hub_->verbs(); }
+    bool reaches(int port, int peer) override {
+        const detail::turn_taken here(turn_);
+        return peers_.is_known(peer) && stream_to(peer).reaches_memory(port);
+    }
+    bool start(int peer, const verbs_transfer& what, const counted_ptr<transfer_room>& room) override {
+        const detail::turn_taken here(turn_);
+        return stream_to(peer).transfer(what, room);
+    }
+    std::uint64_t started(int peer) override {
+        const detail::turn_taken here(turn_);
+        return peers_.is_known(peer) ? stream_to(peer).transfers() : 0;
+    }
+    std::uint64_t finished(int peer) override {
+        const detail::turn_taken here(turn_);
+        return peers_.is_known(peer) ? stream_to(peer).transfers_done() : 0;
+    }
 
     void help() override {
         if (const detail::turn_tried here(turn_); here) (void)move_all(true);

@@ -14,6 +14,8 @@
 
 COLLX_BEGIN_NAMESPACE
 
+class remote_memory;
+
 class remote_ranks {
 public:
     virtual ~remote_ranks() = default;
@@ -47,6 +49,8 @@ public:
     virtual int connections() = 0;
     // Whether this rank has a device for RDMA, so that messages go by it to ranks that have one, too.
     virtual bool has_verbs() const = 0;
+    // Null: nothing but messages goes to other hosts.
+    virtual remote_memory* memory() { return nullptr; }
 };
 
 // What is moved on wherever a communicator's remote ranks are, although it has links of its own (windows). Moved by the

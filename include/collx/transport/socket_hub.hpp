@@ -98,6 +98,7 @@ public:
     // What messages to other hosts go by where the other rank has one, too. Null: sockets.
     void use_verbs(sole_ptr<verbs_device> d) { verbs_ = std::move(d); }
     const verbs_device* verbs() const { return verbs_.get(); }
+    verbs_device* verbs() { return verbs_.get(); }
     [[gnu::cold]] sole_ptr<stream> make_stream(const channel_shape& shape, int ports, bool is_shared = false) const {
         auto s = make_sole<stream>(*calls_, shape, ports);
         if (is_shared) return s; // what it shares carries bytes of sockets only

@@ -91,6 +91,14 @@ public:
             parts_.verbs = make_sole<detail::verbs_path>(d, shape, parts_.ports.count());
     }
     bool sends_by_verbs(int port) const { return parts_.verbs && parts_.verbs->sends(port); }
+    // Transfers with memory of the other end: see remote_memory.hpp.
+    bool reaches_memory(int port) const { return sends_by_verbs(port) && !parts_.verbs->has_failed() && is_live(); }
+    bool transfer(const verbs_transfer& what, const counted_ptr<transfer_room>& room) {
+        if (!parts_.verbs || !parts_.verbs->has_room_for_transfer()) return false;
+        return parts_.verbs->transfer(what, room), true;
+    }
+    std::uint64_t transfers() const { return parts_.verbs ? parts_.verbs->transfers() : 0; }
+    std::uint64_t transfers_done() const { return parts_.verbs ? parts_.verbs->transfers_done() : 0; }
     // Whether it is enough to look at the socket now and then.
     bool receives_by_verbs() const { return parts_.verbs && parts_.verbs->receives(); }
     // In a child that fork() made: the device is its parent's.

@@ -20,6 +20,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
 #include <collx/transport/detail/stream_queue.hpp>
+#include <collx/transport/remote_memory.hpp>
 #include <collx/transport/verbs_device.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -93,7 +94,7 @@ public:
     bool is_switching(int p) const { return port_[p].own != nullptr; }
     bool sends(int p) const { return port_[p].is_sending; }
     bool has_room() const { return in_flight_ < most_sends_ && state_ == state::connected; }
-    bool is_idle() const { return in_flight_ == 0 || state_ == state::failed; }
+    bool is_idle() const { return (in_flight_ == 0 && transfers_done_ == transfers_) || state_ == state::failed; }
     std::uint32_t messages_sent() const { return messages_sent_; }
     // Message `number` of a port, whose slot is written. Requires has_room().
     void post(const channel_memory& from, std::uint64_t number, stream_frame head) {
@@ -118,6 +119,20 @@ public:
     }
     void post_credit(const stream_frame& head) { post(nullptr, 0, &head, sizeof head, no_port); }
 
+    // ------------------------------------------------------------------ transfers
+    // What no message follows. Requires sends(port) for the order with a port's messages.
+    bool has_room_for_transfer() const {
+        return transfers_ - transfers_done_ < most_transfers && state_ == state::connected;
+    }
+    void transfer(const verbs_transfer& what, const counted_ptr<transfer_room>& room) {
+        if (room_ != room) room_ = room; // a stream is of one communicator, and that of one window
+        ++transfers_;
+        was_used_ = true;
+        if (!pair_->post_alone(what, transfer_id)) state_ = state::failed;
+    }
+    std::uint64_t transfers() const { return transfers_; }
+    std::uint64_t transfers_done() const { return transfers_done_; }
+
     // ------------------------------------------------------------------ receiving
     // Takes what has completed. sent(port): a message's slot is free. received(frame, payload): false for nonsense. A
     // head whose port the socket has not switched yet waits, and those behind it. Returns whether anything was done.
@@ -132,6 +147,10 @@ public:
                 const verbs_completion& c = completions_[next_];
                 if (c.what == verbs_completion::kind::failed) return state_ = state::failed, true;
                 if (c.what == verbs_completion::kind::sent) {
+                    if (c.id == transfer_id) {
+                        ++transfers_done_, moved = true;
+                        continue;
+                    }
                     --in_flight_;
                     if (c.id != no_port) sent(static_cast<int>(c.id));
                 } else if (!is_nonsense_) {
@@ -161,8 +180,8 @@ public:
     bool is_nonsense() const { return is_nonsense_; }
 
 private:
-    static constexpr int credits_per_port = 4, most_taken = 16;
-    static constexpr std::uint64_t no_port = stream_frame::most_ports;
+    static constexpr int credits_per_port = 4, most_taken = 16, most_transfers = 8;
+    static constexpr std::uint64_t no_port = stream_frame::most_ports, transfer_id = no_port + 1;
     enum class state : unsigned char { unsaid, said, connected, failed };
     struct remote_slots {
         std::uint64_t address = 0;
@@ -185,7 +204,7 @@ private:
     [[gnu::cold]] bool begin() {
         try {
             const int receives = most_sends_;
-            pair_ = device_.make_queue_pair({most_sends_, most_sends_, receives, most_head_bytes});
+            pair_ = device_.make_queue_pair({most_sends_, most_sends_, receives, most_head_bytes, most_transfers});
             const std::size_t bytes = round_up(static_cast<std::size_t>(receives) * most_head_bytes, page_bytes);
             heads_.resize(bytes + page_bytes);
             heads_memory_ = device_.register_memory(head_at(0), bytes);
@@ -252,7 +271,9 @@ private:
     int next_ = 0, taken_ = 0;
     int in_flight_ = 0;
     std::uint32_t messages_sent_ = 0, messages_received_ = 0;
-    sole_ptr<queue_pair> pair_; // goes first
+    std::uint64_t transfers_ = 0, transfers_done_ = 0;
+    counted_ptr<transfer_room> room_; // of transfers
+    sole_ptr<queue_pair> pair_;       // goes first
 };
 
 } // namespace detail

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The part of a window between hosts that needs no answer: what is put and got goes by RDMA writes and reads straight
+// into and out of the parts, where both ranks have a device. Data pass through a room of this rank's, so the program's
+// buffers are never known to a device, and a put returns when they are copied. Which puts go this way says
+// remote_window.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <collx/comm/window_operator.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/job/communicator_core.hpp>
+#include <collx/transport/remote_memory.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+class remote_transfers {
+public:
+    // What a rank shows of its part; without a key: nothing.
+    struct shown {
+        std::uint64_t address = 0;
+        std::uint32_t key = 0, has_key = 0;
+    };
+
+    // Null: this rank has no device, or it takes no memory. The part's ranks then send it messages.
+    static sole_ptr<remote_transfers> make(communicator_core& c, std::byte* part, std::size_t bytes) {
+        remote_memory* const memory = c.net.remote()->memory();
+        if (memory == nullptr) return nullptr;
+        try {
+            auto made = make_sole<remote_transfers>(c, *memory);
+            if (bytes != 0) made->part_ = memory->device().register_memory(part, bytes, peers_may::write_and_read);
+            made->own_ = {reinterpret_cast<std::uint64_t>(part), bytes != 0 ? made->part_->remote_key : 0, bytes != 0};
+            return made;
+        } catch (const error&) {
+            return nullptr;
+        }
+    }
+    remote_transfers(communicator_core& c, remote_memory& memory)
+        : core_(c), memory_(memory), parts_(static_cast<std::size_t>(c.net.size())),
+          piece_bytes_(most_piece_bytes < memory.device().most_write_bytes() ? most_piece_bytes
+                                                                             : memory.device().most_write_bytes()),
+          room_(make_counted<transfer_room>(memory.device(), pieces, piece_bytes_)) {}
+    remote_transfers(const remote_transfers&) = delete;
+
+    const shown& own() const { return own_; }
+    void learn(int peer, const shown& s) { parts_[static_cast<std::size_t>(peer)].there = s; }
+    // Whether puts and gets to a peer's part may go this way now: in order with this rank's messages to it.
+    bool reaches(int peer) {
+        return parts_[static_cast<std::size_t>(peer)].there.has_key != 0 && memory_.reaches(port::messages, peer);
+    }
+
+    // Returns when `from` is copied. Places are checked.
+    void put(int peer, std::uint64_t at, const std::byte* from, std::size_t bytes) {
+        parts_[static_cast<std::size_t>(peer)].is_written = true;
+        while (bytes != 0) {
+            const std::size_t n = bytes < piece_bytes_ ? bytes : piece_bytes_;
+            const int k = take_piece();
+            std::memcpy(room_->piece(k), from, n);
+            start(peer, k, at, n, false, 0);
+            from += n, at += n, bytes -= n;
+        }
+    }
+    void get(int peer, std::uint64_t at, std::byte* to, std::size_t bytes) {
+        const std::size_t parts = (bytes + piece_bytes_ - 1) / piece_bytes_;
+        const auto bytes_of = [&](std::size_t i) { return i + 1 < parts ? piece_bytes_ : bytes - i * piece_bytes_; };
+        int piece_of[pieces] = {};
+        for (std::size_t asked = 0, come = 0; come < parts; ++come) {
+            for (; asked < parts && asked < come + pieces / 2; ++asked) {
+                const int k = piece_of[asked % pieces] = take_piece();
+                start(peer, k, at + asked * piece_bytes_, bytes_of(asked), true, 0);
+            }
+            const int k = piece_of[come % pieces];
+            wait_for(k, 0);
+            std::memcpy(to + come * piece_bytes_, room_->piece(k), bytes_of(come));
+        }
+        parts_[static_cast<std::size_t>(peer)].is_written = false; // what was put before is there
+    }
+    // Until what was put to a peer is there: a read of its memory comes behind the writes.
+    void flush(int peer, std::int64_t timeout_ns) {
+        auto& p = parts_[static_cast<std::size_t>(peer)];
+        if (!p.is_written) return;
+        const int k = take_piece();
+        start(peer, k, 0, 1, true, timeout_ns);
+        wait_for(k, timeout_ns);
+        p.is_written = false;
+    }
+    // A message has shown that it is there.
+    void note_flushed(int peer) { parts_[static_cast<std::size_t>(peer)].is_written = false; }
+    bool is_written(int peer) const { return parts_[static_cast<std::size_t>(peer)].is_written; }
+    // Whether a peer's device has all that was put.
+    bool is_drained(int peer) { return memory_.finished(peer) >= memory_.started(peer); }
+    // From here on peers' devices are refused.
+    void hide() { part_ = nullptr; }
+
+private:
+    // Enough for a peer's device to have the next piece while this one is copied; more gains little.
+    static constexpr int pieces = 8;
+    static constexpr std::size_t most_piece_bytes = 128 * 1024;
+    struct part {
+        shown there;
+        bool is_written = false; // since a read of it, or an answer
+    };
+    // Of the room: which transfer uses it last.
+    struct piece {
+        int peer = -1;
+        std::uint64_t number = 0;
+    };
+
+    void start(int peer, int k, std::uint64_t at, std::size_t bytes, bool is_read, std::int64_t timeout_ns) {
+        const shown& there = parts_[static_cast<std::size_t>(peer)].there;
+        const verbs_transfer t{
+            room_->piece(k), static_cast<std::uint32_t>(bytes), room_->key(), there.address + at, there.key, is_read};
+        if (!memory_.start(peer, t, room_))
+            core_.wait_until([&] { return memory_.start(peer, t, room_); }, timeout_ns,
+                             awaited(peer, awaited::why::room));
+        last_[k] = {peer, memory_.started(peer)};
+    }
+    void wait_for(int k, std::int64_t timeout_ns) {
+        const piece& p = last_[k];
+        if (p.peer < 0 || memory_.finished(p.peer) >= p.number) return;
+        core_.wait_until([&] { return memory_.finished(p.peer) >= p.number; }, timeout_ns,
+                         awaited(p.peer, awaited::why::message));
+    }
+    int take_piece() {
+        const int k = next_;
+        next_ = (next_ + 1) % pieces;
+        wait_for(k, 0);
+        return k;
+    }
+
+    communicator_core& core_;
+    remote_memory& memory_;
+    growing_array<part> parts_; // by rank
+    shown own_;
+    std::size_t piece_bytes_;
+    counted_ptr<transfer_room> room_; // what is under way keeps it
+    sole_ptr<verbs_memory> part_;
+    piece last_[pieces];
+    int next_ = 0;
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE
