@@ -22,8 +22,8 @@ class remote_transfers {
 public:
     // What a rank shows of its part; without a key: nothing.
     struct shown {
-        std::uint64_t address = 0;
-        std::uint32_t key = 0, has_key = 0;
+        std::uint64_t address = 0, page = 0; // page: one that no rank writes, for flush()
+        std::uint32_t key = 0, page_key = 0, has_key = 0, reserved = 0;
     };
 
     // Null: this rank has no device, or it takes no memory. The part's ranks then send it messages.
@@ -32,8 +32,7 @@ public:
         if (memory == nullptr) return nullptr;
         try {
             auto made = make_sole<remote_transfers>(c, *memory);
-            if (bytes != 0) made->part_ = memory->device().register_memory(part, bytes, peers_may::write_and_read);
-            made->own_ = {reinterpret_cast<std::uint64_t>(part), bytes != 0 ? made->part_->remote_key : 0, bytes != 0};
+            if (bytes != 0) made->show(part, bytes);
             return made;
         } catch (const error&) {
             return nullptr;
@@ -60,7 +59,7 @@ public:
             const std::size_t n = bytes < piece_bytes_ ? bytes : piece_bytes_;
             const int k = take_piece();
             std::memcpy(room_->piece(k), from, n);
-            start(peer, k, at, n, false, 0);
+            start(peer, k, at, n, false);
             from += n, at += n, bytes -= n;
         }
     }
@@ -71,7 +70,7 @@ public:
         for (std::size_t asked = 0, come = 0; come < parts; ++come) {
             for (; asked < parts && asked < come + pieces / 2; ++asked) {
                 const int k = piece_of[asked % pieces] = take_piece();
-                start(peer, k, at + asked * piece_bytes_, bytes_of(asked), true, 0);
+                start(peer, k, at + asked * piece_bytes_, bytes_of(asked), true);
             }
             const int k = piece_of[come % pieces];
             wait_for(k, 0);
@@ -79,12 +78,13 @@ public:
         }
         parts_[static_cast<std::size_t>(peer)].is_written = false; // what was put before is there
     }
-    // Until what was put to a peer is there: a read of its memory comes behind the writes.
+    // Until what was put to a peer is there: a read of its memory comes behind the writes. (Not of its part, where
+    // others may write at this time.)
     void flush(int peer, std::int64_t timeout_ns) {
         auto& p = parts_[static_cast<std::size_t>(peer)];
         if (!p.is_written) return;
         const int k = take_piece();
-        start(peer, k, 0, 1, true, timeout_ns);
+        start_with({room_->piece(k), 1, room_->key(), p.there.page, p.there.page_key, true}, peer, k, timeout_ns);
         wait_for(k, timeout_ns);
         p.is_written = false;
     }
@@ -94,7 +94,7 @@ public:
     // Whether a peer's device has all that was put.
     bool is_drained(int peer) { return memory_.finished(peer) >= memory_.started(peer); }
     // From here on peers' devices are refused.
-    void hide() { part_ = nullptr; }
+    void hide() { part_ = nullptr, page_ = nullptr; }
 
 private:
     // Enough for a peer's device to have the next piece while this one is copied; more gains little.
@@ -110,10 +110,18 @@ private:
         std::uint64_t number = 0;
     };
 
-    void start(int peer, int k, std::uint64_t at, std::size_t bytes, bool is_read, std::int64_t timeout_ns) {
+    void show(std::byte* part, std::size_t bytes) {
+        part_ = memory_.device().register_memory(part, bytes, peers_may::write_and_read);
+        page_ = memory_.device().register_memory(room_->unwritten_page(), page_bytes, peers_may::write_and_read);
+        own_ = {reinterpret_cast<std::uint64_t>(part), reinterpret_cast<std::uint64_t>(room_->unwritten_page()),
+                part_->remote_key, page_->remote_key, 1};
+    }
+    void start(int peer, int k, std::uint64_t at, std::size_t bytes, bool is_read) {
         const shown& there = parts_[static_cast<std::size_t>(peer)].there;
-        const verbs_transfer t{
-            room_->piece(k), static_cast<std::uint32_t>(bytes), room_->key(), there.address + at, there.key, is_read};
+        const auto n = static_cast<std::uint32_t>(bytes);
+        start_with({room_->piece(k), n, room_->key(), there.address + at, there.key, is_read}, peer, k, 0);
+    }
+    void start_with(const verbs_transfer& t, int peer, int k, std::int64_t timeout_ns) {
         if (!memory_.start(peer, t, room_))
             core_.wait_until([&] { return memory_.start(peer, t, room_); }, timeout_ns,
                              awaited(peer, awaited::why::room));
@@ -138,7 +146,7 @@ private:
     shown own_;
     std::size_t piece_bytes_;
     counted_ptr<transfer_room> room_; // what is under way keeps it
-    sole_ptr<verbs_memory> part_;
+    sole_ptr<verbs_memory> part_, page_;
     piece last_[pieces];
     int next_ = 0;
 };

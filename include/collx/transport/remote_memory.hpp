@@ -20,13 +20,17 @@ class transfer_room {
 public:
     // Throws error (errc::resource).
     transfer_room(verbs_device& d, int pieces, std::size_t piece_bytes) : piece_bytes_(piece_bytes) {
-        const std::size_t bytes = static_cast<std::size_t>(pieces) * piece_bytes;
-        room_.resize(bytes + page_bytes);
+        const std::size_t bytes =
+            (static_cast<std::size_t>(pieces) * piece_bytes + page_bytes - 1) / page_bytes * page_bytes;
+        room_.resize(bytes + 2 * page_bytes);
         const auto behind = reinterpret_cast<std::uintptr_t>(room_.data()) & (page_bytes - 1);
         first_ = room_.data() + (behind == 0 ? 0 : page_bytes - behind); // it shares no page with anything else
+        unwritten_ = first_ + bytes;
         memory_ = d.register_memory(first_, bytes);
     }
     transfer_room(const transfer_room&) = delete;
+    // A page more, in which nothing is ever written. Not known to the device by itself.
+    std::byte* unwritten_page() const { return unwritten_; }
     std::byte* piece(int k) const { return first_ + static_cast<std::size_t>(k) * piece_bytes_; }
     std::size_t piece_bytes() const { return piece_bytes_; }
     std::uint32_t key() const { return memory_->local_key; }
@@ -34,7 +38,7 @@ public:
 private:
     std::size_t piece_bytes_;
     detail::growing_array<std::byte> room_;
-    std::byte* first_ = nullptr;
+    std::byte *first_ = nullptr, *unwritten_ = nullptr;
     sole_ptr<verbs_memory> memory_;
 };
 
