@@ -147,22 +147,48 @@ TEST_CASE("puts of all sizes, gets, combinations and flushes of one rank are in 
 }
 
 TEST_CASE("a fence completes writes, and a buffer of the program is written where it lies") {
+    constexpr int n = 5; // two of them exchange no message in a barrier
     over_fabric f({.seed = 3});
-    on_hosts(3, {.ranks_per_host = 1}, [&](collx::communicator& w) {
-        std::vector<double> part(30'000, -1);
+    on_hosts(n, {.ranks_per_host = 1}, [&](collx::communicator& w) {
+        constexpr std::size_t each = 6000;
+        std::vector<double> part(n * each, -1);
         collx::window<double> x(w, part);
         warm_up(w, x);
-        for (int step = 0; step < 5; ++step) {
-            for (int r = 0; r < 3; ++r)
-                x.put(r, 10'000 * static_cast<std::size_t>(w.rank()),
-                      std::vector<double>(10'000, w.rank() * 10 + step));
+        for (int step = 0; step < many / 5; ++step) {
+            for (int r = 0; r < n; ++r)
+                x.put(r, each * static_cast<std::size_t>(w.rank()), std::vector<double>(each, w.rank() * 100 + step));
             x.fence();
             for (std::size_t i = 0; i < part.size(); ++i)
-                EXPECT_AT(i, part[i] == static_cast<double>(i / 10'000 * 10) + step);
+                EXPECT_AT(i, part[i] == static_cast<double>(i / each * 100) + step);
             x.fence();
         }
     });
     CHECK(f.net.counters().transfers > 0);
+}
+
+TEST_CASE("after a flush what was put is there, also when no message of collx says so") {
+    over_fabric f({.seed = 13});
+    std::atomic<int> put{0}, seen{0}; // the ranks are threads: no message says it
+    on_hosts(2, {.ranks_per_host = 1}, [&](collx::communicator& w) {
+        constexpr std::size_t most = 5000;
+        collx::window<int> x(w, most);
+        warm_up(w, x);
+        for (int step = 1; step <= many; ++step) {
+            if (w.rank() == 0) {
+                x.put(1, 0, std::vector<int>(most, step));
+                x.flush(1);
+                put = step;
+                until([&] { return seen == step; });
+                EXPECT(x.get(1, most - 1) == step);
+            } else {
+                until([&] { return put == step; });
+                for (std::size_t i = 0; i < most; ++i) EXPECT_AT(i, x.local()[i] == step);
+                seen = step;
+            }
+        }
+        x.fence();
+    });
+    CHECK(f.net.counters(0).transfers >= 2u * many);
 }
 
 TEST_CASE("a device that takes no memory, or is not there, leaves its rank's part to messages") {

@@ -4,14 +4,17 @@
 // device of its own. Without a launcher or a device it is skipped.
 //
 //   test_interop_over_verbs           eight verbs, short and long; the device counts packets
+//   test_interop_over_verbs windows   puts, gets, sums and signals in each other's memory
 //   test_interop_over_verbs die       the last rank is killed in the middle: the others name it
 //   test_interop_over_verbs cut       the last rank's cable is drawn (in the guest): no rank waits for ever
 //   test_interop_over_verbs refused   no memory may be locked: everything goes over sockets, and right
 //
 // collx-test: needs=verbs main=own
 #include <collx/collx.hpp>
+#include <collx/comm/window.hpp>
 #include <collx/interop/libibverbs.hpp>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -91,6 +94,50 @@ void many_verbs(communicator& w, std::size_t n) {
     barrier(w);
 }
 
+// Puts and gets of 4 KiB and more go by the device alone, shorter ones and sums are messages: each kind behind each.
+void windows(communicator& w) {
+    constexpr std::size_t room = 300'000;
+    window<int> x(w, room);
+    const int to = (w.rank() + 1) % w.size(), from = (w.rank() + w.size() - 1) % w.size();
+    for (int k = 0; k < 20; ++k) x.signal(to), x.wait(from); // slots are offered meanwhile
+    x.fence();
+    int turn = 0;
+    for (const std::size_t n : {1u, 1023u, 1024u, 5000u, 40'000u, 299'990u, 12u, 32'769u}) {
+        const std::size_t place = room - n;
+        std::vector<int> out(n), got(n);
+        ++turn;
+        const auto element = [&](int rank, std::size_t i) { return number(rank, i + static_cast<std::size_t>(turn)); };
+        for (std::size_t i = 0; i < n; ++i) out[i] = element(w.rank(), i);
+        const std::vector<int> sent = out;
+        x.put(to, place, out);
+        std::fill(out.begin(), out.end(), -1); // it is copied
+        x.get(to, place, got);
+        check(got == sent, "get behind put", n);
+        x.accumulate(to, place, std::vector<int>(n, 7), plus{});
+        x.get(to, place, got);
+        for (std::size_t i = 0; i < n; ++i) got[i] -= 7;
+        check(got == sent, "get behind accumulate", n);
+        x.put_signal(to, place, sent);
+        x.wait(from);
+        bool is_right = true;
+        for (std::size_t i = 0; i < n; ++i) is_right &= x.local()[place + i] == element(from, i);
+        check(is_right, "put_signal", n);
+        x.signal(from), x.wait(to); // it has been looked at
+        check(x.fetch_add(to, place, 1) == sent[0], "fetch_add", n);
+        x.fence();
+    }
+    // A rank that makes no call is written all the same.
+    if (w.rank() == 0) {
+        x.put(1, 0, std::vector<int>(1024, 77));
+    } else if (w.rank() == 1) {
+        const std::int64_t began = now_ns();
+        const std::atomic_ref<int> last(x.local()[1023]);
+        while (last.load() != 77 && now_ns() - began < 10'000'000'000) ::usleep(1000);
+        check(last.load() == 77, "a put to a rank that makes no call", 1024);
+    }
+    x.fence();
+}
+
 // Calls until one fails, as it must within the time; what it said must satisfy is_right.
 template <class F>
 void until_failure(communicator& w, F&& is_right, const char* what) {
@@ -138,6 +185,11 @@ int as_a_rank(const std::string& what) {
         if (w.rank() == 0 && std::system(("(" + line + ") &").c_str()) != 0) return 1;
         until_failure(
             w, [&](const error& e) { return e.code() == errc::peer_failed || e.code() == errc::timeout; }, "a cut");
+        return failures != 0;
+    }
+    if (what == "windows") {
+        windows(w);
+        std::printf("rank %d: %ld packets\n", w.rank(), packets_sent() - before);
         return failures != 0;
     }
     for (const std::size_t n : {1u, 28u, 29u, 1000u, 70'001u, 700'000u}) {

@@ -73,19 +73,24 @@ public:
                 start(peer, k, at + asked * piece_bytes_, bytes_of(asked), true);
             }
             const int k = piece_of[come % pieces];
-            wait_for(k, 0);
+            wait_for(k);
             std::memcpy(to + come * piece_bytes_, room_->piece(k), bytes_of(come));
         }
         parts_[static_cast<std::size_t>(peer)].is_written = false; // what was put before is there
     }
-    // Until what was put to a peer is there: a read of its memory comes behind the writes. (Not of its part, where
+    // What was put to a peer is there when a read of its memory behind the writes is done. (Not of its part, where
     // others may write at this time.)
-    void flush(int peer, std::int64_t timeout_ns) {
-        auto& p = parts_[static_cast<std::size_t>(peer)];
+    void begin_flush(int peer, std::int64_t timeout_ns) {
+        const auto& p = parts_[static_cast<std::size_t>(peer)];
         if (!p.is_written) return;
         const int k = take_piece();
         start_with({room_->piece(k), 1, room_->key(), p.there.page, p.there.page_key, true}, peer, k, timeout_ns);
-        wait_for(k, timeout_ns);
+    }
+    void end_flush(int peer, std::int64_t timeout_ns) {
+        auto& p = parts_[static_cast<std::size_t>(peer)];
+        if (!p.is_written) return;
+        if (!is_drained(peer))
+            core_.wait_until([&] { return is_drained(peer); }, timeout_ns, awaited(peer, awaited::why::message));
         p.is_written = false;
     }
     // A message has shown that it is there.
@@ -127,16 +132,16 @@ private:
                              awaited(peer, awaited::why::room));
         last_[k] = {peer, memory_.started(peer)};
     }
-    void wait_for(int k, std::int64_t timeout_ns) {
+    void wait_for(int k) {
         const piece& p = last_[k];
         if (p.peer < 0 || memory_.finished(p.peer) >= p.number) return;
-        core_.wait_until([&] { return memory_.finished(p.peer) >= p.number; }, timeout_ns,
+        core_.wait_until([&] { return memory_.finished(p.peer) >= p.number; }, 0,
                          awaited(p.peer, awaited::why::message));
     }
     int take_piece() {
         const int k = next_;
         next_ = (next_ + 1) % pieces;
-        wait_for(k, 0);
+        wait_for(k);
         return k;
     }
 

@@ -168,7 +168,10 @@ COLLX_ONCE void remote_window::combine(int peer, std::uint64_t at, const void* f
 }
 COLLX_ONCE void remote_window::flush(int peer, std::int64_t timeout_ns) {
     const other& o = others_[static_cast<std::size_t>(peer)];
-    if (!o.has_data && transfers_ && transfers_->is_written(peer)) return transfers_->flush(peer, timeout_ns);
+    if (!o.has_data && transfers_ && transfers_->is_written(peer)) {
+        transfers_->begin_flush(peer, timeout_ns);
+        return transfers_->end_flush(peer, timeout_ns);
+    }
     if (o.is_flushed) return;
     send_head(peer, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, timeout_ns);
     receive_answer(peer, nullptr, 0, timeout_ns);
@@ -176,14 +179,15 @@ COLLX_ONCE void remote_window::flush(int peer, std::int64_t timeout_ns) {
 COLLX_ONCE void remote_window::flush_all(const call_end& end) {
     growing_array<int> asked;
     for (int r = 0; r < window_.ranks(); ++r) {
-        if (others_[static_cast<std::size_t>(r)].is_flushed) {
-            if (transfers_) transfers_->flush(r, end.left_ns());
-            continue;
+        if (!others_[static_cast<std::size_t>(r)].is_flushed) {
+            asked.push_back(r);
+            send_head(r, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, end.left_ns());
+        } else if (transfers_) {
+            transfers_->begin_flush(r, end.left_ns());
         }
-        asked.push_back(r);
-        send_head(r, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, end.left_ns());
     }
-    for (const int r : asked) receive_answer(r, nullptr, 0, end.left_ns());
+    for (const int r : asked) receive_answer(r, nullptr, 0, end.left_ns()); // of what devices have written, too
+    for (int r = 0; transfers_ && r < window_.ranks(); ++r) transfers_->end_flush(r, end.left_ns());
 }
 
 [[gnu::cold]] COLLX_ONCE void remote_window::leave() noexcept {

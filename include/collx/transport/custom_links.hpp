@@ -302,12 +302,9 @@ private:
         slot.number.store(++i.put, memory_order::release);
         return true;
     }
-    // What a peer says is checked like everything from outside.
     bool hear_failure(peer& q, const custom_frame& f) {
         const failure heard(static_cast<std::uint64_t>(f.tag) << 32 | f.bytes);
-        if (heard.code_word() == 0 || heard.code_word() > static_cast<std::uint64_t>(last_errc) + 1 ||
-            heard.rank() < -1 || heard.rank() >= static_cast<int>(peers_.size()))
-            return false;
+        if (!heard.is_sound(static_cast<int>(peers_.size()))) return false;
         report(heard);
         if (heard.word == failed().word) q.said_failure = heard.word;
         return true;

@@ -48,6 +48,11 @@ struct failure {
     }
     static constexpr failure circle_of(int rank) { return failure(failure(errc::timeout, rank).word | circle_bit); }
     constexpr int rank() const { return static_cast<int>(word & 0xffff'ffff) - 1; }
+    // Whether it is one of a communicator of that many ranks: what another process says is checked.
+    constexpr bool is_sound(int ranks) const {
+        return code_word() != 0 && code_word() <= static_cast<std::uint64_t>(last_errc) + 1 && rank() >= -1 &&
+               rank() < ranks;
+    }
 };
 
 // Puts a failure into a communicator's word: the first one stays.

@@ -17,15 +17,15 @@
 #include <collx/transport/detail/poll_set.hpp>
 #include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/detail/remote_peers.hpp>
+#include <collx/transport/detail/stream_memory.hpp>
 #include <collx/transport/failure.hpp>
-#include <collx/transport/remote_memory.hpp>
 #include <collx/transport/remote_ranks.hpp>
 #include <collx/transport/socket_hub.hpp>
 #include <collx/transport/stream.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
-class remote_links final : public remote_ranks, detail::helped, remote_memory {
+class remote_links final : public remote_ranks, detail::helped {
 public:
     remote_links(counted_ptr<socket_hub> hub, remote_members m)
         : hub_(std::move(hub)), id_(m.id), rank_(m.rank), members_(std::move(m.ranks)), shape_(m.shape),
@@ -127,7 +127,7 @@ public:
 
     int rank() const { return rank_; }
     bool has_verbs() const override { return hub_->verbs() != nullptr; }
-    remote_memory* memory() override { return hub_->verbs() != nullptr && !shares_ ? this : nullptr; }
+    remote_memory* memory() override { return hub_->verbs() != nullptr && !shares_ ? &memory_ : nullptr; }
     int connections() override {
         const detail::turn_taken here(turn_);
         int n = 0;
@@ -138,25 +138,6 @@ public:
 private:
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
     static constexpr std::size_t few_streams = 1; // more are asked all at once: a call each is dearer
-
-    // ------------------------------------------------------------------ memory of other ranks
-    verbs_device& device() override { return *hub_->verbs(); }
-    bool reaches(int port, int peer) override {
-        const detail::turn_taken here(turn_);
-        return peers_.is_known(peer) && stream_to(peer).reaches_memory(port);
-    }
-    bool start(int peer, const verbs_transfer& what, const counted_ptr<transfer_room>& room) override {
-        const detail::turn_taken here(turn_);
-        return stream_to(peer).transfer(what, room);
-    }
-    std::uint64_t started(int peer) override {
-        const detail::turn_taken here(turn_);
-        return peers_.is_known(peer) ? stream_to(peer).transfers() : 0;
-    }
-    std::uint64_t finished(int peer) override {
-        const detail::turn_taken here(turn_);
-        return peers_.is_known(peer) ? stream_to(peer).transfers_done() : 0;
-    }
 
     void help() override {
         if (const detail::turn_tried here(turn_); here) (void)move_all(true);
@@ -384,12 +365,7 @@ private:
             connect(p);
         }
     }
-    [[gnu::cold]] void hear(int p, failure f) {
-        // What another host says is checked like everything from outside.
-        const bool is_sound = f.code_word() != 0 && f.code_word() <= static_cast<std::uint64_t>(last_errc) + 1 &&
-                              f.rank() >= -1 && f.rank() < peers_.count();
-        report(is_sound ? f : failure(errc::protocol, p));
-    }
+    [[gnu::cold]] void hear(int p, failure f) { report(f.is_sound(peers_.count()) ? f : failure(errc::protocol, p)); }
     failure failed() const { return failure(failed_->load(memory_order::acquire)); }
     void report(failure f) { report_in(*failed_, f); }
     bool is_flushed_or_stuck() {
@@ -413,6 +389,7 @@ private:
     waiting_words waits_;
     detail::turn turn_;
     detail::remote_peers peers_;
+    detail::stream_memory memory_{hub_, turn_, peers_};
     detail::poll_set poll_;
     detail::lane_maker lanes_;
     unsigned idle_turns_ = 0, looks_ = 0;

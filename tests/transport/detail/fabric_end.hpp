@@ -212,7 +212,7 @@ struct end {
         if (why != nullptr || !is_connected) return;
         end* const to = peer();
         if (carried < sends.size() && !reaches(to)) return wait("it had no answer however often it tried");
-        if (!unplaced.empty() && roll(4) == 0) place_all();
+        if (!unplaced.empty() && roll(32) == 0) place_all();
         for (; carried < sends.size(); ++carried) {
             posted_send& s = *sends[carried];
             if (s.breaks) return fail("the test wanted it");
@@ -272,15 +272,15 @@ private:
                 fail("the peer does not allow this write"), to.fail("a write of the peer was not allowed");
                 return false;
             }
+            if (s.is_alone && !s.is_read && net.options.is_messy && roll(2) == 0) {
+                leave(unplaced, s, w, &s.done); // behind those that are not there yet either
+                continue;
+            }
             place_all(); // writes stay in order, and a read sees them
             if (s.is_read) {
                 device.counts.bytes_read += w.bytes;
                 writer.copy(const_cast<std::byte*>(w.from), reinterpret_cast<const void*>(w.to), w.bytes, &s.posted,
                             nullptr, &s.done);
-                continue;
-            }
-            if (s.is_alone && net.options.is_messy && roll(2) == 0) {
-                leave(unplaced, s, w, &s.done);
                 continue;
             }
             writer.copy(reinterpret_cast<void*>(w.to), w.from, w.bytes, &s.posted, nullptr, &s.done);

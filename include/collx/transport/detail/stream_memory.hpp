@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The memory of ranks on other hosts, by the devices of their streams. Only for remote_links.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include <collx/core/pointers.hpp>
+#include <collx/transport/detail/mutual_help.hpp>
+#include <collx/transport/detail/remote_peers.hpp>
+#include <collx/transport/remote_memory.hpp>
+#include <collx/transport/socket_hub.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+class stream_memory final : public remote_memory {
+public:
+    // All three outlive this; the turn is taken for each look at the peers.
+    stream_memory(const counted_ptr<socket_hub>& hub, turn& t, remote_peers& peers)
+        : hub_(hub), turn_(t), peers_(peers) {}
+    verbs_device& device() override { return *hub_->verbs(); }
+    bool reaches(int port, int peer) override {
+        const turn_taken here(turn_);
+        return peers_.is_known(peer) && peers_.stream_to(peer).reaches_memory(port);
+    }
+    bool start(int peer, const verbs_transfer& what, const counted_ptr<transfer_room>& room) override {
+        const turn_taken here(turn_);
+        return peers_.stream_to(peer).transfer(what, room);
+    }
+    std::uint64_t started(int peer) override {
+        const turn_taken here(turn_);
+        return peers_.is_known(peer) ? peers_.stream_to(peer).transfers() : 0;
+    }
+    std::uint64_t finished(int peer) override {
+        const turn_taken here(turn_);
+        return peers_.is_known(peer) ? peers_.stream_to(peer).transfers_done() : 0;
+    }
+
+private:
+    const counted_ptr<socket_hub>& hub_;
+    turn& turn_;
+    remote_peers& peers_;
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE
