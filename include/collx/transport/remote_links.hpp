@@ -17,7 +17,7 @@
 #include <collx/transport/detail/poll_set.hpp>
 #include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/detail/remote_peers.hpp>
-#include <collx/transport/detail/stream_memory.hpp>
+#include <collx/transport/detail/stream_transfers.hpp>
 #include <collx/transport/failure.hpp>
 #include <collx/transport/remote_ranks.hpp>
 #include <collx/transport/socket_hub.hpp>
@@ -389,7 +389,7 @@ private:
     waiting_words waits_;
     detail::turn turn_;
     detail::remote_peers peers_;
-    detail::stream_memory memory_{hub_, turn_, peers_};
+    detail::stream_transfers memory_{hub_, turn_, peers_};
     detail::poll_set poll_;
     detail::lane_maker lanes_;
     unsigned idle_turns_ = 0, looks_ = 0;

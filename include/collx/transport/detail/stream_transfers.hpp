@@ -13,10 +13,10 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-class stream_memory final : public remote_memory {
+class stream_transfers final : public remote_memory {
 public:
     // All three outlive this; the turn is taken for each look at the peers.
-    stream_memory(const counted_ptr<socket_hub>& hub, turn& t, remote_peers& peers)
+    stream_transfers(const counted_ptr<socket_hub>& hub, turn& t, remote_peers& peers)
         : hub_(hub), turn_(t), peers_(peers) {}
     verbs_device& device() override { return *hub_->verbs(); }
     bool reaches(int port, int peer) override {
