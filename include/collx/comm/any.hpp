@@ -221,9 +221,8 @@ struct any_sendrecv : any_refusals {
 //     operands meet, and after each step between ranks.
 // Requires: all ranks make the call in this form. Any order of calls with typed ones.
 // Errors: as the typed verbs; before anything is sent, on this rank alone, invalid_argument for an operator that does
-// not
-//     combine the type (bits of floats, sums of booleans, order of complex numbers), two types in one call, a type or
-//     operator that is none, memory that is not aligned for the type.
+//     not combine the type (bits of floats, sums of booleans, order of complex numbers), two types in one call, a type
+//     or operator that is none, memory that is not aligned for the type.
 namespace any {
 
 #define COLLX_ANY_VERBS(Mode)                                                                       \

@@ -9,7 +9,7 @@
 //     for (layer& l : backward_order) l.backward(), gradients.ready(l.number);
 //     gradients.finish();                                       // the sums are in the tensors
 //
-// docs/training.md has the formulas and figures.
+// docs/training.md says what holds, docs/lessons/19_gradient_buckets.md has formulas and figures.
 #pragma once
 
 #include <algorithm>
@@ -43,14 +43,12 @@ struct bucket_options {
 // they rounded off, so the sum over steps of what all ranks get differs from the exact one by one step's rounding,
 // never more. All ranks get the same bits either way. A part that is not finite comes out as NaN and is not remembered.
 // Order: buckets are made from the last tensor registered to the first, and go out in that order on all ranks alike,
-// each
-//     when all its tensors and those of the buckets before it are ready. Tensors may be ready in any order.
+//     each when all its tensors and those of the buckets before it are ready. Tensors may be ready in any order.
 // Cost of a step, n ranks, N elements: 2(n - 1)/n · N · sizeof(T) bytes sent by each, sizeof(W) with another wire type,
 //     in one call per bucket (two); a copy in and out, but without a wire type none for a bucket whose tensors lie one
 //     behind the other, as registered: one tensor does, and so does a model with one array for all gradients.
 // Errors: invalid_argument naming the tensor: registered twice or late, ready twice, not known, another size, missing
-// in
-//     finish() (the other ranks get aborted) · mismatch naming rank and tensor, on all ranks, where registrations
+//     in finish() (the other ranks get aborted) · mismatch naming rank and tensor, on all ranks, where registrations
 //     differ · what ends a call, with the bucket and its tensors. After those of calls and of finish() it stays ended.
 template <class T, class W = T>
 class bucketed {

@@ -272,8 +272,7 @@ using neighbor_all_to_all_fn = neighbor_fn<Mode, verb::neighbor_all_to_all>;
 // Cost: one message for each edge, and an allocation for each; a persistent call allocates when it is made only.
 // Order: the messages take their place among the sends and receives between two ranks.
 // Errors: as send; invalid_argument for a neighbour that is no rank; mismatch that names the edge (checked) where one
-// end
-//     has it and the other has not. On device memory unsupported where two ranks have more than one edge in a
+//     end has it and the other has not. On device memory unsupported where two ranks have more than one edge in a
 //     direction.
 // Example: collx::neighbors ring{{right, left}, {left, right}};
 //     collx::neighbor_all_gather(world, ring, mine, theirs);
@@ -292,8 +291,7 @@ COLLX_VERB(neighbor_all_to_all)
 
 // The same with parts of different sizes.
 // Shape: send_counts[i] elements go to destination i, recv_counts[k] come from source k. Optional offsets say where
-// each
-//     part begins; by default one part follows the other.
+//     each part begins; by default one part follows the other.
 // Errors: as neighbor_all_gather.
 COLLX_VERB(neighbor_all_to_all_v)
 

@@ -4,8 +4,8 @@
 //   collx::device_window<float> halo(world, 2 * width);
 //   step<<<blocks, 256, 0, stream>>>(halo.on_device(), edge, width, left, right);
 //
-//   __global__ void step(collx::device_window_handle<float> window, const float* edge, std::size_t n, int left, int
-//   right) {
+//   __global__ void step(collx::device_window_handle<float> window, const float* edge, std::size_t n,
+//                        int left, int right) {
 //       auto halo = window.block();            // by all threads of the block; its line is its number in the grid
 //       halo.put_signal(right, 0, edge, n);
 //       if (!halo.wait(left)) return;          // what left has put is here

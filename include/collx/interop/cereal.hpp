@@ -66,8 +66,7 @@ std::vector<std::string> packed_objects(Comm& comm, const std::vector<T>& all) {
 } // namespace detail
 
 // T: default-constructible, with a serialize(), or save() and load(), that cereal finds; include cereal/types/... for
-// the
-//     standard's containers in it.
+//     the standard's containers in it.
 // Cost: the call by value on the bytes, and two copies of the object.
 // Errors: as the verbs. What cereal or the object throws while it is written ends the communicator (the other ranks get
 //     aborted); while it is read it concerns this rank alone, after the call, and the communicator can be used on.

@@ -76,9 +76,8 @@ public:
     // order. One that a program brings is inspected; those that the library chooses are proved by its tests, so that
     // programs which bring none compile no verifier.
     // Errors: invalid_argument, on all ranks alike and before anything moves: channels are not as deep as it needs;
-    // with
-    //     `inspected` also: some rank's steps name ranks, chunks, scratch or signals that there are not, its messages
-    //     do not match · unsupported (windows, and ranks on several hosts) · resource.
+    //     with `inspected` also: some rank's steps name ranks, chunks, scratch or signals that there are not, its
+    //     messages do not match · unsupported (windows, and ranks on several hosts) · resource.
     template <class Algorithm>
     bound_schedule& bind(const Algorithm& algorithm, int at_port, inspection inspect = nullptr) {
         const void* id = &detail::algorithm_id<Algorithm>;

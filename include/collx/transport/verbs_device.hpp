@@ -3,8 +3,7 @@
 // that write into the memory of their peer and say so. The library that does it is a component
 // (interop/libibverbs.hpp), so that these headers need none; tests bring a fabric of their own.
 //
-//   writer: post(writes, head) ──RDMA writes, then a send of the head──▶ reader: poll() says "received" when all is
-//   there
+//   writer: post(writes, head) ──RDMA writes, then a send──▶ reader: poll() says "received" when all is there
 //           poll() says "sent" when the peer's device has it
 //
 // The completion of the send is the only sign that the writes before it are there: what a poll of memory shows before
