@@ -46,6 +46,9 @@ void each_way(gpu_team& team, bench::buffers<T>& in, bench::buffers<T>& out, F&&
         run("one_shot_flags",
             [&] { team.run<packet_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
     if (n * sizeof(T) <= std::size_t{16} << 20)
+        run("two_shot_flags",
+            [&] { team.run<packet_protocol>(algo::two_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
+    if (n * sizeof(T) <= std::size_t{16} << 20)
         run("one_shot", [&] { team.run<simple_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
     run("peers_buffers",
         [&] { team.run<simple_protocol>(algo::zero_copy_all_reduce{}, in, out, plus{}, {}, cut, cut); });

@@ -34,6 +34,12 @@ MISTAKES = [
      "m.is_first && env.any(w.has_failed_to_enter(m));", "m.is_first && w.has_failed_to_enter(m);"),
     ("a flag off by one", "steps_move.hpp", "x.rx_flag = slots.in_number + 1;", "x.rx_flag = slots.in_number;"),
     ("neighbours not waited for", "block.hpp", "w.wait_for_neighbours();", "static_cast<void>(0);"),
+    ("sums are pushed into the contributions' cells", "steps_window.hpp",
+     "this->push_pack(sched::segment_of(s.also), ", "this->push_pack(0, "),
+    ("sums are taken from the contributions' cells", "steps_move.hpp",
+     "packets_at(gets ? segment : 0, rank_, peer)", "packets_at(0, rank_, peer)"),
+    ("one cell a peer", "control.hpp", "static_cast<unsigned>(iteration & 1)) *", "static_cast<unsigned>(iteration & 0)) *"),
+    ("old words of the second segment stay", "steps_window.hpp", "if (!spreads) refresh(", "if (false) refresh("),
     ("packs that are left over are left out", "executor.hpp", "at <= even; at += block", "at < even; at += block"),
 ]
 

@@ -205,10 +205,16 @@ TEST_CASE("two-shot with its strands in turn and side by side") {
     check<simple_protocol, 4>(algo::two_shot_all_reduce{}, {3});
 }
 
+TEST_CASE("two-shot with flags: contributions go to who sums them, sums to all") {
+    check<packet_protocol>(algo::two_shot_all_reduce{});
+    check<packet_protocol>(algo::two_shot_all_reduce{}, {2, 3, 5}, 3);
+}
+
 TEST_CASE("several threads per block: barriers stand where they must") {
     check<simple_protocol>(algo::ring_all_reduce{}, {2, 3}, 3);
     check<packet_protocol>(algo::ring_all_reduce{}, {2, 3}, 3);
     check<packet_protocol>(algo::one_shot_all_reduce{}, {3}, 4);
+    check<packet_protocol>(algo::two_shot_all_reduce{}, {3}, 4);
     check<simple_protocol, 2>(algo::two_shot_all_reduce{}, {2, 3}, 2);
 }
 
@@ -383,16 +389,22 @@ TEST_CASE("flags wrap around after 2^32 messages, and old ones are cleared away 
     team<open_machine> t(machine, small_shape(2, 1));
     const auto& s = t.shape();
     const auto* lane = machine.memory[0] + s.lane_at(0);
-    const auto *cells = lane + s.packets_at() + s.cell_number(1, 0) * s.packet_bytes,
-               *other = lane + s.packets_at() + s.cell_number(1, 1) * s.packet_bytes,
+    const auto *cells = lane + s.packets_at() + s.cell_number(0, 1, 0) * s.packet_bytes,
+               *other = lane + s.packets_at() + s.cell_number(0, 1, 1) * s.packet_bytes,
                *slots = lane + s.words_at() + s.slot_number(1, 0) * s.flag_slot_bytes;
     run_from((std::uint64_t{1} << 32) - 3, 6, algo::one_shot_all_reduce{}, machine, t);
     run_from((std::uint64_t{1} << 32) - 3, 6, algo::ring_all_reduce{}, machine, t);
+    run_from((std::uint64_t{1} << 32) - 3, 6, algo::two_shot_all_reduce{}, machine, t);
 
     run_from(1000, 6, algo::one_shot_all_reduce{}, machine, t); // an ordinary stretch leaves what it does not need
     CHECK(old_words(cells, s.packet_bytes) > 0);
     run_from((1u << 24) - 2, 6, algo::one_shot_all_reduce{}, machine, t);
     CHECK(old_words(cells, s.packet_bytes) + old_words(other, s.packet_bytes) == 0);
+    const std::size_t all_cells = s.windows_at() - s.packets_at(); // half of them are no cells of a peer
+    const int own = 4 * static_cast<int>(s.packet_bytes / 8);      // what this rank would push to itself
+    CHECK(old_words(lane + s.packets_at(), all_cells) == own);     // the second segment, too
+    run_from((1u << 24) - 2, 6, algo::two_shot_all_reduce{}, machine, t);
+    CHECK(old_words(lane + s.packets_at(), all_cells) == own);
     run_from((1u << 24) - 2, 6, algo::ring_all_reduce{}, machine, t);
     CHECK(old_words(slots, s.slots * s.flag_slot_bytes) == 0);
 }

@@ -10,6 +10,7 @@
 
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/ring.hpp>
+#include <collx/algo/two_shot.hpp>
 #include <collx/exec/fused.cuh>
 
 using namespace collx;
@@ -107,6 +108,9 @@ int main(int argc, char** argv) {
                 begin_from(machine, shape, first);
                 sums<device::packet_protocol>(team, algo::one_shot_all_reduce{}, 601, is_short ? 4 : 50,
                                               "one-shot, flags from " + std::to_string(first) + of);
+                begin_from(machine, shape, first);
+                sums<device::packet_protocol>(team, algo::two_shot_all_reduce{}, 601, is_short ? 4 : 50,
+                                              "two-shot, flags from " + std::to_string(first) + of);
                 begin_from(machine, shape, first);
                 sums<device::packet_protocol>(team, algo::ring_all_reduce{}, 601, is_short ? 4 : 50,
                                               "ring, flags from " + std::to_string(first) + of);

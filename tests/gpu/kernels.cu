@@ -31,6 +31,7 @@ static_assert(!sched::has_scratch_v<algo::zero_copy_all_reduce>);
 KERNEL(simple_protocol, 1, ring_all_reduce, plain<float>);
 KERNEL(packet_protocol, 1, ring_all_reduce, plain<float>);
 KERNEL(packet_protocol, 1, one_shot_all_reduce, plain<bf16>);
+KERNEL(packet_protocol, 1, two_shot_all_reduce, plain<float>);
 KERNEL(simple_protocol, 2, two_shot_all_reduce, plain<bf16>);
 KERNEL(simple_protocol, 1, zero_copy_all_reduce, plain<float>);
 KERNEL(simple_protocol, 1, ring_all_reduce, mixed);

@@ -102,6 +102,12 @@ TEST_CASE("sums on devices: LL words, one signal, two signals, by size and ranks
         CHECK(chosen(l.words + 1)->use == choices::one_shot);
         CHECK(chosen(l.one_shot)->use == choices::one_shot);
         CHECK(chosen(l.one_shot + 1)->use == choices::two_shot);
+        const auto by = [&](std::size_t bytes) { return chosen(bytes)->by; };
+        const bool is_many = l.ranks > 4; // whose two-shot has many steps
+        CHECK(by(l.one_shot + 1) == (is_many ? choices::protocol::packets : choices::protocol::simple));
+        CHECK(by(choices::kib(2048)) == (is_many ? choices::protocol::packets : choices::protocol::simple));
+        CHECK(chosen(choices::kib(16384) + 1)->use == choices::two_shot);
+        CHECK(by(choices::kib(2048) + 1) == choices::protocol::simple);
         // Counts per rank have no size.
         CHECK(chosen(choices::any_bytes)->use == choices::two_shot);
     }

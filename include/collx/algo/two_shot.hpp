@@ -23,6 +23,7 @@ struct two_shot_all_reduce {
     static constexpr const char* name = "two_shot";
     static constexpr int signals = 3;
     static constexpr bool needs_commutative = false;
+    static constexpr bool pushes_parts = true; // contributions to who reduces them, what is finished to all
     static constexpr int chunks(int n) { return n; }
     int depth = 4; // stages of the window ring: how far putting may run ahead of taking
 

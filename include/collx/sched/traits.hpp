@@ -50,6 +50,14 @@ template <class A>
 requires requires { A::signals; }
 inline constexpr int signals_v<A> = A::signals;
 
+// Whether chunk c of what a rank puts is for rank c alone, and each rank reads every other one in every iteration, in
+// each segment that it puts into: then words with flags may be pushed into the memory of who reads them (exec/device/).
+template <class A>
+inline constexpr bool pushes_parts_v = A::op == collective::reduce_scatter || A::op == collective::all_to_all;
+template <class A>
+requires requires { A::pushes_parts; }
+inline constexpr bool pushes_parts_v<A> = A::pushes_parts;
+
 // Messages that a channel must hold; 0: none are sent, as is usual where windows are used.
 template <class A>
 inline constexpr int min_depth_v = signals_v<A> > 0 ? 0 : 1;

@@ -113,7 +113,7 @@ struct exchange_shape {
     std::uint32_t flag_slot_bytes = 16384; // of slots whose words or lines carry flags; a multiple of 256
     unsigned stages = 4;                   // of a window's ring; a power of two, at least 2
     std::uint32_t stage_bytes = 65536;
-    std::uint32_t packet_bytes = 16384; // of one rank's LL words, half of it data
+    std::uint32_t packet_bytes = 16384; // of one rank's LL words for a segment, half of it data
     std::uint32_t scratch_bytes = 65536;
 
     constexpr bool operator==(const exchange_shape&) const = default;
@@ -130,7 +130,7 @@ struct exchange_shape {
     COLLX_HD constexpr std::size_t scratch_at() const { return sizeof(lane_control); }
     COLLX_HD constexpr std::size_t packets_at() const { return scratch_at() + scratch_bytes; }
     COLLX_HD constexpr std::size_t windows_at() const {
-        return packets_at() + std::size_t{2} * static_cast<unsigned>(ranks) * packet_bytes;
+        return packets_at() + std::size_t{2} * 2 * static_cast<unsigned>(ranks) * packet_bytes;
     }
     COLLX_HD constexpr std::size_t slots_at() const { return windows_at() + std::size_t{2} * stages * stage_bytes; }
     // Slots with counters, with words that carry flags, with lines that do.
@@ -149,8 +149,10 @@ struct exchange_shape {
     COLLX_HD constexpr std::size_t stage_number(int segment, std::uint64_t iteration) const {
         return static_cast<std::size_t>(segment) * stages + static_cast<unsigned>(iteration & (stages - 1));
     }
-    COLLX_HD constexpr std::size_t cell_number(int peer, std::uint64_t iteration) const {
-        return static_cast<unsigned>(iteration & 1) * static_cast<unsigned>(ranks) + static_cast<unsigned>(peer);
+    COLLX_HD constexpr std::size_t cell_number(int segment, int peer, std::uint64_t iteration) const {
+        return (static_cast<unsigned>(segment) * 2 + static_cast<unsigned>(iteration & 1)) *
+                   static_cast<unsigned>(ranks) +
+               static_cast<unsigned>(peer);
     }
 
 private:

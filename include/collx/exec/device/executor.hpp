@@ -22,6 +22,15 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
+// Who has left iteration i - 1 may push iteration i + 1 over it only if it has heard of every reader in between: so the
+// algorithms in which every rank reads every other rank, in each iteration and each segment.
+template <class Algorithm>
+inline constexpr bool
+    may_push_v = (Algorithm::op == collective::all_reduce && sched::pushes_parts_v<Algorithm>) ||
+                 (sched::signals_v<Algorithm> == 1 && sched::least_window_depth_v<Algorithm> == 2 &&
+                  (Algorithm::op == collective::all_reduce || Algorithm::op == collective::all_gather ||
+                   Algorithm::op == collective::reduce_scatter || Algorithm::op == collective::all_to_all));
+
 template <class Env, class Algorithm, class Types, class Protocol, int Groups = 1>
 class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, Groups>>, public message_worker<Env> {
     using args_type = fused_args<Algorithm, Types>;
@@ -128,12 +137,12 @@ private:
     // packs as elements. What is no whole, aligned pack goes element by element, side by side in the threads and N in
     // each, the last threads first, for they have least to do; with flags by packs.
     template <int U, int N = narrow_unroll(sizeof(acc_type)), class Body>
-    COLLX_ALWAYS_INLINE COLLX_HD void each_pack(std::size_t n, unsigned first, Body&& body) {
+    COLLX_ALWAYS_INLINE COLLX_HD void each_pack(std::size_t n, unsigned first, Body&& body, int of_rank = 0) {
         using one = std::integral_constant<int, 1>;
         const unsigned elems = static_cast<unsigned>(n), step = env_.threads(), me = env_.index();
         if constexpr (flagged) {
             const unsigned packs = packs_of(n), whole = first == 0 ? elems / V : 0;
-            unsigned i = me;
+            unsigned i = spreads ? thread_for(of_rank, packs) : me;
             COLLX_ROLLED
             for (; i < whole; i += step) body(packed(), one(), i * V, step * V, static_cast<unsigned>(V));
             COLLX_ROLLED
@@ -177,6 +186,14 @@ private:
     COLLX_HD static unsigned count_at(unsigned i, unsigned m) {
         if constexpr (flagged || W::is_whole) return m;
         else return i < m ? 1 : 0;
+    }
+    // With flags: the element from which this thread begins with the parts of one of several ranks. Short parts of
+    // different ranks go to different threads, for none of them waits for another.
+    static constexpr bool spreads =
+        words && may_push_v<Algorithm> && Algorithm::op == collective::all_reduce && sched::pushes_parts_v<Algorithm>;
+    COLLX_HD unsigned thread_for(int part, unsigned packs) const {
+        const unsigned step = env_.threads(), skipped = static_cast<unsigned>(part) * packs % step, me = env_.index();
+        return me >= skipped ? me - skipped : me + step - skipped;
     }
     // Where words carry flags an empty message is still a word: its receiver must hear of the sender.
     COLLX_HD static constexpr unsigned packs_of(std::size_t n) {
@@ -262,10 +279,10 @@ private:
         return args_.places.windows + args_.shape.stage_number(segment, base_ + turn_) * args_.shape.stage_bytes +
                static_cast<std::size_t>(chunk) * cell_packs() * stride;
     }
-    // What `from` pushed to `at`.
-    COLLX_HD std::byte* packets_at(int at, int from) const {
+    // What `from` pushed to `at`, of a window's segment.
+    COLLX_HD std::byte* packets_at(int segment, int at, int from) const {
         return args_.lane_of(at, lane_) + args_.places.packets +
-               args_.shape.cell_number(from, base_ + turn_) * args_.shape.packet_bytes;
+               args_.shape.cell_number(segment, from, base_ + turn_) * args_.shape.packet_bytes;
     }
     COLLX_HD std::uint32_t window_flag() const { return static_cast<std::uint32_t>(base_ + turn_ + 1); }
 
@@ -282,7 +299,7 @@ private:
     static constexpr int peers_at_once = 8 / packet_lines<wire_type, V> < 4 ? 8 / packet_lines<wire_type, V> : 4;
     COLLX_HD void receive_of_peers(int first, int end, unsigned p, waiting_pack<wire_type, V> (&got)[peers_at_once]) {
         if (failed_) return;
-        const std::byte* from = packets_at(rank_, first) + p * stride;
+        const std::byte* from = packets_at(0, rank_, first) + p * stride;
         const std::uint32_t flag = window_flag();
         int missing = first;
         failed_ = !this->poll(waits_for::packet, missing, [&] {
@@ -305,11 +322,12 @@ private:
     }
     // Old words must not come to carry the right flag after 2^32 messages: now and then a whole cell is written.
     COLLX_HD void refresh(std::byte* to, std::size_t bytes, unsigned packs, std::uint32_t flag) const {
-        if (flag % refresh_period >= 2 * args_.shape.slots) return;
+        if (!refreshes(flag)) return;
         COLLX_ROLLED
         for (auto i = packs + env_.index(); (i + 1) * stride <= bytes; i += env_.threads())
             store_packet<Env>(to + i * stride, wire_pack{}, flag);
     }
+    COLLX_HD bool refreshes(std::uint32_t flag) const { return flag % refresh_period < 2 * args_.shape.slots; }
     static constexpr std::uint32_t refresh_period = 1u << 24;
 
     // ------------------------------------------------------------------------------------------ steps that move
@@ -342,6 +360,8 @@ private:
 
     // ------------------------------------------------------------------------------------------ steps over windows
     COLLX_HD void push(const sched::step& s);
+    COLLX_HD void push_pack(int segment, int first, int last, unsigned i, const wire_pack& x) const;
+    COLLX_HD void refresh_pushed(int segment, int first, int last, std::size_t n) const;
     // Which of them is known after inlining, when the compiler has had its work with the body of a copy.
     COLLX_HD void copy_or_push(const sched::step& s) {
         if constexpr (may_copy_v<Algorithm>)

@@ -126,7 +126,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_windows(con
     if (gets) x.receives = true, x.reads = false;
     x.tx = window_at(rank_, sched::segment_of(m.dst_at), m.dst_chunk);
     const int peer = gets ? m.peer_from : rank_;
-    x.rx = flagged ? packets_at(rank_, peer) : window_at(peer, sched::segment_of(m.src_at), m.src_chunk);
+    const int segment = sched::segment_of(m.src_at);
+    x.rx = flagged ? packets_at(gets ? segment : 0, rank_, peer) : window_at(peer, segment, m.src_chunk);
     x.rx_flag = x.tx_flag = window_flag();
 }
 
@@ -253,7 +254,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_words(con
     const operand own = own_operand(x), result = result_operand(x);
     const unsigned elems = static_cast<unsigned>(x.count), packs = packs_of(x.count), whole = x.is_fast ? elems / V : 0;
     COLLX_ROLLED
-    for (unsigned p = env_.index(); p < packs; p += env_.threads()) {
+    for (unsigned p = spreads ? thread_for(x.peer, packs) : env_.index(); p < packs; p += env_.threads()) {
         wire_pack w{};
         if (x.receives) w = receive_words(x.rx + p * stride, static_cast<std::uint32_t>(x.rx_flag), x.peer);
         if (p < whole) w = this->template through<packed>(x, own, result, p, V, w);

@@ -9,43 +9,49 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// Who has left iteration i - 1 may push iteration i + 1 over it only if it has heard of every reader in between: so the
-// algorithms in which every rank reads every other rank in, once per iteration.
-template <class Algorithm>
-inline constexpr bool
-    may_push_v = sched::signals_v<Algorithm> == 1 && sched::least_window_depth_v<Algorithm> == 2 &&
-                 (Algorithm::op == collective::all_reduce || Algorithm::op == collective::all_gather ||
-                  Algorithm::op == collective::reduce_scatter || Algorithm::op == collective::all_to_all);
-
 // A put where words carry flags: to all ranks, or to the one that reads the chunk.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sched::step& s) {
     static_assert(!flagged || !has_windows || may_push_v<Algorithm>,
                   "collx: words with flags replace signals only where every rank reads every rank in each iteration: "
                   "the one-shot algorithms. Use simple_protocol.");
-    constexpr bool to_one = Algorithm::op == collective::reduce_scatter || Algorithm::op == collective::all_to_all;
+    static_assert(!spreads || Groups == 1, "collx: words of a two-shot sum are pushed by one group of threads.");
+    constexpr bool to_one = sched::pushes_parts_v<Algorithm>;
     COLLX_ROLLED
     for (int c = 0; c < s.src.chunks.count; ++c) {
         const int chunk = s.dst.chunks.at(c, args_.chunks);
         const part from = local(s.src.where, s.src.chunks.at(c, args_.chunks));
         const int first = to_one ? chunk : 0, last = to_one ? chunk + 1 : ranks();
         const operand own = operand_at(mine(), s.src.where, from.at);
-        each_pack<1>(from.count, is_aligned_at(own) ? 0 : no_packs,
-                     [&](auto w, auto, unsigned i, unsigned, unsigned m) {
-                         using W = decltype(w);
-                         if constexpr (W::n == V) {
-                             const wire_pack x = access::to_wire(this->template read<W>(own, i, m));
-                             COLLX_ROLLED
-                             for (int k = first; k < last; ++k)
-                                 if (k != this->rank_)
-                                     store_packet<Env>(this->packets_at(k, this->rank_) + i / V * stride, x,
-                                                       this->window_flag());
-                         }
-                     });
-        COLLX_ROLLED
-        for (int k = first; k < last; ++k)
-            if (k != rank_)
-                refresh(packets_at(k, rank_), args_.shape.packet_bytes, packs_of(from.count), window_flag());
+        each_pack<1>(
+            from.count, is_aligned_at(own) ? 0 : no_packs,
+            [&](auto w, auto, unsigned i, unsigned, unsigned m) {
+                using W = decltype(w);
+                if constexpr (W::n == V)
+                    this->push_pack(0, first, last, i, access::to_wire(this->template read<W>(own, i, m)));
+            },
+            chunk);
+        refresh_pushed(0, first, last, from.count);
+    }
+}
+// One pack of words to the ranks from `first` on, before `last`.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push_pack(int segment, int first, int last, unsigned i,
+                                                                           const wire_pack& x) const {
+    COLLX_ROLLED
+    for (int k = first; k < last; ++k)
+        if (k != rank_) store_packet<Env>(packets_at(segment, k, rank_) + i / V * stride, x, window_flag());
+}
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::refresh_pushed(int segment, int first, int last,
+                                                                                std::size_t n) const {
+    if (!refreshes(window_flag())) return;
+    COLLX_ROLLED
+    for (int k = first; k < last; ++k) {
+        if (k == rank_) continue;
+        refresh(packets_at(segment, k, rank_), args_.shape.packet_bytes, packs_of(n), window_flag());
+        // And what other algorithms' calls have left in the second segment.
+        if (!spreads) refresh(packets_at(1, k, rank_), args_.shape.packet_bytes, 0, window_flag());
     }
 }
 
@@ -223,7 +229,11 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                     if constexpr (moves_as_is) access::template write_raw<W>(result.p + nth(u), m(u), as_is[u].get());
                     else this->template write<W>(result, nth(u), m(u), acc[u]);
                 }
-                if (s.also != place::none) {
+                if (words && s.also != place::none) {
+                    if constexpr (W::n == V)
+                        if (!failed_) // a peer must not take for a sum what is none
+                            this->push_pack(sched::segment_of(s.also), 0, this->ranks(), nth(0), as_is[0].get());
+                } else if (s.also != place::none) {
                     std::byte* also = this->window_at(this->rank_, sched::segment_of(s.also), to_chunk);
                     COLLX_UNROLL
                     for (int u = 0; u < U; ++u) this->template store_wire<W>(also, nth(u), m(u), as_is[u].get());
@@ -231,6 +241,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             }
         };
         each_pack<unroll>(to.count, fast ? shift : no_packs, accesses);
+        if (words && s.also != place::none) refresh_pushed(sched::segment_of(s.also), 0, ranks(), to.count);
     }
 }
 
