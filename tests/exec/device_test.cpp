@@ -18,6 +18,7 @@
 #include <collx/algo/chain.hpp>
 #include <collx/algo/direct.hpp>
 #include <collx/algo/linear.hpp>
+#include <collx/algo/multicast_two_shot.hpp>
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/pairwise.hpp>
 #include <collx/algo/recursive_doubling.hpp>
@@ -208,6 +209,14 @@ TEST_CASE("two-shot with its strands in turn and side by side") {
 TEST_CASE("two-shot with flags: contributions go to who sums them, sums to all") {
     check<packet_protocol>(algo::two_shot_all_reduce{});
     check<packet_protocol>(algo::two_shot_all_reduce{}, {2, 3, 5}, 3);
+}
+
+TEST_CASE("two-shot whose sums a switch makes and stores to all") {
+    check<device::multicast_protocol>(algo::multicast_two_shot_all_reduce{});
+    check<device::multicast_protocol, 2>(algo::multicast_two_shot_all_reduce{}, {3});
+    check<device::multicast_protocol>(algo::multicast_two_shot_all_reduce{}, {2, 5}, 3);
+    check<simple_protocol>(algo::multicast_two_shot_all_reduce{}, {2, 3});  // the same text without a switch
+    check<device::multicast_protocol>(algo::two_shot_all_reduce{}, {2, 3}); // own operands are in no window
 }
 
 TEST_CASE("several threads per block: barriers stand where they must") {

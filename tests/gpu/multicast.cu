@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A switch that reduces and multicasts (NVLS): rank r's buffers are memory of device r, all of it bound to one
-// multicast object, and the ranks' blocks run on device 0. Needs at least two devices behind a switch; exits with 77
+// multicast object, and the ranks' blocks run on device 0; and long sums of a communicator, whose ranks have a device
+// each. Needs at least two devices behind a switch; exits with 77
 // elsewhere. Without a GPU it runs on the one in software (software/README.md); on a real one it has not run.
 #include <cuda.h>
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -12,7 +14,10 @@
 
 #include <collx/algo/multicast.hpp>
 #include <collx/algo/zero_copy.hpp>
+#include <collx/collx.hpp>
+#include <collx/comm/run_threads.hpp>
 #include <collx/exec/device/cuda_shared.cuh>
+#include <collx/gpu/calls.cuh>
 #include <collx/gpu/team.cuh>
 
 using namespace collx;
@@ -166,6 +171,52 @@ void collectives(int n, std::size_t size, std::size_t first, const char* type) {
     say("all_gather", wrong(out, [&](std::size_t, std::size_t i) { return value(i / size, i % size); }));
 }
 
+// Long sums of ranks that are threads with a device each: out of place, in place and from a graph.
+template <class T>
+void sums_of_calls(communicator& w, const char* type) {
+    const int ranks = w.size();
+    const std::size_t n = (std::size_t{1} << 20) / sizeof(T) + 1000; // plan/choices.hpp: by the switch above 1 MiB
+    cudaStream_t s = nullptr;
+    device::require_cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
+    std::vector<T> host(n);
+    for (std::size_t i = 0; i < n; ++i)
+        host[i] = static_cast<T>(static_cast<float>(w.rank()) + static_cast<float>(i % 5));
+    thrust::device_vector<T> x(n), out(n);
+    device::require_cuda(cudaMemcpy(x.data().get(), host.data(), n * sizeof(T), cudaMemcpyHostToDevice), "filling");
+    device::require_cuda(cudaDeviceSynchronize(), "filling");
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    all_reduce(w, x, out, plus{}, {.stream = s});
+    device::require_cuda(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "capturing");
+    all_reduce(w, x, collx::max{}, {.stream = s}); // in place; of float not by the switch
+    device::require_cuda(cudaStreamEndCapture(s, &graph), "capturing");
+    device::require_cuda(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
+    device::require_cuda(cudaGraphLaunch(ready, s), "launching a graph");
+    synchronize(w, {.stream = s});
+    cudaGraphExecDestroy(ready), cudaGraphDestroy(graph), cudaStreamDestroy(s);
+    std::size_t wrong = 0;
+    device::require_cuda(cudaMemcpy(host.data(), out.data().get(), n * sizeof(T), cudaMemcpyDeviceToHost), "reading");
+    for (std::size_t i = 0; i < n; ++i)
+        wrong += static_cast<float>(host[i]) !=
+                 static_cast<float>(ranks * (ranks - 1) / 2) + static_cast<float>(ranks) * static_cast<float>(i % 5);
+    device::require_cuda(cudaMemcpy(host.data(), x.data().get(), n * sizeof(T), cudaMemcpyDeviceToHost), "reading");
+    for (std::size_t i = 0; i < n; ++i)
+        wrong += static_cast<float>(host[i]) != static_cast<float>(ranks - 1) + static_cast<float>(i % 5);
+    expect(wrong == 0, std::string("calls on ") + type + ", ranks=" + std::to_string(ranks) + ": " +
+                           std::to_string(wrong) + " wrong");
+}
+void calls(int ranks) {
+    run_threads(ranks, [](communicator& w) {
+        device::require_cuda(cudaSetDevice(w.rank()), "choosing a device");
+        w.set_timeout(std::chrono::seconds(60));
+        use_device(w);
+        if (w.rank() == 0) std::printf("%s\n", device_route(w).c_str());
+        expect(device_route(w).find("long sums by the switch") != std::string::npos, "a switch joins the devices");
+        sums_of_calls<float>(w, "float");
+        sums_of_calls<bf16>(w, "bf16");
+    });
+}
+
 } // namespace
 
 int main() {
@@ -184,6 +235,7 @@ int main() {
                     collectives<bf16>(n, size, first, "bf16");
                     collectives<f16>(n, size, first, "f16");
                 }
+        if (devices >= 4) calls(4);
     } catch (const std::exception& e) {
         return finish(e.what());
     }

@@ -12,6 +12,7 @@
 #include <collx/algo/double_tree.hpp>
 #include <collx/algo/halving_doubling.hpp>
 #include <collx/algo/linear.hpp>
+#include <collx/algo/multicast_two_shot.hpp>
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/pairwise.hpp>
 #include <collx/algo/recursive_doubling.hpp>
@@ -43,9 +44,10 @@ using algorithms = typename algorithms_of<C>::type;
 
 template <>
 struct algorithms_of<collective::all_reduce> {
-    using type = algorithm_list<ring_all_reduce, linear_all_reduce, recursive_doubling_all_reduce,
-                                halving_doubling_all_reduce, binomial_all_reduce, double_tree_all_reduce,
-                                one_shot_all_reduce, two_shot_all_reduce, zero_copy_all_reduce>;
+    using type =
+        algorithm_list<ring_all_reduce, linear_all_reduce, recursive_doubling_all_reduce, halving_doubling_all_reduce,
+                       binomial_all_reduce, double_tree_all_reduce, one_shot_all_reduce, two_shot_all_reduce,
+                       multicast_two_shot_all_reduce, zero_copy_all_reduce>;
 };
 template <>
 struct algorithms_of<collective::reduce> {

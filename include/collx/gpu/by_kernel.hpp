@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <collx/algo/direct.hpp>
+#include <collx/algo/multicast_two_shot.hpp>
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/exec/count_table.hpp>
@@ -35,8 +36,9 @@ struct call_sign {
 
 // What the table of choices says of the protocol, as kernels name it.
 template <choices::protocol P>
-using protocol_of =
-    std::conditional_t<P == choices::protocol::packets, device::packet_protocol, device::simple_protocol>;
+using protocol_of = std::conditional_t<
+    P == choices::protocol::packets, device::packet_protocol,
+    std::conditional_t<P == choices::protocol::multicast, device::multicast_protocol, device::simple_protocol>>;
 
 struct by_kernel {
     // Parts of one size.
@@ -48,10 +50,20 @@ struct by_kernel {
             return device::even_cuts(layout(s.count, chunks, C, s.in_packed), layout(s.count, chunks, C, s.out_packed));
         };
         const choices::situation of{.bytes = s.count * sizeof(wire), .ranks = call.g.size()};
-        choose<C, Op, element_of<In>>(policies_of(call.comm), of, [&](auto protocol, auto algorithm) {
-            launch<device::call_types<In, Out, Op, wire, device::even_cuts, true>>(
-                protocol, algorithm, call, in, out, op, cuts, {C, s.count, hash_for<Op, Out, wire>()});
-        });
+        using types = device::call_types<In, Out, Op, wire, device::even_cuts, true>;
+        const auto start = [&](auto protocol, auto algorithm) {
+            launch<types>(protocol, algorithm, call, in, out, op, cuts, {C, s.count, hash_for<Op, Out, wire>()});
+        };
+        if constexpr (may_switch<typename Call::policies, C, types>) {
+            const bool is_started =
+                call.g.exchange_of_all() != nullptr && choices::with_choice<choices::switched, C>(of, [&](auto chosen) {
+                    if constexpr (chosen.use != choices::none)
+                        start(protocol_of<chosen.by>(), algorithm_of<chosen.use, C>());
+                    return chosen.use != choices::none;
+                });
+            if (is_started) return;
+        }
+        choose<C, Op, element_of<In>>(policies_of(call.comm), of, start);
     }
     // Parts of any sizes, which all ranks know: of the input where in_whole, else of the output.
     template <collective C, class Call, class In, class Out, class Op>
@@ -102,7 +114,10 @@ struct by_kernel {
         using types = device::call_types<In, Out, Op, wire_for<Policies, Op, Out>, device::even_cuts, true>;
         if constexpr (Policies::template has_algorithm<C>)
             return only<types, decltype(std::declval<const Policies&>().template algorithm<C>())>();
-        else return kinds_from<C, types, choices::next_row(choices::device, C), device::call_kinds<>>();
+        else if constexpr (may_switch<Policies, C, types>)
+            return kinds_from<choices::device, C, types,
+                              decltype(kinds_from<choices::switched, C, types, device::call_kinds<>>())>();
+        else return kinds_from<choices::device, C, types, device::call_kinds<>>();
     }
     template <class Types, class A>
     static constexpr auto only() {
@@ -145,15 +160,21 @@ private:
                 of, [&](auto chosen) { f(protocol_of<chosen.by>(), algorithm_of<chosen.use, C>()); });
         }
     }
-    template <collective C, class Types, int I, class Kinds>
+    // Whether a switch may make such a call's sums: their order is the switch's.
+    template <class Policies, collective C, class Types>
+    static constexpr bool may_switch =
+        !Policies::template has_algorithm<C> && !Policies::rank_order &&
+        choices::next_row(choices::switched, C) < choices::row_count && device::may_multicast_v<Types>;
+    // Kinds, and what rows from I on of a venue name.
+    template <choices::venue P, collective C, class Types, class Kinds, int I = choices::next_row(P, C)>
     static constexpr auto kinds_from() {
         if constexpr (I >= choices::row_count) {
             return Kinds();
         } else {
             using call =
                 device::fused_call<protocol_of<choices::rows[I].by>, 1, algorithm_of<choices::rows[I].use, C>, Types>;
-            return kinds_from<C, Types, choices::next_row(choices::device, C, I + 1),
-                              decltype(Kinds::with(device::call_kinds<call>()))>();
+            return kinds_from<P, C, Types, decltype(Kinds::with(device::call_kinds<call>())),
+                              choices::next_row(P, C, I + 1)>();
         }
     }
 

@@ -98,6 +98,7 @@ struct inside_call {
         int size() const { return all.domains()->size(); }
         int rank() const { return all.domains()->rank(); }
         auto& team() const { return all.team(); }
+        std::byte* exchange_of_all() const { return all.exchange_of_all(); }
         const device_settings& settings() const { return all.settings(); }
     };
     // after_rails: peers may have waited for other domains meanwhile.

@@ -94,6 +94,10 @@ public:
     gpu_domains<Runtime>* domains() { return domains_.get(); }
     // All peers, or those of this rank's domain.
     team_type& team() { return *team_; }
+    // Not null: a switch reduces and multicasts these peers' exchange memories.
+    std::byte* exchange_of_all() const {
+        return domains_ != nullptr ? domains_->route().exchange_of_all() : route_.exchange_of_all();
+    }
     gpu_proxy& proxy() { return *proxy_; }
     Runtime& runtime() { return runtime_; }
     const device_settings& settings() const { return settings_; }
@@ -232,7 +236,8 @@ private:
             std::vector<std::byte*> memory;
             for (const auto& p : peers()) memory.push_back(p.memory);
             const int me = domains_ != nullptr ? domains_->rank() : rank();
-            machine_ = make_sole<device::peer_machine<Runtime>>(runtime_, me, std::move(memory), lanes);
+            machine_ =
+                make_sole<device::peer_machine<Runtime>>(runtime_, me, std::move(memory), exchange_of_all(), lanes);
             team_ = make_sole<team_type>(*machine_, shape_);
         }
         if (!route_.is_direct()) make_staging();

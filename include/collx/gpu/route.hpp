@@ -16,6 +16,7 @@
 #include <collx/comm/communicator.hpp>
 #include <collx/exec/device/control.hpp>
 #include <collx/exec/device/mapping_proof.hpp>
+#include <collx/gpu/switch_memory.hpp>
 #include <collx/transport/gpu_links.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -36,6 +37,8 @@ struct device_settings {
     // do, beside kernels of the program; the deadline of a wait then ends what hangs. For tests on a machine with one
     // device.
     bool shares_device = false;
+    // Where a switch reduces and multicasts (NVLink SHARP) long sums go by it, unless they are `deterministic`.
+    bool multicast = true;
 };
 
 namespace detail {
@@ -66,7 +69,7 @@ void together(communicator_core& c, const char* what, F&& f) {
 template <device::GpuRuntime Runtime>
 class gpu_route {
 public:
-    gpu_route(const Runtime& r, communicator& side) : runtime_(r), side_(side), links_(r) {}
+    gpu_route(const Runtime& r, communicator& side) : runtime_(r), side_(side), links_(r), switch_(r, side) {}
     gpu_route(const gpu_route&) = delete;
 
     // Collective. Returns the lanes that all devices have room for. bytes: of the exchange memory.
@@ -79,9 +82,16 @@ public:
             const auto kind = static_cast<device::handle_kind>(k);
             if (is_possible(kind, cards)) is_direct_ = attempt(kind);
         }
+        if (is_direct_ && may_multicast(cards) && memory_.kind != device::handle_kind::ipc) {
+            std::vector<std::byte*> memories;
+            for (const auto& p : links_.peers()) memories.push_back(p.memory);
+            (void)switch_.open(memory_, memories);
+        }
         return lanes;
     }
     bool is_direct() const { return is_direct_; }
+    // All ranks' exchange memories at one address; null where no switch joins them.
+    std::byte* exchange_of_all() const { return switch_.of_all(); }
     // The lowest rank whose memory this rank has ever mapped, -1: none, not even its own.
     int first_reached() const { return first_reached_; }
     const std::vector<typename device::gpu_links<Runtime>::peer>& peers() const { return links_.peers(); }
@@ -102,7 +112,10 @@ public:
             for (const auto& p : links_.peers()) has = has || p.way == w, maps = maps || p.opened.at != nullptr;
             if (has) text += std::string(" ") + device::name_of(w);
         }
-        return maps ? text + ", memory by " + device::name_of(memory_.kind) + found_out() : text;
+        if (maps) text += std::string(", memory by ") + device::name_of(memory_.kind) + found_out();
+        if (switch_.of_all() != nullptr) text += ", long sums by the switch";
+        else if (!switch_.obstacle().empty()) text += "; not by the switch: " + switch_.obstacle();
+        return text;
     }
 
     // Of the pair that keeps kernels from joining all ranks; which rank cannot be reached.
@@ -113,15 +126,17 @@ public:
     }
 
     // Unmaps the peers' memory. No kernel of this rank runs any more.
-    void unmap() { links_.close(); }
+    void unmap() { switch_.close(), links_.close(); }
     // Unmaps, and frees this rank's memory where no peer may use it any more.
     void close(bool may_free) {
+        switch_.close();
         links_.close();
         close_file();
         if (memory_.at != nullptr && may_free) runtime_.free_shared(memory_);
         memory_ = {};
     }
     void abandon() {
+        switch_.abandon();
         links_.abandon();
         close_file();
         memory_ = {};
@@ -152,7 +167,8 @@ private:
     static std::uint64_t hash_of(const device_settings& s) {
         const std::uint64_t words[] = {s.staged,        s.two_levels,    static_cast<std::uint64_t>(s.lanes),
                                        s.slot_bytes,    s.stage_bytes,   s.packet_bytes,
-                                       s.staging_bytes, s.shares_device, static_cast<std::uint64_t>(s.staging_lanes)};
+                                       s.staging_bytes, s.shares_device, static_cast<std::uint64_t>(s.staging_lanes),
+                                       s.multicast};
         return hash_bytes(reinterpret_cast<const char*>(words), sizeof words, 13);
     }
 
@@ -166,7 +182,9 @@ private:
             is_one_process = is_one_process && cards[r].process == cards[0].process;
             if ((cards[r].offers & bit_of(kind)) == 0 && without < 0) without = static_cast<int>(r);
         }
-        if (is_one_process || (kind == device::handle_kind::file && !is_one_host)) return false;
+        if (kind == device::handle_kind::file && !is_one_host) return false;
+        // One process needs no handle, but for memory that a switch multicasts to.
+        if (is_one_process && (kind == device::handle_kind::fabric || !may_multicast(cards))) return false;
         if (without >= 0) note(kind, "the driver of rank " + std::to_string(without) + " offers none");
         return without < 0;
     }
@@ -255,6 +273,13 @@ private:
         runtime_.free_host(words);
         return is_good;
     }
+    // Worth it from four ranks on (plan/choices.hpp). A device is joined once.
+    bool may_multicast(const std::vector<device::gpu_card>& cards) const {
+        if (!settings_.multicast || cards.size() < 4 || share_devices(cards)) return false;
+        for (const auto& c : cards)
+            if (!c.multicasts) return false;
+        return device::MulticastRuntime<Runtime>;
+    }
     static bool share_devices(const std::vector<device::gpu_card>& cards) {
         for (std::size_t a = 0; a < cards.size(); ++a)
             for (std::size_t b = 0; b < a; ++b)
@@ -272,6 +297,7 @@ private:
     Runtime runtime_;
     communicator& side_;
     device::gpu_links<Runtime> links_;
+    gpu_switch<Runtime> switch_;
     device_settings settings_;
     std::size_t bytes_ = 0;
     device::gpu_mapping memory_; // of this rank, on its device

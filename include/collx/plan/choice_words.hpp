@@ -13,12 +13,32 @@ namespace choices {
 
 // As the algorithm calls itself; hierarchical ones by what they are made of.
 constexpr const char* name_of(name n) {
-    constexpr const char* names[] = {
-        "aggregated",   "binomial",           "bruck",  "chain",   "direct",           "dissemination",
-        "double_tree",  "doubling",           "flags",  "halving", "halving_doubling", "hierarchical",
-        "hierarchical", "hierarchical",       "leader", "linear",  "multicast",        "one_shot",
-        "pairwise",     "recursive_doubling", "ring",   "rings",   "two_shot",         "zero_copy",
-        "none"};
+    constexpr const char* names[] = {"aggregated",
+                                     "binomial",
+                                     "bruck",
+                                     "chain",
+                                     "direct",
+                                     "dissemination",
+                                     "double_tree",
+                                     "doubling",
+                                     "flags",
+                                     "halving",
+                                     "halving_doubling",
+                                     "hierarchical",
+                                     "hierarchical",
+                                     "hierarchical",
+                                     "leader",
+                                     "linear",
+                                     "multicast",
+                                     "multicast_two_shot",
+                                     "one_shot",
+                                     "pairwise",
+                                     "recursive_doubling",
+                                     "ring",
+                                     "rings",
+                                     "two_shot",
+                                     "zero_copy",
+                                     "none"};
     static_assert(sizeof names / sizeof names[0] == none + 1);
     return names[n];
 }
@@ -37,6 +57,7 @@ constexpr const char* name_of(venue p) {
         case rails: return "Links that are known, several hosts of which some have several ranks";
         case own_counts: return "Counts that each rank knows of its own only";
         case device: return "Devices whose kernels reach every peer";
+        case switched: return "Such devices behind a switch that reduces and multicasts";
         case team: return "Teams on one device";
     }
     return "";

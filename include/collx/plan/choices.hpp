@@ -24,7 +24,8 @@ enum venue : unsigned {
     rails = 16,      // the same, of several hosts of which some have several ranks
     own_counts = 32, // each rank knows its own counts only: nothing may depend on a size
     device = 64,     // kernels that reach every peer
-    team = 128       // ranks of one device
+    team = 128,      // ranks of one device
+    switched = 256   // kernels that reach every peer, and a switch that reduces and multicasts
 };
 // The bit of a collective in a set of them.
 constexpr unsigned bit(collective c) { return 1u << static_cast<unsigned>(c); }
@@ -64,6 +65,7 @@ enum name : std::uint8_t {
     leader,
     linear,
     multicast,
+    multicast_two_shot,
     one_shot,
     pairwise,
     recursive_doubling,
@@ -93,7 +95,7 @@ enum class measure : std::uint8_t {
     part,         // what one rank has for one other
     between_hosts // the message from a host to another, where a leader sends it
 };
-enum class protocol : std::uint8_t { simple, packets }; // of kernels (exec/device/args.hpp)
+enum class protocol : std::uint8_t { simple, packets, multicast }; // of kernels (exec/device/args.hpp)
 
 // Bounds that bound nothing.
 inline constexpr std::size_t any_bytes = SIZE_MAX;
@@ -328,6 +330,12 @@ inline constexpr row rows[] = {
     {.where = device, .what = all_reduce, .use = two_shot, .ranks = {5, 16}, .up_to = kib(2048), .by = protocol::packets,
      .why = "two exchanges of LL words (not measured)"},
     {.where = device, .what = all_reduce, .use = two_shot, .why = "each rank sums its part and reads the others' sums"},
+    // Asked before the rows of devices. A switch takes (1 + 1/n) of the buffer from a rank where two-shot takes 2(n - 1)/n: 5/4 and
+    // 3/2 of 4 ranks, 9/8 and 7/4 of 8. With fewer it gains nothing, and steps and signals are those of two-shot. Not measured.
+    {.where = switched, .what = all_reduce, .use = multicast_two_shot, .ranks = {4, 4}, .above = kib(1024), .by = protocol::multicast,
+     .why = "the switch sums and stores to all (not measured)"},
+    {.where = switched, .what = all_reduce, .use = multicast_two_shot, .ranks = {5, 16}, .above = kib(2048), .by = protocol::multicast,
+     .why = "the switch sums and stores to all (not measured)"},
     {.where = device, .what = rooted_or_parted | scans, .use = one_shot, .why = "one signal a call"},
     {.where = device, .what = all_to_all, .use = direct, .why = "one piece is put while another is taken"},
     // What moves parts whose counts each rank knows of its own only is one exchange: gather, scatter, and the v-forms too.

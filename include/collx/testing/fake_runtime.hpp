@@ -39,6 +39,7 @@ public:
         bool cooperates = true; // see gpu_facts
         unsigned handles = bit_of(handle_kind::ipc);
         int fabric = 0; // which one: handles of another cannot be opened
+        bool multicasts = false;
         gpu_access (*access)(int from, int to) = [](int, int) { return gpu_access{true, true, 0}; };
     };
     fake_gpus() : fake_gpus(plan{}) {}
@@ -148,6 +149,10 @@ public:
     std::atomic<bool> takes_turns{false}; // kernels of set-up run one after the other
     std::mutex turn;
     std::atomic<int> fused_launches{0};
+    enum class multicast_step : int { none, make, open, join, bind };
+    std::atomic<multicast_step> refuses_multicast{multicast_step::none}; // which step fails, on `refusing_device`
+    std::atomic<int> refusing_device{0};
+    std::atomic<int> joined{0}; // devices that were added to multicast objects
 
 private:
     struct piece {
@@ -199,7 +204,7 @@ public:
         std::snprintf(f.bus_id, sizeof f.bus_id, "0000:%02x:00.0", static_cast<unsigned>(device) & 0xffu);
         f.uuid[0] = 0xfa'ce, f.uuid[1] = static_cast<std::uint64_t>(gpus_->what().first_uuid + device);
         f.processors = gpus_->what().processors, f.can_cooperate = gpus_->what().cooperates;
-        f.handles = gpus_->what().handles;
+        f.handles = gpus_->what().handles, f.multicasts = gpus_->what().multicasts;
         return f;
     }
     gpu_access access(int from, int to) const { return gpus_->what().access(from, to); }
@@ -228,6 +233,35 @@ public:
     }
     void close_memory(gpu_mapping& m) const { gpus_->close(m.at); }
     void grant(std::byte*, std::size_t, int) const { gpus_->granted.fetch_add(1); }
+
+    // Addresses of all ranks' memories are no addresses here: twin_env has the memories themselves. An object is two
+    // numbers: of the devices that it is for, and of those that have joined.
+    gpu_mapping make_multicast(std::size_t, int devices, handle_kind kind) const {
+        refuse_if(fake_gpus::multicast_step::make);
+        gpu_mapping m{static_cast<std::byte*>(gpus_->allocate(1, current_)), 4096, kind};
+        twin_env::store_relaxed(reinterpret_cast<std::uint64_t*>(m.at), static_cast<std::uint64_t>(devices));
+        return m;
+    }
+    gpu_mapping open_multicast(const memory_handle& h, handle_kind kind, std::size_t) const {
+        refuse_if(fake_gpus::multicast_step::open);
+        return {gpus_->open(h, kind, 4096), 4096, kind};
+    }
+    void join_multicast(gpu_mapping& m) const {
+        refuse_if(fake_gpus::multicast_step::join);
+        twin_env::add_atomically(reinterpret_cast<std::uint64_t*>(m.at) + 1, std::uint64_t{1});
+        gpus_->joined.fetch_add(1);
+    }
+    void bind_multicast(gpu_mapping& m, const gpu_mapping&) const {
+        refuse_if(fake_gpus::multicast_step::bind);
+        const auto* numbers = reinterpret_cast<const std::uint64_t*>(m.at);
+        if (twin_env::load_relaxed(numbers) != twin_env::load_relaxed(numbers + 1))
+            fail(errc::invalid_argument, -1, -1, "", "multicast: not all devices have been added");
+    }
+    void close_multicast(gpu_mapping& m) const {
+        if (m.file >= 0) ::close(m.file);
+        gpus_->close(m.at), gpus_->free(m.at); // whichever it is
+        m = {};
+    }
 
     fake_stream& stream_of(void* s) const {
         return s == nullptr ? gpus_->default_stream(current()) : *static_cast<fake_stream*>(s);
@@ -311,6 +345,10 @@ public:
     }
 
 private:
+    void refuse_if(fake_gpus::multicast_step step) const {
+        if (gpus_->refuses_multicast == step && gpus_->refusing_device == current_)
+            fail(errc::unsupported, -1, -1, "", "multicast: operation not supported");
+    }
     void count_if_unloaded() const {
         if ((gpus_->loaded.load() >> current_ & 1) == 0) gpus_->unloaded_launches.fetch_add(1);
     }
@@ -341,7 +379,7 @@ private:
     fake_gpus* gpus_;
     static inline thread_local int current_ = 0;
 };
-static_assert(GpuRuntime<fake_runtime>);
+static_assert(MulticastRuntime<fake_runtime>);
 
 } // namespace device
 COLLX_END_NAMESPACE

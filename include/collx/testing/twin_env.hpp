@@ -120,6 +120,20 @@ public:
         for (int r = 0; r < a.shape.ranks; ++r)
             for (int k = 0; k < Types::elems; ++k) a.rank(r).out.data()[at + static_cast<unsigned>(k)] = w.v[k];
     }
+    // The same of memories that lie alike on all ranks: `at` bytes behind the beginning of each.
+    template <class Op, class T, int V>
+    static pack<T, V> reduce_at(std::byte* const* memories, int ranks, const std::byte*, std::size_t at) {
+        pack<T, V> w = load_pack<twin_env, T, V>(memories[ranks - 1] + at);
+        for (int r = 0; r < ranks - 1; ++r) {
+            const pack<T, V> next = load_pack<twin_env, T, V>(memories[r] + at);
+            for (int k = 0; k < V; ++k) w.v[k] = static_cast<T>(Op{}(w.v[k], next.v[k]));
+        }
+        return w;
+    }
+    template <class T, int V>
+    static void store_at(std::byte* const* memories, int ranks, std::byte*, std::size_t at, const pack<T, V>& w) {
+        for (int r = 0; r < ranks; ++r) store_pack<twin_env>(memories[r] + at, w);
+    }
     static void fence_alias() {}
 
     static std::uint64_t load_relaxed(const std::uint64_t* p) { return word(p).load(std::memory_order_relaxed); }

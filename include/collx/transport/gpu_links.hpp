@@ -82,6 +82,7 @@ struct gpu_card {
     bool has_handle = false, can_cooperate = false;
     handle_kind kind = handle_kind::ipc; // of the memory
     unsigned char offers = 0;            // bits of kinds
+    bool multicasts = false;
 };
 static_assert(sizeof(gpu_card) <= 120);
 
@@ -115,6 +116,7 @@ public:
         std::memcpy(c.uuid, f.uuid, sizeof c.uuid);
         c.device = static_cast<std::int16_t>(here), c.processors = static_cast<std::int16_t>(f.processors);
         c.can_cooperate = f.can_cooperate, c.offers = static_cast<unsigned char>(f.handles);
+        c.multicasts = f.multicasts;
         return c;
     }
     // memory: what its peers shall reach; none where it could not be made.

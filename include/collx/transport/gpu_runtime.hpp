@@ -35,6 +35,7 @@ struct gpu_facts {
     int processors = 0;         // blocks of 512 threads that are resident together
     bool can_cooperate = false; // a launch whose blocks are all resident, or that fails
     unsigned handles = 0;       // bits of the kinds that the driver offers for its memory
+    bool multicasts = false;    // joined to a switch that reduces and multicasts, and to what others of it have
 };
 
 // From one device to another, as the driver sees it.
@@ -114,6 +115,20 @@ concept GpuRuntime = std::copy_constructible<R> &&
     { r.has_happened(event) } -> std::same_as<bool>;
     { r.load_host(word) } -> std::same_as<std::uint64_t>; // acquire
     r.store_host(word, std::uint64_t{});                  // release
+};
+
+// A runtime whose devices may be joined by a switch that reduces what is loaded from an address of all of them, and
+// stores to all. The object of such an address is made by one rank, opened by the others, joined by each with its
+// current device, and bound to memory when all have joined.
+template <class R>
+concept MulticastRuntime = GpuRuntime<R> && requires(R r, std::size_t bytes, int devices, const memory_handle& h,
+                                                     handle_kind kind, gpu_mapping& object, const gpu_mapping& memory) {
+    // Without an address. bytes: of the memory of each device. export_memory() shows it.
+    { r.make_multicast(bytes, devices, kind) } -> std::same_as<gpu_mapping>;
+    { r.open_multicast(h, kind, bytes) } -> std::same_as<gpu_mapping>;
+    r.join_multicast(object);
+    r.bind_multicast(object, memory); // and gives it its address
+    r.close_multicast(object);
 };
 
 } // namespace device

@@ -82,6 +82,7 @@ public:
     std::size_t total(allocation::origin, int device) const;
     bool change(address begin, const std::function<void(allocation&)>&);
     void add(address begin, const multicast_range&);
+    void bind(multicast_range&, const std::pair<std::size_t, std::pair<address, std::size_t>>&);
     bool allow_multicast(address begin, int device);
     bool remove_multicast(address begin);
     bool holds(int device, address at, std::size_t bytes) const;

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "runtime.hpp"
 
@@ -54,9 +56,21 @@ CUresult create(CUmemGenericAllocationHandle* h, std::size_t bytes, const CUmemA
     *h = handle(made);
     return CUDA_SUCCESS;
 }
+// Files that stand for multicast objects, which other processes cannot open: by their inode.
+std::mutex objects_mutex;
+std::map<ino_t, physical*> objects;
+ino_t inode_of(int file) {
+    struct stat s {};
+    return fstat(file, &s) == 0 ? s.st_ino : 0;
+}
 CUresult release(CUmemGenericAllocationHandle h) {
-    if (of(h)->file >= 0) close(of(h)->file);
-    of(h)->file = -1; // mappings go on
+    physical& p = *of(h);
+    if (p.is_multicast && p.file >= 0) {
+        const std::lock_guard lock(objects_mutex);
+        objects.erase(inode_of(p.file)); // another file may get the number
+    }
+    if (p.file >= 0) close(p.file);
+    p.file = -1; // mappings go on
     return CUDA_SUCCESS;
 }
 CUresult reserve(CUdeviceptr* at, std::size_t bytes, std::size_t, CUdeviceptr, unsigned long long) {
@@ -123,6 +137,16 @@ CUresult take(CUmemGenericAllocationHandle* h, void* given, CUmemAllocationHandl
     struct stat known {};
     char name[64] = {};
     if (file < 0 || fstat(file, &known) != 0) return CUDA_ERROR_INVALID_VALUE;
+    {
+        const std::lock_guard lock(objects_mutex);
+        if (const auto object = objects.find(known.st_ino); object != objects.end()) {
+            close(file);
+            auto* const same = new physical(*object->second);
+            same->file = -1;
+            *h = handle(same);
+            return CUDA_SUCCESS;
+        }
+    }
     const std::string link = "/proc/self/fd/" + std::to_string(file);
     auto* const made = new physical;
     made->file = file, made->bytes = static_cast<std::size_t>(known.st_size);
@@ -144,6 +168,10 @@ CUresult multicast_create(CUmemGenericAllocationHandle* h, const CUmulticastObje
     auto* const made = new physical;
     made->is_multicast = true, made->bytes = p->size, made->copies.bytes = p->size;
     made->copies.bound = std::make_shared<std::vector<std::pair<std::size_t, std::pair<address, std::size_t>>>>();
+    made->file = memfd_create("software-gpu-multicast", MFD_CLOEXEC);
+    if (made->file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    const std::lock_guard lock(objects_mutex);
+    objects[inode_of(made->file)] = made;
     *h = handle(made);
     return CUDA_SUCCESS;
 }
@@ -161,7 +189,7 @@ CUresult multicast_bind(CUmemGenericAllocationHandle h, std::size_t at, CUmemGen
     a.from = allocation::origin::bound, a.begin = reinterpret_cast<std::uintptr_t>(mapped), a.bytes = bytes,
     a.device = p.device;
     memories().add(a);
-    m.copies.bound->push_back({at, {a.begin, bytes}});
+    memories().bind(m.copies, {at, {a.begin, bytes}});
     return CUDA_SUCCESS;
 }
 

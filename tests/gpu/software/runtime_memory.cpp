@@ -69,6 +69,10 @@ void allocations::add(address begin, const multicast_range& m) {
     const std::unique_lock lock(mutex_);
     multicasts_[begin] = m;
 }
+void allocations::bind(multicast_range& m, const std::pair<std::size_t, std::pair<address, std::size_t>>& memory) {
+    const std::unique_lock lock(mutex_);
+    m.bound->push_back(memory);
+}
 bool allocations::allow_multicast(address begin, int device) {
     const std::unique_lock lock(mutex_);
     const auto found = multicasts_.find(begin);

@@ -63,6 +63,7 @@ struct call_args {
     std::uint64_t timeout_ns = 0;  // of one wait
     call_words words;              // what the ranks compare
     std::byte* exchange[max_ranks] = {};
+    std::byte* exchange_of_all = nullptr;    // where a switch reduces and multicasts these memories, as one address
     const std::byte* multicast_in = nullptr; // all ranks' inputs at one address, where a switch reduces
     std::byte* multicast_out = nullptr;
     host_control* host = nullptr;
@@ -77,9 +78,10 @@ struct call_args {
         const auto* here = reinterpret_cast<const std::byte*>(this);
         return reinterpret_cast<const own_cuts*>(here + own_cuts_at)->size(is_out, r, peer) * wire_bytes;
     }
-    COLLX_HD std::byte* lane_of(int rank, int lane) const {
-        return exchange[rank] + sizeof(rank_control) + static_cast<unsigned>(lane) * places.lane_bytes;
+    COLLX_HD std::size_t lane_at(int lane) const { // in each exchange memory
+        return sizeof(rank_control) + static_cast<unsigned>(lane) * places.lane_bytes;
     }
+    COLLX_HD std::byte* lane_of(int rank, int lane) const { return exchange[rank] + lane_at(lane); }
     COLLX_HD lane_control* control(int rank, int lane) const {
         return reinterpret_cast<lane_control*>(lane_of(rank, lane));
     }

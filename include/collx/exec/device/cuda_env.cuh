@@ -142,6 +142,21 @@ public:
         __builtin_memcpy(x, static_cast<const void*>(&w), sizeof x);
         ptx::store_all(a.multicast_out + at * sizeof(typename Types::wire_type), x);
     }
+    // The same of memories that are bound to one multicast object: `at` bytes behind its address.
+    template <class Op, class T, int V>
+    __device__ static pack<T, V> reduce_at(std::byte* const*, int, const std::byte* of_all, std::size_t at) {
+        std::uint32_t x[4];
+        ptx::reduce_all<Op, T>(of_all + at, x);
+        pack<T, V> w;
+        __builtin_memcpy(static_cast<void*>(&w), x, sizeof x);
+        return w;
+    }
+    template <class T, int V>
+    __device__ static void store_at(std::byte* const*, int, std::byte* of_all, std::size_t at, const pack<T, V>& w) {
+        std::uint32_t x[4];
+        __builtin_memcpy(x, static_cast<const void*>(&w), sizeof x);
+        ptx::store_all(of_all + at, x);
+    }
     __device__ static void fence_alias() { ptx::fence_alias(); }
 
     __device__ void sync() const {

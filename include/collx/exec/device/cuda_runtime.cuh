@@ -88,7 +88,7 @@ public:
         require_cuda(cudaDeviceGetPCIBusId(f.bus_id, sizeof f.bus_id, device), "asking a device");
         std::memcpy(f.uuid, &p.uuid, sizeof f.uuid);
         f.processors = p.multiProcessorCount, f.can_cooperate = p.cooperativeLaunch != 0;
-        f.handles = cuda_shared::offers(device);
+        f.handles = cuda_shared::offers(device), f.multicasts = cuda_shared::multicasts(device);
         return f;
     }
     gpu_access access(int from, int to) const {
@@ -190,6 +190,23 @@ public:
         if (m.kind == handle_kind::ipc) cudaIpcCloseMemHandle(m.at);
         else cuda_shared::drop(m);
     }
+    gpu_mapping make_multicast(std::size_t bytes, int devices, handle_kind kind) const {
+        const beside_captures free_to_allocate;
+        return cuda_shared::make_multicast(bytes, devices, kind);
+    }
+    gpu_mapping open_multicast(const memory_handle& h, handle_kind kind, std::size_t bytes) const {
+        const beside_captures free_to_map;
+        return cuda_shared::taken(h, kind, bytes);
+    }
+    void join_multicast(gpu_mapping& m) const { cuda_shared::join_multicast(m, current()); }
+    void bind_multicast(gpu_mapping& m, const gpu_mapping& memory) const {
+        const beside_captures free_to_map;
+        cuda_shared::bind_multicast(m, memory, current());
+    }
+    void close_multicast(gpu_mapping& m) const {
+        const beside_captures free_to_unmap;
+        cuda_shared::drop(m);
+    }
     void grant(std::byte* p, std::size_t bytes, int device) const { cuda_shared::grant(p, bytes, device); }
 
     stream_facts stream(void* s) const {
@@ -289,7 +306,7 @@ private:
         return of_memory != nullptr && now != nullptr && of_memory != now; // memory of pools has no context
     }
 };
-static_assert(GpuRuntime<cuda_runtime>);
+static_assert(MulticastRuntime<cuda_runtime>);
 
 } // namespace device
 COLLX_END_NAMESPACE

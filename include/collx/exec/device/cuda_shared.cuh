@@ -49,6 +49,40 @@ public:
         return bits;
     }
 
+    // Whether a switch multicasts to this device's memory.
+    static bool multicasts(int device) {
+        const functions& f = driver();
+        int x = 0;
+        return f.all && f.multicast.all &&
+               f.attribute(&x, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device) == CUDA_SUCCESS && x != 0;
+    }
+    // A multicast object, which has no address yet, for memory of so many devices.
+    static gpu_mapping make_multicast(std::size_t bytes, int devices, handle_kind kind) {
+        const functions& f = functions_or_throw();
+        CUmulticastObjectProp p{};
+        p.numDevices = static_cast<unsigned>(devices), p.size = bytes;
+        p.handleTypes = static_cast<unsigned long long>(type_of(kind));
+        std::size_t step = 1;
+        require(f.multicast.granularity(&step, &p, CU_MULTICAST_GRANULARITY_MINIMUM), "asking how memory is cut");
+        if (bytes % step != 0)
+            fail(errc::unsupported, -1, -1, "give exchange memory another size: device_settings",
+                 "a switch multicasts to multiples of %zu bytes, and exchange memory has %zu", step, bytes);
+        gpu_mapping m;
+        m.kind = kind, m.bytes = bytes;
+        CUmemGenericAllocationHandle h = 0;
+        require(f.multicast.create(&h, &p), "making a multicast object");
+        m.driver = h;
+        return m;
+    }
+    static void join_multicast(gpu_mapping& m, int device) {
+        require(functions_or_throw().multicast.add(m.driver, device), "adding a device to a multicast object");
+    }
+    static void bind_multicast(gpu_mapping& m, const gpu_mapping& memory, int device) {
+        require(functions_or_throw().multicast.bind(m.driver, 0, memory.driver, 0, m.bytes, 0),
+                "binding memory to a multicast object");
+        map(m, device);
+    }
+
     static gpu_mapping make(std::size_t bytes, handle_kind kind, int device) {
         const functions& f = functions_or_throw();
         CUmemAllocationProp p{};
@@ -82,6 +116,12 @@ public:
         return h;
     }
     static gpu_mapping open(const memory_handle& h, handle_kind kind, std::size_t bytes, int device) {
+        gpu_mapping m = taken(h, kind, bytes);
+        map(m, device);
+        return m;
+    }
+    // Without an address.
+    static gpu_mapping taken(const memory_handle& h, handle_kind kind, std::size_t bytes) {
         const functions& f = functions_or_throw();
         gpu_mapping m;
         m.kind = kind, m.bytes = bytes;
@@ -97,7 +137,6 @@ public:
             require(f.take(&opened, &shown, CU_MEM_HANDLE_TYPE_FABRIC), "mapping a peer's memory of the fabric");
         }
         m.driver = opened;
-        map(m, device);
         return m;
     }
     // Loads and stores of one more device of this process.
@@ -132,15 +171,28 @@ private:
         decltype(&cuMemExportToShareableHandle) show;
         decltype(&cuMemImportFromShareableHandle) take;
         bool all;
+        struct {
+            decltype(&cuMulticastGetGranularity) granularity;
+            decltype(&cuMulticastCreate) create;
+            decltype(&cuMulticastAddDevice) add;
+            decltype(&cuMulticastBindMem) bind;
+            bool all;
+        } multicast; // drivers since CUDA 12.1
     };
     static const functions& driver() {
         static const functions f = [] {
             functions x{};
-            x.all = true;
-            const auto find = [&](auto& to, const char* name) {
+            const auto find_in = [](bool& all, auto& to, const char* name) {
                 to = cuda_driver_function<std::remove_reference_t<decltype(to)>>(name);
-                x.all = x.all && to != nullptr;
+                all = all && to != nullptr;
             };
+            x.multicast.all = true;
+            find_in(x.multicast.all, x.multicast.granularity, "cuMulticastGetGranularity");
+            find_in(x.multicast.all, x.multicast.create, "cuMulticastCreate");
+            find_in(x.multicast.all, x.multicast.add, "cuMulticastAddDevice");
+            find_in(x.multicast.all, x.multicast.bind, "cuMulticastBindMem");
+            x.all = true;
+            const auto find = [&](auto& to, const char* name) { find_in(x.all, to, name); };
             find(x.attribute, "cuDeviceGetAttribute"), find(x.granularity, "cuMemGetAllocationGranularity");
             find(x.create, "cuMemCreate"), find(x.release, "cuMemRelease");
             find(x.reserve, "cuMemAddressReserve"), find(x.give_back, "cuMemAddressFree");

@@ -379,6 +379,10 @@ private:
     }
     template <class W>
     COLLX_HD acc_of<W> fold_words(const sched::step& s, std::size_t in_at, unsigned i, unsigned m);
+    COLLX_HD wire_pack reduced_by_switch(std::size_t at) const;
+    template <class W, int U>
+    COLLX_HD void store_also(int segment, int chunk, unsigned i, unsigned step, unsigned end,
+                             const waiting_pack<wire_type, W::n> (&x)[U]);
     template <bool ToAll>
     COLLX_HD void fold(const sched::step& s);
 

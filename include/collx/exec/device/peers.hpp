@@ -18,9 +18,10 @@ namespace device {
 template <GpuRuntime Runtime>
 class peer_machine {
 public:
-    // exchange: by rank. lanes: what every rank's device has room for.
-    peer_machine(Runtime r, int rank, std::vector<std::byte*> exchange, int lanes)
-        : runtime_(std::move(r)), rank_(rank), lanes_(lanes), exchange_(std::move(exchange)) {}
+    // exchange: by rank. of_all: all of them at one address, null where no switch joins them. lanes: what every rank's
+    // device has room for.
+    peer_machine(Runtime r, int rank, std::vector<std::byte*> exchange, std::byte* of_all, int lanes)
+        : runtime_(std::move(r)), rank_(rank), lanes_(lanes), exchange_(std::move(exchange)), of_all_(of_all) {}
 
     std::byte* allocate(int rank, std::size_t) const { return exchange_[static_cast<std::size_t>(rank)]; }
     void free(int, std::byte*) const {} // the process that mapped it frees it
@@ -32,6 +33,8 @@ public:
     int lanes(const exchange_shape& s) const { return lanes_ < s.lanes ? lanes_ : s.lanes; }
     int rank() const { return rank_; }
     bool is_one_launch() const { return false; }
+    std::byte* exchange_of_all() const { return of_all_; }
+    bool has_multicast(const fused_options&) const { return of_all_ != nullptr; }
     void synchronize(const fused_options& o) { runtime_.synchronize(o.stream); }
 
     template <class Protocol, int Groups, class Algorithm, class Types>
@@ -50,6 +53,7 @@ private:
     Runtime runtime_;
     int rank_, lanes_;
     std::vector<std::byte*> exchange_;
+    std::byte* of_all_;
 };
 
 } // namespace device

@@ -127,7 +127,9 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_windows(con
     x.tx = window_at(rank_, sched::segment_of(m.dst_at), m.dst_chunk);
     const int peer = gets ? m.peer_from : rank_;
     const int segment = sched::segment_of(m.src_at);
-    x.rx = flagged ? packets_at(gets ? segment : 0, rank_, peer) : window_at(peer, segment, m.src_chunk);
+    // A switch has stored what is finished to all ranks' windows.
+    const int holder = multicasts && segment == 1 ? rank_ : peer;
+    x.rx = flagged ? packets_at(gets ? segment : 0, rank_, peer) : window_at(holder, segment, m.src_chunk);
     x.rx_flag = x.tx_flag = window_flag();
 }
 

@@ -92,6 +92,40 @@ executor<Env, Algorithm, Types, Protocol, Groups>::fold_words(const sched::step&
     return acc;
 }
 
+// A pack of all ranks' windows, `at` bytes behind the beginning of this lane.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::wire_pack
+executor<Env, Algorithm, Types, Protocol, Groups>::reduced_by_switch(std::size_t at) const {
+    return Env::template reduce_at<typename Types::op_type, wire_type, V>(
+        args_.exchange, ranks(), args_.exchange_of_all, args_.lane_at(lane_) + at);
+}
+
+// U accesses of what is finished to my window, or by a switch to those of all ranks; element by element to each.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class W, int U>
+COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::store_also(
+    int segment, int chunk, unsigned i, unsigned step, unsigned end, const waiting_pack<wire_type, W::n> (&x)[U]) {
+    const std::size_t offset = window_offset(segment, chunk);
+    if constexpr (multicasts && W::is_aligned) {
+        COLLX_UNROLL
+        for (int u = 0; u < U; ++u)
+            Env::store_at(args_.exchange, ranks(), args_.exchange_of_all,
+                          args_.lane_at(lane_) + offset + (i + static_cast<unsigned>(u) * step) * sizeof(wire_type),
+                          x[u].get());
+    } else {
+        const int first = multicasts ? 0 : rank_, last = multicasts ? ranks() : rank_ + 1;
+        COLLX_ROLLED
+        for (int k = first; k < last; ++k) {
+            std::byte* window = args_.lane_of(k, lane_) + offset;
+            COLLX_UNROLL
+            for (int u = 0; u < U; ++u) {
+                const unsigned nth = i + static_cast<unsigned>(u) * step;
+                store_wire<W>(window, nth, count_at<W>(nth, end), x[u].get());
+            }
+        }
+    }
+}
+
 // U packs at once through all ranks, so that U loads are under way together.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <bool ToAll>
@@ -100,7 +134,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                   "collx: a switch reduces contiguous float (plus), f16 and bf16 (plus, min, max) without hooks, and "
                   "multicasts elements whose size divides 16. Use simple_protocol.");
     const bool from_window = sched::is_window(s.src.where);
-    const bool by_switch = multicasts && !from_window && s.peer_to - s.peer_from == ranks();
+    // Where a rank's own operand is not in its window the switch would miss it.
+    const bool by_switch = multicasts && (!from_window || s.own == place::none) && s.peer_to - s.peer_from == ranks();
     COLLX_ROLLED
     for (int c = 0; c < s.dst.chunks.count; ++c) {
         const int chunk = s.src.chunks.at(c, args_.chunks), to_chunk = s.dst.chunks.at(c, args_.chunks);
@@ -149,7 +184,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                     COLLX_UNROLL
                     for (int u = 0; u < U; ++u)
                         acc[u] = access::from_wire(
-                            Env::template reduce_all<Types>(this->args(), this->op(), in_at + nth(u)));
+                            from_window ? this->reduced_by_switch(window_offset + nth(u) * sizeof(wire_type))
+                                        : Env::template reduce_all<Types>(this->args(), this->op(), in_at + nth(u)));
                 }
             }
             const auto add = [&](const waiting_operand<W>(&x)[U], bool is_first) {
@@ -234,9 +270,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                         if (!failed_) // a peer must not take for a sum what is none
                             this->push_pack(sched::segment_of(s.also), 0, this->ranks(), nth(0), as_is[0].get());
                 } else if (s.also != place::none) {
-                    std::byte* also = this->window_at(this->rank_, sched::segment_of(s.also), to_chunk);
-                    COLLX_UNROLL
-                    for (int u = 0; u < U; ++u) this->template store_wire<W>(also, nth(u), m(u), as_is[u].get());
+                    this->template store_also<W, U>(sched::segment_of(s.also), to_chunk, i, step, end, as_is);
                 }
             }
         };

@@ -120,6 +120,7 @@ public:
         fused_args<Algorithm, Types> a;
         a.multicast_in = static_cast<const std::byte*>(o.multicast_in);
         a.multicast_out = static_cast<std::byte*>(o.multicast_out);
+        if constexpr (requires { machine_.exchange_of_all(); }) a.exchange_of_all = machine_.exchange_of_all();
         a.algorithm = algorithm;
         a.shape = shape_;
         a.places = lane_places(shape_, Protocol());
