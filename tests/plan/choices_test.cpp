@@ -113,6 +113,22 @@ TEST_CASE("sums on devices: LL words, one signal, two signals, by size and ranks
     }
 }
 
+TEST_CASE("a switch is asked for long sums of four devices and more, and for nothing else") {
+    const auto chosen = [](collective c, std::size_t bytes, int ranks) {
+        return choices::find_choice(choices::switched, c, {.bytes = bytes, .ranks = ranks});
+    };
+    for (const int ranks : {4, 5, 8, 16}) {
+        const std::size_t bound = choices::kib(ranks == 4 ? 1024 : 2048);
+        CHECK(chosen(collective::all_reduce, bound, ranks) == nullptr);
+        const choices::row* row = chosen(collective::all_reduce, bound + 1, ranks);
+        REQUIRE(row != nullptr);
+        CHECK(row->use == choices::multicast_two_shot);
+        CHECK(row->by == choices::protocol::multicast);
+        CHECK(chosen(collective::all_gather, bound + 1, ranks) == nullptr);
+    }
+    CHECK(chosen(collective::all_reduce, choices::kib(1 << 20), 3) == nullptr);
+}
+
 TEST_CASE("a name of the table is the name of its algorithm") {
     int named = 0;
     const auto check = [&]<choices::name N, collective C>() {
@@ -149,7 +165,7 @@ TEST_CASE("each call has a row that takes what no other takes, where nothing els
         }
     // A row behind one that applies always would never be read.
     for (int c = 0; c < collx::collective_count; ++c)
-        for (unsigned p = 1; p <= choices::team; p *= 2) {
+        for (unsigned p = 1; p <= choices::switched; p *= 2) {
             int always = 0;
             for (int i = choices::next_row(p, static_cast<collective>(c)); i < choices::row_count;
                  i = choices::next_row(p, static_cast<collective>(c), i + 1)) {

@@ -23,7 +23,7 @@ inline std::string choices_of(choices::venue where) {
 
 inline std::string choices_tables() {
     std::string text;
-    for (unsigned p = 1; p <= choices::team; p *= 2) {
+    for (unsigned p = 1; p <= choices::switched; p *= 2) {
         const auto where = static_cast<choices::venue>(p);
         text += std::string("\n### ") + name_of(where) + "\n\n" + choices_of(where);
     }

@@ -28,12 +28,8 @@ public:
     // where it cannot be; obstacle() says why.
     bool open(const device::gpu_mapping& mine, const std::vector<std::byte*>& memories) {
         if constexpr (device::MulticastRuntime<Runtime>) {
-            const bool is_made =
-                share(mine) &&
-                all_could("add its device to the multicast object", [&] { runtime_.join_multicast(object_); }) &&
-                // All devices are added before any memory is bound.
-                all_could("bind its memory to the multicast object", [&] { runtime_.bind_multicast(object_, mine); }) &&
-                proves(memories);
+            // All devices are added before any memory is bound.
+            const bool is_made = share(mine) && join() && bind(mine) && proves(memories);
             close_file();
             if (is_made) return true;
             close();
@@ -90,6 +86,12 @@ private:
         });
     }
 
+    bool join() {
+        return all_could("add its device to the multicast object", [&] { runtime_.join_multicast(object_); });
+    }
+    bool bind(const device::gpu_mapping& mine) {
+        return all_could("bind its memory to the multicast object", [&] { runtime_.bind_multicast(object_, mine); });
+    }
     // Whether the switch adds up what ranks have written, and all see what it stores.
     bool proves(const std::vector<std::byte*>& memories) {
         using phase = device::switch_proof::phase;
