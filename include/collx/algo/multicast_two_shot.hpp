@@ -12,13 +12,13 @@ namespace algo {
 // Private buffers, staged through windows.
 // Shape: n chunks. Window segment 0: contributions, a rank's own too; segment 1: the finished chunks.
 // Cost: with a switch (1 + 1/n) of the buffer leaves a rank and as much arrives, where two_shot has 2(n - 1)/n.
-// Order: the switch's, equal on all ranks.
+// Order: rank order; with a switch its own, equal on all ranks.
 // Source: NVIDIA, "NVLink SHARP"; PTX ISA, multimem.
 struct multicast_two_shot_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "multicast_two_shot";
     static constexpr int signals = 3;
-    static constexpr bool needs_commutative = true;
+    static constexpr bool needs_commutative = false; // the text keeps rank order, a switch does not
     static constexpr int chunks(int n) { return n; }
     int depth = 4; // stages of the window ring: how far putting may run ahead of taking
 

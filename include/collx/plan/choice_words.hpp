@@ -57,7 +57,7 @@ constexpr const char* name_of(venue p) {
         case rails: return "Links that are known, several hosts of which some have several ranks";
         case own_counts: return "Counts that each rank knows of its own only";
         case device: return "Devices whose kernels reach every peer";
-        case switched: return "Such devices behind a switch that reduces and multicasts";
+        case switched: return "Devices behind a switch that reduces and multicasts";
         case team: return "Teams on one device";
     }
     return "";
