@@ -6,6 +6,7 @@
 #include <collx/exec/fused.cuh>
 
 #include <collx/algo/multicast.hpp>
+#include <collx/algo/multicast_two_shot.hpp>
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/pairwise.hpp>
 #include <collx/algo/preceding.hpp>
@@ -48,6 +49,7 @@ KERNEL(simple_protocol, 1, preceding<false>, shares);
 KERNEL(multicast_protocol, 1, zero_copy_all_reduce, plain<bf16>);
 using moved = device::call_types<contiguous_view<float>, contiguous_view<float>, device::move_only>;
 KERNEL(multicast_protocol, 1, multicast_all_gather, moved);
+KERNEL(multicast_protocol, 1, multicast_two_shot_all_reduce, plain<bf16>);
 
 // Of a communicator: a group's calls of one kind, as many as there are.
 template <class T>
@@ -59,6 +61,8 @@ using mine = device::call_types<contiguous_view<T>, contiguous_view<T>, plus, T,
 
 KERNEL_OF_CALLS(packet_protocol, one_shot_all_reduce, mine<bf16>);
 KERNEL_OF_CALLS(simple_protocol, two_shot_all_reduce, mine<float>);
+KERNEL_OF_CALLS(packet_protocol, two_shot_all_reduce, mine<bf16>);
+KERNEL_OF_CALLS(multicast_protocol, multicast_two_shot_all_reduce, mine<float>);
 
 // A group's calls of several kinds: sums of float of any length, all_gather of bf16, broadcast of double, messages.
 template <class Protocol, class Algorithm, class Types>
