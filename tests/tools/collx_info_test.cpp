@@ -77,7 +77,8 @@ TEST_CASE("devices and what joins them, as the driver tells it") {
     d.bus_id = [](char* s, int n, int h) { return std::snprintf(s, static_cast<unsigned>(n), "0000:%d:00.0", h), 0; };
     d.can_access = [](int* yes, int a, int b) { return *yes = a + b != 23, 0; };             // not 1 and 2
     d.p2p = [](int* x, int what, int a, int b) { return *x = what == 3 && a + b == 21, 0; }; // atomics of 0 and 1
-    d.attribute = [](int* x, int what, int h) { return *x = what != 128 || h == 11, 0; };    // fabric: device 1 alone
+    // The fabric: device 1 alone; a switch: not device 2.
+    d.attribute = [](int* x, int what, int h) { return *x = what == 128 ? h == 11 : what != 132 || h != 12, 0; };
     const auto found = ask_for_gpus(d);
     const std::string text = to_text({{gpus_section(found)}, {}});
     INFO(text);
@@ -89,6 +90,8 @@ TEST_CASE("devices and what joins them, as the driver tells it") {
                                           "need an NVLink fabric and nvidia-imex)");
     CHECK(handles_of(found.devices[1]) == "fabric handles, file descriptors, CUDA IPC");
     CHECK(text.find("device 1 handles    mapped by fabric handles") != std::string::npos);
+    CHECK(text.find("device 1 switch     reduces and multicasts") != std::string::npos);
+    CHECK(text.find("device 2 switch     none that reduces and multicasts") != std::string::npos);
     section s{"transports", "Transports"};
     add_gpu_transports(s, found);
     CHECK(s.facts[0].text == "yes: GPUs joined by NVLink; 1 pairs, not tried");

@@ -55,6 +55,7 @@ struct gpus_found {
         std::string name, bus_id;
         int handle = 0;
         unsigned handles = 0; // bits of collx::device::handle_kind
+        bool multicasts = false;
     };
     std::vector<one> devices = {};
     std::vector<std::vector<collx::device::gpu_access>> access = {}; // [from][to]
@@ -86,7 +87,8 @@ inline gpus_found ask_for_gpus(const gpu_driver& d) {
             int answer = 0;
             return d.attribute != nullptr && d.attribute(&answer, attribute, x.handle) == 0 && answer != 0;
         };
-        constexpr int virtual_memory = 102, files = 103, fabric = 128;
+        constexpr int virtual_memory = 102, files = 103, fabric = 128, multicast = 132;
+        x.multicasts = has(virtual_memory) && has(multicast);
         x.handles = bit_of(handle_kind::ipc);
         if (has(virtual_memory) && has(files)) x.handles |= bit_of(handle_kind::file);
         if (has(virtual_memory) && has(fabric)) x.handles |= bit_of(handle_kind::fabric);
@@ -135,6 +137,11 @@ inline section gpus_section(const gpus_found& g) {
         const std::string k = std::to_string(i);
         s.add("device_" + k, "device " + k, g.devices[i].name + ", " + g.devices[i].bus_id);
         s.add("handles_" + k, "device " + k + " handles", "mapped by " + handles_of(g.devices[i]));
+        s.add(
+            "switch_" + k, "device " + k + " switch",
+            g.devices[i].multicasts
+                ? "reduces and multicasts: long sums of four ranks and more go by it (not tried)"
+                : "none that reduces and multicasts: it takes NVSwitch of HGX H100 or later, and nvidia-fabricmanager");
     }
     for (std::size_t a = 0; a < g.devices.size(); ++a)
         for (std::size_t b = a + 1; b < g.devices.size(); ++b) {

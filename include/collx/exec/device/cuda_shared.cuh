@@ -70,16 +70,17 @@ public:
         gpu_mapping m;
         m.kind = kind, m.bytes = bytes;
         CUmemGenericAllocationHandle h = 0;
-        require(f.multicast.create(&h, &p), "making a multicast object");
+        require(f.multicast.create(&h, &p), "making a multicast object", needs_manager);
         m.driver = h;
         return m;
     }
     static void join_multicast(gpu_mapping& m, int device) {
-        require(functions_or_throw().multicast.add(m.driver, device), "adding a device to a multicast object");
+        require(functions_or_throw().multicast.add(m.driver, device), "adding a device to a multicast object",
+                needs_manager);
     }
     static void bind_multicast(gpu_mapping& m, const gpu_mapping& memory, int device) {
         require(functions_or_throw().multicast.bind(m.driver, 0, memory.driver, 0, m.bytes, 0),
-                "binding memory to a multicast object");
+                "binding memory to a multicast object", needs_manager);
         map(m, device);
     }
 
@@ -232,16 +233,18 @@ private:
             throw;
         }
     }
-    static void require(CUresult e, const char* what) {
+    static constexpr const char* needs_imex =
+        "handles of the fabric need nvidia-imex and a channel under /dev/nvidia-caps-imex-channels";
+    static constexpr const char* needs_manager =
+        "multicast objects need nvidia-fabricmanager, on all hosts of the fabric";
+    static void require(CUresult e, const char* what, const char* refused_without = needs_imex) {
         if (e == CUDA_SUCCESS) return;
         const bool is_refused = e == CUDA_ERROR_NOT_SUPPORTED || e == CUDA_ERROR_NOT_PERMITTED;
         fail(is_refused                      ? errc::unsupported
              : e == CUDA_ERROR_OUT_OF_MEMORY ? errc::resource
                                              : errc::invalid_argument,
-             -1, -1,
-             is_refused ? "handles of the fabric need nvidia-imex and a channel under /dev/nvidia-caps-imex-channels"
-                        : "see the CUDA driver's error codes",
-             "%s: CUDA driver error %d", what, static_cast<int>(e));
+             -1, -1, is_refused ? refused_without : "see the CUDA driver's error codes", "%s: CUDA driver error %d",
+             what, static_cast<int>(e));
     }
 };
 
