@@ -46,12 +46,16 @@ device_settings small() {
 // per_host: so many take themselves for one host; 0: all. hides: each process sees its own device only, as number 0.
 template <class F>
 void start_ranks(processes& p, const std::string& directory, int n, F f,
-                 unsigned handles = bit_of(device::handle_kind::ipc), int per_host = 0, bool hides = false) {
+                 unsigned handles = bit_of(device::handle_kind::ipc), int per_host = 0, bool hides = false,
+                 bool multicasts = false) {
     for (int r = 0; r < n; ++r)
         p.start(r, [=] {
             if (per_host != 0) ::setenv("COLLX_HOST_ID", ("host" + std::to_string(r / per_host)).c_str(), 1);
-            device::fake_gpus g(
-                {.devices = hides ? 1 : n, .first_uuid = hides ? r : 0, .handles = handles, .fabric = 7});
+            device::fake_gpus g({.devices = hides ? 1 : n,
+                                 .first_uuid = hides ? r : 0,
+                                 .handles = handles,
+                                 .fabric = 7,
+                                 .multicasts = multicasts});
             device::fake_runtime runtime(g);
             runtime.use(hides ? 0 : r);
             file_store store(directory + "/store");
@@ -182,6 +186,30 @@ TEST_CASE("the kind of handle is the one that all ranks have and can map, and th
             k.offered);
         INFO(k.route);
         expect_all_well(p, 2);
+    }
+}
+
+TEST_CASE("processes join the devices that a switch multicasts to, by files and over the fabric") {
+    for (const unsigned handles : {ipc | file, ipc | fabric}) {
+        scratch_directory d;
+        processes p;
+        start_ranks(
+            p, d.path, 4,
+            [](communicator& w, auto c, device::fake_gpus& g) {
+                use_device(c, small());
+                if (device_route(c).find("long sums by the switch") == std::string::npos) return 1;
+                constexpr std::size_t n = 270'000; // above 1 MiB
+                auto* x = static_cast<float*>(g.allocate(n * sizeof(float), w.rank()));
+                for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(w.rank()) + static_cast<float>(i % 100);
+                all_reduce(c, device_view<float>(x, n));
+                synchronize(c);
+                int wrong = 0;
+                for (std::size_t i = 0; i < n; ++i) wrong += x[i] != 6 + 4 * static_cast<float>(i % 100);
+                g.free(x);
+                return wrong == 0 ? 0 : 2;
+            },
+            handles, 0, false, true);
+        expect_all_well(p, 4);
     }
 }
 
