@@ -18,29 +18,60 @@ using collx::device::require_cuda;
 
 inline double copy_bytes_per_us = 0; // read and written
 
+// Two events around calls.
+class stopwatch {
+public:
+    stopwatch() {
+        require_cuda(cudaEventCreate(&begin_), "making an event");
+        require_cuda(cudaEventCreate(&end_), "making an event");
+    }
+    stopwatch(const stopwatch&) = delete;
+    stopwatch& operator=(const stopwatch&) = delete;
+    ~stopwatch() { cudaEventDestroy(begin_), cudaEventDestroy(end_); }
+
+    // Microseconds of each of `count` calls that follow one another.
+    template <class F>
+    double batch(int count, F&& call) const {
+        cudaEventRecord(begin_);
+        for (int i = 0; i < count; ++i) call();
+        cudaEventRecord(end_);
+        require_cuda(cudaEventSynchronize(end_), "measuring");
+        float ms = 0;
+        cudaEventElapsedTime(&ms, begin_, end_);
+        return 1000.0 * ms / count;
+    }
+
+private:
+    cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+inline double median(std::vector<double> times) {
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+}
+
 // Microseconds of one call: the median of batches, each long enough for the events' resolution.
 template <class F>
 double time_us(F&& call) {
-    cudaEvent_t begin = nullptr, end = nullptr;
-    require_cuda(cudaEventCreate(&begin), "making an event");
-    require_cuda(cudaEventCreate(&end), "making an event");
-    const auto batch = [&](int count) {
-        cudaEventRecord(begin);
-        for (int i = 0; i < count; ++i) call();
-        cudaEventRecord(end);
-        require_cuda(cudaEventSynchronize(end), "measuring");
-        float ms = 0;
-        cudaEventElapsedTime(&ms, begin, end);
-        return 1000.0 * ms / count;
-    };
-    const double first = batch(3);
+    const stopwatch watch;
+    const double first = watch.batch(3, call);
     const int count = std::clamp(static_cast<int>(3000 / first), 3, 500);
     std::vector<double> times;
-    for (int i = 0; i < 7; ++i) times.push_back(batch(count));
-    std::sort(times.begin(), times.end());
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
-    return times[times.size() / 2];
+    for (int i = 0; i < 7; ++i) times.push_back(watch.batch(count, call));
+    return median(times);
+}
+
+// Microseconds of a call that begins when `before`, which is not timed, is done: the median of some. Launch and events
+// are in it, which calls in a row hide: compare such times with each other only.
+template <class B, class F>
+double time_apart_us(B&& before, F&& call) {
+    const stopwatch watch;
+    std::vector<double> times;
+    for (int i = 0; i < 21; ++i) {
+        before();
+        times.push_back(watch.batch(1, call));
+    }
+    return median(times);
 }
 
 // least: bytes that all ranks together must read and write.

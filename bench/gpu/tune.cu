@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the choices for devices and teams rest on (plan/choices.hpp, exec/device/control.hpp), measured on one device:
 // sums of every size by each way that could do them, two-shot by stages, lanes and strands, elements that are not
-// floats, and a loop over all buffers that waits for nothing. Lines as fused.cu writes them. scripts/gpu runs it.
+// floats, a loop over all buffers that waits for nothing, and one call whose data are in the cache or not. Lines as
+// fused.cu writes them. scripts/gpu runs it.
 //
 //   tune [--short]                      all of it
 //   tune --one VARIANT RANKS BYTES      one variant five times, for a profiler
@@ -18,7 +19,7 @@
 #include <collx/gpu/team.cuh>
 
 using namespace collx;
-using device::packet_protocol, device::simple_protocol;
+using bench::require_cuda, device::packet_protocol, device::simple_protocol;
 
 namespace {
 
@@ -153,6 +154,34 @@ void loop_over_all(bool is_short) {
     }
 }
 
+// A program computes between its calls, so a call's data may have left the L2 cache: one call that finds what the last
+// one touched there, and one for which 256 MiB were written in between (an H200's L2 has 50 MiB).
+void cold_cache(bool is_short) {
+    const std::size_t flushed = std::size_t{is_short ? 16u : 256u} << 20;
+    void* other = nullptr;
+    require_cuda(cudaMalloc(&other, flushed), "allocating");
+    for (const int ranks : is_short ? std::vector<int>{2} : std::vector<int>{2, 4, 8}) {
+        gpu_team team(ranks);
+        for (const std::size_t bytes : {std::size_t{8} << 10, std::size_t{256} << 10, std::size_t{1} << 20,
+                                        std::size_t{8} << 20, std::size_t{64} << 20}) {
+            if (is_short && bytes > std::size_t{1} << 20) continue;
+            bench::buffers<float> in(ranks, bytes / sizeof(float)), out(ranks, bytes / sizeof(float));
+            const auto call = [&] { team.all_reduce(in, out); };
+            call(); // a kernel is loaded at its first launch
+            const auto measure = [&](const char* name, auto&& before) {
+                bench::line("one_call", name, ranks, bytes, bench::time_apart_us(before, call), least(ranks, bytes));
+                team.synchronize();
+            };
+            measure("warm_cache", [] { require_cuda(cudaDeviceSynchronize(), "waiting"); });
+            measure("cold_cache", [&] {
+                require_cuda(cudaMemsetAsync(other, 1, flushed), "writing what is not used");
+                require_cuda(cudaDeviceSynchronize(), "waiting");
+            });
+        }
+    }
+    cudaFree(other);
+}
+
 int run_one(const std::string& variant, int ranks, std::size_t bytes) {
     gpu_team team(ranks);
     bench::buffers<float> in(ranks, bytes / sizeof(float)), out(ranks, bytes / sizeof(float));
@@ -181,6 +210,7 @@ int main(int argc, char** argv) {
         elements<float>("float", bytes), elements<float>("float_unaligned", bytes, 1);
         elements<f16>("f16", bytes), elements<bf16>("bf16", bytes), elements<e4m3>("e4m3", bytes);
         elements<double>("double", bytes), elements<particle>("structure_of_24", bytes);
+        cold_cache(is_short);
         stages_and_lanes(is_short);
     } catch (const error& e) {
         std::fprintf(stderr, "%s\n", e.what());

@@ -292,7 +292,7 @@ void run_rank(communicator& w, int processors) {
         collectives(w, m, n);
         say("collectives of " + std::to_string(n) + " done");
     }
-    in_a_row(w, m, is_short ? 300 : 20'000);
+    in_a_row(w, m, is_short ? 300 : 25'000); // 100,000 of the four numbers of ranks together
     say("calls in a row done");
     if (has_graphs) {
         replayed(w, m, 1000, is_short ? 5 : 2000), replayed(w, m, 70'001, 5);
