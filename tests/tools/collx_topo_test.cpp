@@ -43,6 +43,8 @@ TEST_CASE("collx_topo prints machines, paths with reasons, rings and pictures") 
                Contains("graph machine {") && Contains("\"GPU0\" -- \"GPU3\" [label=\"NVLink 50\"]"));
     CHECK_THAT(topo("-m dgx-1v svg").text, Contains("<svg ") && Contains("</svg>"));
     CHECK_THAT(topo("-m dgx-1v nccl-graph").text, Contains("nchannels=\"6\""));
+    CHECK_THAT(topo("-m dgx-h100 tree").text, Contains("NVSwitch, 8 links, 4 chips, reduces and multicasts\n"));
+    CHECK_THAT(topo("-m dgx-a100 tree").text, Contains("NVSwitch, 8 links, 6 chips\n"));
     CHECK_THAT(topo("-m fat-tree rings").text, Contains("12.5 GB/s of at most 12.5"));
     CHECK(topo("tree").code == 0); // this machine
 }

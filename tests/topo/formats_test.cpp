@@ -86,6 +86,11 @@ TEST_CASE("machines that are written are read again") {
             const graph again = read_nccl_topology(text, "again", basis);
             REQUIRE(again.size() == want.g.size());
             REQUIRE(again.arcs() == want.g.arcs());
+            for (const int s : want.g.all(site_type::nvswitch)) {
+                const auto& there = again.at(again.all(site_type::nvswitch).front());
+                REQUIRE(there.has_multicast == want.g.at(s).has_multicast);
+                REQUIRE(there.has_multicast == (want.sm >= 90));
+            }
             for (const site_type from : {site_type::gpu, site_type::nic}) {
                 const auto a = want.g.all(site_type::gpu), b = again.all(site_type::gpu);
                 const auto to = want.g.all(from), there = again.all(from);

@@ -124,6 +124,10 @@ TEST_CASE("switches, links that are down, and GPUs of elsewhere") {
     const graph g = discover_graph(t.root, functions);
     CHECK(nvlinks(g, "GPU0", "NVSwitch") == 450);
     CHECK(nvlinks(g, "GPU3", "NVSwitch") == 425);
+    CHECK(g.at(g.require("NVSwitch")).has_multicast);
+    now.major = 8;
+    const graph older = discover_graph(t.root, functions);
+    CHECK(!older.at(older.require("NVSwitch")).has_multicast);
     now = {}, now.links = {{1, 1, 40}, {0}}; // the ends disagree, and one link leads to a GPU that is not here
     const graph two = discover_graph(t.root, functions);
     CHECK(nvlinks(two, "GPU0", "GPU1") == 50);

@@ -131,7 +131,6 @@ inline std::string tree_text(const topo::graph& g) {
         if (g.name(s).find(topo::name_of(g.at(s).type)) == std::string::npos)
             text += " (" + std::string(topo::name_of(g.at(s).type)) + ")";
         if (by >= 0) text += ", " + rate(g.arc_at(by));
-        if (g.at(s).units > 1) text += ", " + std::to_string(g.at(s).units) + " of them";
         std::string others;
         for (const int i : g.arcs_of(s)) {
             const topo::arc& a = g.arc_at(i);
@@ -153,8 +152,11 @@ inline std::string tree_text(const topo::graph& g) {
             g.at(s).type != topo::site_type::nvswitch)
             show(s, -1, 0);
     for (int s = 0; s < g.size(); ++s)
-        if (!is_shown[static_cast<std::size_t>(s)])
-            text += g.name(s) + ", " + std::to_string(g.arcs_of(s).size()) + " links\n";
+        if (!is_shown[static_cast<std::size_t>(s)]) {
+            text += g.name(s) + ", " + std::to_string(g.arcs_of(s).size()) + " links";
+            if (g.at(s).units > 1) text += ", " + std::to_string(g.at(s).units) + " chips";
+            text += g.at(s).has_multicast ? ", reduces and multicasts\n" : "\n";
+        }
     return text;
 }
 

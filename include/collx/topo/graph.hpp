@@ -39,6 +39,7 @@ struct site {
     int units = 1;               // nvswitch: how many stand behind this site
     int numa = -1;               // number of the NUMA node, -1: not known
     double port_bytes_per_s = 0; // nic: rate of its port, 0: not known
+    bool has_multicast = false;  // nvswitch: it reduces and multicasts (NVLink SHARP: those of H100 and later)
 };
 
 // One direction of a link; its other direction is the arc `back`.

@@ -56,8 +56,8 @@ inline std::uint64_t content_hash(const graph& g) {
     char line[160];
     for (int s = 0; s < g.size(); ++s) {
         const site& a = g.at(s);
-        std::snprintf(line, sizeof line, " %d %d %d %d %d %.9g;", static_cast<int>(a.type), a.host, a.rail, a.units,
-                      a.numa, a.port_bytes_per_s);
+        std::snprintf(line, sizeof line, " %d %d %d %d %d %.9g %d;", static_cast<int>(a.type), a.host, a.rail, a.units,
+                      a.numa, a.port_bytes_per_s, a.has_multicast ? 1 : 0);
         text += a.name + line;
     }
     for (int i = 0; i < g.arcs(); ++i) {

@@ -72,8 +72,9 @@ inline void add_mesh(graph& g, const link_rates& r, int lanes, const std::vector
                nvlinks(r, lanes));
 }
 // All GPUs to `units` switches, `lanes` links each in all.
-inline void add_nvswitch(graph& g, const link_rates& r, int units, int lanes) {
+inline void add_nvswitch(graph& g, const link_rates& r, int units, int lanes, bool has_multicast) {
     const int s = g.add({"NVSwitch", site_type::nvswitch, 0, -1, units});
+    g.at(s).has_multicast = has_multicast;
     for (const int gpu : g.all(site_type::gpu))
         g.link(gpu, s, link_type::nvlink, nvlinks(r, lanes, link_latencies::nvswitch));
 }

@@ -76,7 +76,7 @@ inline graph dgx_2(rate_basis basis = rate_basis::published) {
             detail::add_device(g, r, site_type::nic, below);
         }
     }
-    detail::add_nvswitch(g, r, 12, 6);
+    detail::add_nvswitch(g, r, 12, 6, false);
     return g;
 }
 
@@ -95,7 +95,7 @@ inline graph dgx_a100(rate_basis basis = rate_basis::published) {
             detail::add_device(g, r, site_type::nic, above);
         }
     }
-    detail::add_nvswitch(g, r, 6, 12);
+    detail::add_nvswitch(g, r, 6, 12, false);
     return g;
 }
 
@@ -105,7 +105,7 @@ inline graph dgx_h100(rate_basis basis = rate_basis::published) {
     const bool raw = basis == rate_basis::published;
     const link_rates r{raw ? 25.0 : 20.6, raw ? 63.0 : 48.0, 22, 50};
     graph g = detail::two_sockets(r, 4, 1);
-    detail::add_nvswitch(g, r, 4, 18);
+    detail::add_nvswitch(g, r, 4, 18, true);
     return g;
 }
 
@@ -115,7 +115,7 @@ inline graph hgx_b200(rate_basis basis = rate_basis::published) {
     const bool raw = basis == rate_basis::published;
     const link_rates r{raw ? 50.0 : 40.1, raw ? 63.0 : 48.0, 22, 50};
     graph g = detail::two_sockets(r, 4, 1);
-    detail::add_nvswitch(g, r, 2, 18);
+    detail::add_nvswitch(g, r, 2, 18, true);
     return g;
 }
 
@@ -133,7 +133,7 @@ inline graph gb200_nvl72(rate_basis basis = rate_basis::published, int trays = 1
         detail::add_device(tray, r, site_type::nic, k / 2);
     }
     for (int t = 0; t < trays; ++t) add_copy(g, tray, t, "t" + std::to_string(t) + ".");
-    detail::add_nvswitch(g, r, 18, 18);
+    detail::add_nvswitch(g, r, 18, 18, true);
     return g;
 }
 

@@ -67,6 +67,9 @@ inline double nvlink_rate(int sm, rate_basis basis) {
     if (sm >= 70) return raw ? 25 : 20;
     return raw ? 20 : 18;
 }
+// GPUs of this compute capability and later are behind NVSwitches that reduce and multicast, where they are behind
+// some.
+constexpr int first_multicast_sm = 90;
 // GB/s between CPUs (same source).
 inline double socket_rate(const std::string& arch, const std::string& vendor, int model) {
     if (arch == "arm64") return 6;

@@ -130,6 +130,7 @@ private:
         const double rate = nvlink_rate(sm, basis_) * count * 1e9;
         if (kind == 0x068000) {
             if (switches_ < 0) switches_ = g_.add({"NVSwitch", site_type::nvswitch, g_.at(gpu).host});
+            g_.at(switches_).has_multicast = sm >= first_multicast_sm;
             g_.link(gpu, switches_, link_type::nvlink, {rate, link_latencies::nvswitch, count});
             return;
         }

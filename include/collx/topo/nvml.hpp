@@ -141,6 +141,7 @@ inline void add_nvlinks(graph& g, const std::map<std::string, int>& of_gpu, cons
         const double rate = detail::nvlink_rate(one.sm, basis);
         if (one.switch_links > 0) {
             if (switches < 0) switches = g.add({"NVSwitch", site_type::nvswitch});
+            g.at(switches).has_multicast = one.sm >= detail::first_multicast_sm;
             g.link(here->second, switches, link_type::nvlink,
                    {rate * one.switch_links * 1e9, link_latencies::nvswitch, one.switch_links});
         }
