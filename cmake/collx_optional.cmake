@@ -50,6 +50,9 @@ function(collx_find_optional name target_out missing_out)
     if(how STREQUAL "config")
       find_package(${what} CONFIG QUIET GLOBAL)
     elseif(how STREQUAL "module")
+      # FindCUDAToolkit of CMake 3.25.1 (Debian 12) fails for projects that ask for 3.25 where a toolkit has no nvToolsExt, as
+      # CUDA 13 has none: it marks that target as deprecated without asking whether it is there.
+      set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
       find_package(${what} QUIET GLOBAL)
     else()
       find_package(PkgConfig QUIET)

@@ -39,6 +39,33 @@ def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, **options)
 
 
+# As CMake 3.25.1 has it, where nvToolsExt is not there.
+FIND_CUDA = """
+if(CMAKE_MINIMUM_REQUIRED_VERSION VERSION_GREATER_EQUAL 3.25)
+  set_property(TARGET CUDA::nvToolsExt PROPERTY DEPRECATION "superseded by nvtx3")
+endif()
+add_library(CUDA::cudart INTERFACE IMPORTED GLOBAL)
+"""
+ASKS_FOR_CUDA = """
+cmake_minimum_required(VERSION 3.25)
+project(asks LANGUAGES NONE)
+list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_SOURCE_DIR}")
+include("%s/cmake/collx_optional.cmake")
+collx_find_optional(cuda target missing)
+message(STATUS "found: ${target}, at least ${CMAKE_MINIMUM_REQUIRED_VERSION}")
+"""
+
+
+class Toolkit(unittest.TestCase):
+    def test_a_cuda_toolkit_without_nvtoolsext_is_found_by_debians_cmake(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "FindCUDAToolkit.cmake").write_text(FIND_CUDA)
+            pathlib.Path(folder, "CMakeLists.txt").write_text(ASKS_FOR_CUDA % ROOT)
+            done = run("cmake", "-S", folder, "-B", folder + "/build")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("found: CUDA::cudart, at least 3.25", done.stdout)
+
+
 class Hidden(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
