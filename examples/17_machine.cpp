@@ -4,9 +4,11 @@
 // has the GPUs 0, 2, 4 and 6 only. By themselves these four have rings of 50 GB/s in all; through their neighbours,
 // 150. Then a job of these four that is given the machine as a file: its calls follow the links unasked. At last, which
 // algorithm a call takes and by which rule, and how long it and the others would take, where COLLX_MACHINE says what
-// calls cost here; and a training step on a DGX H100, of tensor ranks and of a pipeline.
+// calls cost here; the same for device memory on a DGX H100; and a training step there, of tensor ranks and of a
+// pipeline.
 #include <collx/collx.hpp>
 #include <collx/comm/explain.hpp>
+#include <collx/comm/explain_devices.hpp>
 #include <collx/sim/training.hpp>
 #include <collx/topo/explain_rings.hpp>
 #include <collx/topo/machines.hpp>
@@ -58,6 +60,18 @@ void explain_calls() {
         example::expect(ordered.chosen().name == "two_shot", "in rank order, so any operator takes the same");
     });
     // [doc:end]
+}
+
+// A call on device memory among GPUs that are not here.
+void explain_devices() {
+    // [doc:devices]
+    const graph eight = dgx_h100();
+    collx::sim::fabric devices(eight, eight.all(site_type::gpu));
+    const collx::explanation sum = collx::explain_on_devices(devices, collx::all_reduce, 8 << 20);
+    std::printf("\n%s", to_text(sum).c_str());
+    // [doc:end]
+    example::expect(sum.chosen().name == "multicast_two_shot by the switch",
+                    "the switch makes the long sums of a DGX H100");
 }
 
 // Eight ranks as one tensor axis, or as a pipeline of eight stages: nothing runs, all of it is predicted.
@@ -112,6 +126,7 @@ int main() {
     run_on(g);
     ::unsetenv("COLLX_TOPOLOGY");
     explain_calls();
+    explain_devices();
     plan_training();
     return example::result();
 }

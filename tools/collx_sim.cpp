@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "sim/algorithms.hpp"
+#include "sim/devices.hpp"
 #include "sim/published.hpp"
 #include "sim/report.hpp"
 #include "sim/training.hpp"
@@ -21,7 +22,7 @@ namespace {
 
 using namespace collx;
 
-struct choices {
+struct request {
     tools::machine_choice machine;
     std::vector<int> ranks;
     std::vector<std::string> lost;
@@ -32,13 +33,16 @@ struct choices {
     bool with_rings = false, with_pxn = false;
     sim::options run;
     tools::training_choice training;
-    bool with_training = false;
+    device_explain_options devices;
+    bool with_training = false, with_devices = false;
 };
 
 // "+links" behind a name: the links' latencies in place of NCCL's for a hop.
 sim::cost_model costs_of(std::string name) {
     using sim::nccl_family, sim::protocol;
     if (name == "links") return {};
+    if (name == "nccl-nvls-hopper") return sim::nccl_nvls_costs(90);
+    if (name == "nccl-nvls-blackwell") return sim::nccl_nvls_costs(100);
     const std::string whole = name, plus = "+links";
     const bool by_links = name.size() > plus.size() && name.compare(name.size() - plus.size(), plus.npos, plus) == 0;
     if (by_links) name.resize(name.size() - plus.size());
@@ -49,11 +53,12 @@ sim::cost_model costs_of(std::string name) {
                 if (by_links) m.hop = {}, m.with_link_latency = true;
                 return m;
             }
-    fail(errc::invalid_argument, -1, -1, "links, or nccl-ring-simple, nccl-tree-ll128, nccl-ring-ll+links, ...",
+    fail(errc::invalid_argument, -1, -1,
+         "links, or nccl-ring-simple, nccl-tree-ll128, nccl-ring-ll+links, nccl-nvls-hopper, ...",
          "no cost model is called '%.100s'", whole.c_str());
 }
 
-topo::graph machine_without_lost(const choices& c) {
+topo::graph machine_without_lost(const request& c) {
     topo::graph g = tools::machine_of(c.machine);
     for (const std::string& l : c.lost) {
         const auto comma = l.find(',');
@@ -109,7 +114,7 @@ struct place {
 };
 
 // HOSTSxRANKS, with the rates of a DGX H100.
-sim::rails rails_of(const choices& c) {
+sim::rails rails_of(const request& c) {
     sim::rails m;
     char rest = 0;
     if (std::sscanf(c.rails.c_str(), "%dx%d%c", &m.hosts, &m.per_host, &rest) != 2 || m.hosts < 1 || m.per_host < 1 ||
@@ -124,7 +129,7 @@ sim::rails rails_of(const choices& c) {
     return m;
 }
 
-place place_of(const choices& c) {
+place place_of(const request& c) {
     place p;
     if (!c.rails.empty()) {
         const sim::rails m = rails_of(c);
@@ -147,12 +152,12 @@ struct job {
     sim::recording schedule;
     sim::cost_model costs;
 };
-void prepare(choices& c, job& j) {
+void prepare(request& c, job& j) {
     j.where = place_of(c);
     place& p = j.where;
     if (p.g) p.f = c.with_pxn ? sim::fabric::with_pxn(*p.g, p.sites) : sim::fabric(*p.g, p.sites);
     j.costs = costs_of(c.costs);
-    if (c.with_training) return;
+    if (c.with_training || c.with_devices) return;
     const node_map nodes(p.host_of);
     j.schedule = tools::recording_of(c.op, c.algorithm, static_cast<int>(p.host_of.size()), nodes);
     if (c.with_rings) take_rings(c.run, *p.g, p.sites);
@@ -160,7 +165,7 @@ void prepare(choices& c, job& j) {
 }
 
 // What a reader of the report must know to get the same again.
-std::string report_of(const choices& c, const job& j, const std::vector<tools::prediction>& all) {
+std::string report_of(const request& c, const job& j, const std::vector<tools::prediction>& all) {
     const std::string machine = !c.rails.empty()            ? "rails " + c.rails
                                 : !c.machine.file.empty()   ? c.machine.file
                                 : c.machine.machine.empty() ? "this machine"
@@ -179,13 +184,20 @@ std::string report_of(const choices& c, const job& j, const std::vector<tools::p
         all, *j.where.f, j.where.g ? &*j.where.g : nullptr);
 }
 
-void run(choices c) {
+void run(request c) {
     job j;
     prepare(c, j);
     sim::fabric& f = *j.where.f;
     if (c.with_training) {
         const std::string text = tools::training_text(c.training, c.machine.machine, f, j.costs);
         return static_cast<void>(std::fputs(text.c_str(), stdout));
+    }
+    if (c.with_devices) {
+        for (const double bytes : c.bytes) {
+            const explanation e = tools::explain_devices(f, c.op, static_cast<std::size_t>(bytes), c.devices);
+            std::printf("%s\n", to_text(e).c_str());
+        }
+        return;
     }
     std::vector<tools::prediction> all;
     std::printf("%14s %14s %16s\n", "bytes", "time us", "bus GB/s");
@@ -202,7 +214,7 @@ void run(choices c) {
     if (!c.goal.empty()) write(c.goal, sim::to_goal(j.schedule, c.bytes.back(), j.costs.reduce_ns_per_byte));
 }
 
-void add_options(CLI::App& app, choices& c) {
+void add_options(CLI::App& app, request& c) {
     app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...; else this machine");
     app.add_option("-f,--file", c.machine.file,
                    "a topology file of NCCL (NCCL_TOPO_DUMP_FILE), or hwloc's XML (lstopo --of xml)");
@@ -224,6 +236,7 @@ void add_options(CLI::App& app, choices& c) {
     app.add_option("--depth", c.run.depth, "messages that a channel holds")->check(CLI::Range(1, 1 << 16));
     app.add_flag("--rings", c.with_rings, "share the bytes among the rings that the machine has");
     app.add_flag("--pxn", c.with_pxn, "between hosts by the neighbour whose card is on the receiver's rail");
+    app.add_flag("--by-switch", c.run.by_switch, "the switch sums and stores to all (NVLS); for -a multicast_two_shot");
     app.add_option("--lost", c.lost, "a link that is lost: GPU0,GPU3");
     app.add_option("--slow", c.run.slow_rank, "a slow rank, --slowdown times slower");
     app.add_option("--slowdown", c.run.slowdown, "how many times slower");
@@ -238,7 +251,7 @@ void add_options(CLI::App& app, choices& c) {
 // GB/s or us that a command line of this tool predicts.
 double predicted(const tools::published_figure& row) {
     CLI::App app;
-    choices c;
+    request c;
     add_options(app, c);
     app.parse(row.command);
     job j;
@@ -252,11 +265,16 @@ double predicted(const tools::published_figure& row) {
 
 int main(int argc, char** argv) {
     CLI::App app{"Predicts a collective's time on a machine; runs and measures nothing"};
-    choices c;
+    request c;
     add_options(app, c);
     app.fallthrough();
     CLI::App* training = app.add_subcommand("training", "a training step: time, bubble, exposed communication, memory");
     tools::add_options(*training, c.training);
+    CLI::App* devices = app.add_subcommand(
+        "devices", "which algorithm a call on device memory takes there, and how long it and the others would take");
+    devices->add_flag("--deterministic", c.devices.deterministic, "operands in rank order, as the policy");
+    devices->add_option("--lanes", c.devices.lanes, "blocks of a kernel")->check(CLI::Range(1, 1024));
+    devices->add_flag("!--no-switch", c.devices.switch_can, "element, operator or buffers that no switch can sum");
     CLI::App* published = app.add_subcommand("published", "figures that others have published, beside predictions");
     try {
         app.parse(argc, argv);
@@ -266,7 +284,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "collx_sim: %s (collx_sim --help)\n", e.what());
         return 2;
     }
-    c.with_training = training->parsed();
+    c.with_training = training->parsed(), c.with_devices = devices->parsed();
     return tools::exit_code_of("collx_sim", [&] {
         if (!published->parsed()) return run(c);
         std::fputs(tools::published_text(predicted).c_str(), stdout);

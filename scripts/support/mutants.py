@@ -246,6 +246,11 @@ ROWS = [
     ("rows of a run are not all looked at", "plan/choose.hpp", "|| any_applies<P, C, next_row(P, C, From + 1), End>(s);", ";", ["plan/choices"]),
     ("a hop gives its relay to none", "plan/ring_order.hpp", "&& !extend(static_cast<unsigned>(hop_of_[place]))) continue;", ") continue;",
      ["plan/ring_order"]),
+    # ---------------------------------------------------------------- sim
+    ("what a switch stores reaches one rank only", "sim/simulate.hpp", ", store.links.push_back(p.from[sized(k)]);", ";", ["sim/simulate"]),
+    ("any NVSwitch is taken to sum", "sim/fabric.hpp", "if (ports_.to.empty() && g.at(s).has_multicast)", "if (ports_.to.empty())", ["sim/simulate"]),
+    ("what is pushed ahead costs a hop for each reader", "sim/simulate.hpp", "&& way == nullptr && model_.pushes)", "&& way == nullptr && false)",
+     ["comm/explain_devices"]),
     # ---------------------------------------------------------------- comm
     ("a scan passes on results that a hook has changed", "call/run.hpp", "is_scan && !passes_on", "is_scan && !passes_on && false",
      ["comm/hooks"]),
@@ -396,7 +401,7 @@ ROWS = [
     ("a switch that one rank cannot join is used by the others", "gpu/switch_memory.hpp", "return first < 0;", "return is_done != 0;",
      ["gpu/switch"]),
     ("a switch adds what must be added in rank order", "gpu/by_kernel.hpp", "!Policies::rank_order &&\n", "\n", ["gpu/switch"]),
-    ("a device is joined to a switch by two ranks", "gpu/route.hpp", "cards.size() < 4 || share_devices(cards)", "cards.size() < 4", ["gpu/switch"]),
+    ("a device is joined to a switch by two ranks", "gpu/route.hpp", "!settings_.multicast || share_devices(cards)", "!settings_.multicast", ["gpu/switch"]),
     ("the proof of a switch does not look at what it stored", "exec/device/switch_proof.hpp", "if (x.v[k] != sum)", "if (false)",
      ["gpu/switch"]),
     ("windows on devices of different elements go together", "gpu/window_bytes.hpp", "std::memcmp(its, first, 3 * sizeof *its) != 0",

@@ -175,7 +175,7 @@ void collectives(int n, std::size_t size, std::size_t first, const char* type) {
 template <class T>
 void sums_of_calls(communicator& w, const char* type) {
     const int ranks = w.size();
-    const std::size_t n = (std::size_t{1} << 20) / sizeof(T) + 1000; // plan/choices.hpp: by the switch above 1 MiB
+    const std::size_t n = (std::size_t{3} << 20) / sizeof(T) + 1000; // plan/choices.hpp: by the switch above 3 MiB
     cudaStream_t s = nullptr;
     device::require_cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
     std::vector<T> host(n);
@@ -235,7 +235,7 @@ int main() {
                     collectives<bf16>(n, size, first, "bf16");
                     collectives<f16>(n, size, first, "f16");
                 }
-        if (devices >= 4) calls(4);
+        if (devices >= 5) calls(5);
     } catch (const std::exception& e) {
         return finish(e.what());
     }

@@ -401,9 +401,9 @@ TEST_CASE("collectives of a group that follow one another and are of one kind ar
         for (const auto& m : x)
             for (std::size_t i = 0; i < m->collx_buffer().size(); ++i) EXPECT_AT(i, (*m)[i] == sum_of(ranks, i));
 
-        // Another kind in between, another length (words with flags end at 128 KiB), another operator.
+        // Another kind in between, another length (words with flags end at 256 KiB), another operator.
         x.clear();
-        for (const std::size_t n : {10u, 20u, 40'000u, 50'000u, 40u, 5u, 6u})
+        for (const std::size_t n : {10u, 20u, 80'000u, 90'000u, 40u, 5u, 6u})
             x.push_back(std::make_unique<memory>(g, me, n));
         fill_all();
         const int kinds = kernels_of([&] {

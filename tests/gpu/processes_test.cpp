@@ -194,22 +194,22 @@ TEST_CASE("processes join the devices that a switch multicasts to, by files and 
         scratch_directory d;
         processes p;
         start_ranks(
-            p, d.path, 4,
+            p, d.path, 5,
             [](communicator& w, auto c, device::fake_gpus& g) {
                 use_device(c, small());
                 if (device_route(c).find("long sums by the switch") == std::string::npos) return 1;
-                constexpr std::size_t n = 270'000; // above 1 MiB
+                constexpr std::size_t n = 790'000; // above 3 MiB: plan/choices.hpp
                 auto* x = static_cast<float*>(g.allocate(n * sizeof(float), w.rank()));
                 for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(w.rank()) + static_cast<float>(i % 100);
                 all_reduce(c, device_view<float>(x, n));
                 synchronize(c);
                 int wrong = 0;
-                for (std::size_t i = 0; i < n; ++i) wrong += x[i] != 6 + 4 * static_cast<float>(i % 100);
+                for (std::size_t i = 0; i < n; ++i) wrong += x[i] != 10 + 5 * static_cast<float>(i % 100);
                 g.free(x);
                 return wrong == 0 ? 0 : 2;
             },
             handles, 0, false, true);
-        expect_all_well(p, 4);
+        expect_all_well(p, 5);
     }
 }
 

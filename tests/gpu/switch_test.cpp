@@ -38,6 +38,12 @@ double mean_of(Comm c, const communicator& w, fake_gpus& g, std::size_t n) {
     return all / static_cast<double>(n);
 }
 
+// Floats of the longest sum among so many devices that does not go by a switch.
+std::size_t most_without_switch(int ranks) {
+    const choices::situation long_one{.bytes = choices::any_bytes, .ranks = ranks};
+    return choices::find_choice(choices::switched, collective::all_reduce, long_one)->above / sizeof(float);
+}
+
 device_settings with_stages() {
     device_settings s = small();
     s.stage_bytes = 65536;
@@ -47,14 +53,14 @@ device_settings with_stages() {
 } // namespace
 
 TEST_CASE("long sums go by a switch that joins the devices, short ones and those in rank order do not") {
-    for (const int ranks : {4, 5}) {
+    for (const int ranks : {5, 7}) {
         fake_gpus g({.devices = ranks, .handles = files, .multicasts = true});
         on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
             use_device(c, with_stages());
             at("ranks=%d: %s", ranks, device_route(c).c_str());
             EXPECT(device_route(c).find(", long sums by the switch") != std::string::npos);
-            const std::size_t bound = (ranks == 4 ? choices::kib(1024) : choices::kib(2048)) / sizeof(float);
+            const std::size_t bound = most_without_switch(ranks);
             EXPECT(mean_of(c, w, g, bound + 64) < 0.01);
             EXPECT(mean_of(c, w, g, bound) == 1);
             EXPECT(mean_of(w.with(gpus{r}, deterministic{}), w, g, bound + 64) == 1);
@@ -75,19 +81,19 @@ TEST_CASE("too few devices, a shared one, and a program that wants no switch") {
             const auto c = w.with(gpus{r});
             use_device(c, s);
             EXPECT(device_route(c).find("kernels over") == 0 && device_route(c).find("switch") == std::string::npos);
-            EXPECT(mean_of(c, w, g, 1000) == (ranks == 3 ? 0 : 1));
+            EXPECT(mean_of(c, w, g, 1000) == 1);
         });
         CHECK(g.pieces() == 0);
         return g.joined.load();
     };
-    CHECK(joined(3, {.devices = 3, .multicasts = true}, with_stages()) == 0);
-    CHECK(joined(4, {.devices = 4, .multicasts = false}, with_stages()) == 0);
+    CHECK(joined(4, {.devices = 4, .multicasts = true}, with_stages()) == 0);
+    CHECK(joined(5, {.devices = 5, .multicasts = false}, with_stages()) == 0);
     device_settings shared = with_stages(); // ranks 0 and 4 have device 0
     shared.shares_device = true;
     CHECK(joined(5, {.devices = 4, .processors = 8, .multicasts = true}, shared) == 0);
     device_settings none = with_stages();
     none.multicast = false;
-    CHECK(joined(4, {.devices = 4, .multicasts = true}, none) == 0);
+    CHECK(joined(5, {.devices = 5, .multicasts = true}, none) == 0);
 }
 
 TEST_CASE("where a rank cannot join the switch none does, all say which rank, and sums are as before") {
@@ -95,16 +101,16 @@ TEST_CASE("where a rank cannot join the switch none does, all say which rank, an
                                                    {step::open, 2, "open the multicast object"},
                                                    {step::join, 3, "add its device to the multicast object"},
                                                    {step::bind, 1, "bind its memory to the multicast object"}}) {
-        fake_gpus g({.devices = 4, .handles = files, .multicasts = true});
+        fake_gpus g({.devices = 5, .handles = files, .multicasts = true});
         g.refuses_multicast = fails, g.refusing_device = device;
         const std::string said = "; not by the switch: rank " + std::to_string(device) + " could not " + could_not;
-        on_gpus(4, g, [&](communicator& w, fake_runtime r) {
+        on_gpus(5, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
             use_device(c, with_stages());
             at("%s: %s", said.c_str(), device_route(c).c_str());
             EXPECT(device_route(c).find(said) != std::string::npos);
             EXPECT((device_route(c).find("operation not supported") != std::string::npos) == (w.rank() == device));
-            EXPECT(mean_of(c, w, g, choices::kib(1024) / sizeof(float) + 64) == 1);
+            EXPECT(mean_of(c, w, g, most_without_switch(5) + 64) == 1);
         });
         CHECK(g.pieces() == 0);
     }

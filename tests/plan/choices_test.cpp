@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -86,12 +87,13 @@ TEST_CASE("what is read when compiling and when running is the same") {
 TEST_CASE("sums on devices: LL words, one signal, two signals, by size and ranks") {
     struct limit {
         int ranks;
-        std::size_t words, one_shot; // bytes, the most of each
+        std::size_t words, one_shot, words_twice; // bytes, the most of each; words_twice: of two-shot by words
     };
     for (const limit l :
-         {limit{2, choices::kib(512), choices::kib(16384)}, limit{4, choices::kib(128), choices::kib(1024)},
-          limit{6, choices::kib(64), choices::kib(512)}, limit{8, choices::kib(32), choices::kib(512)},
-          limit{16, choices::kib(32), choices::kib(256)}}) {
+         {limit{2, choices::kib(512), choices::kib(8192), 0}, limit{4, choices::kib(256), choices::kib(2048), 0},
+          limit{6, choices::kib(128), choices::kib(512), choices::kib(2048)},
+          limit{8, choices::kib(64), choices::kib(512), choices::kib(3072)},
+          limit{16, choices::kib(64), choices::kib(256), choices::kib(3072)}}) {
         const auto chosen = [&](std::size_t bytes) {
             return choices::find_choice(choices::device, collective::all_reduce, {.bytes = bytes, .ranks = l.ranks});
         };
@@ -105,20 +107,19 @@ TEST_CASE("sums on devices: LL words, one signal, two signals, by size and ranks
         const auto by = [&](std::size_t bytes) { return chosen(bytes)->by; };
         const bool is_many = l.ranks > 4; // whose two-shot has many steps
         CHECK(by(l.one_shot + 1) == (is_many ? choices::protocol::packets : choices::protocol::simple));
-        CHECK(by(choices::kib(2048)) == (is_many ? choices::protocol::packets : choices::protocol::simple));
-        CHECK(chosen(choices::kib(16384) + 1)->use == choices::two_shot);
-        CHECK(by(choices::kib(2048) + 1) == choices::protocol::simple);
+        if (is_many) CHECK(by(l.words_twice) == choices::protocol::packets);
+        CHECK(by(std::max(l.words_twice, l.one_shot) + 1) == choices::protocol::simple);
         // Counts per rank have no size.
         CHECK(chosen(choices::any_bytes)->use == choices::two_shot);
     }
 }
 
-TEST_CASE("a switch is asked for long sums of four devices and more, and for nothing else") {
+TEST_CASE("a switch is asked for long sums of five devices and more, and for nothing else") {
     const auto chosen = [](collective c, std::size_t bytes, int ranks) {
         return choices::find_choice(choices::switched, c, {.bytes = bytes, .ranks = ranks});
     };
-    for (const int ranks : {4, 5, 8, 16}) {
-        const std::size_t bound = choices::kib(ranks == 4 ? 1024 : 2048);
+    for (const int ranks : {5, 8, 16}) {
+        const std::size_t bound = choices::kib(3072);
         CHECK(chosen(collective::all_reduce, bound, ranks) == nullptr);
         const choices::row* row = chosen(collective::all_reduce, bound + 1, ranks);
         REQUIRE(row != nullptr);
@@ -126,7 +127,7 @@ TEST_CASE("a switch is asked for long sums of four devices and more, and for not
         CHECK(row->by == choices::protocol::multicast);
         CHECK(chosen(collective::all_gather, bound + 1, ranks) == nullptr);
     }
-    CHECK(chosen(collective::all_reduce, choices::kib(1 << 20), 3) == nullptr);
+    CHECK(chosen(collective::all_reduce, choices::kib(1 << 20), 4) == nullptr);
 }
 
 TEST_CASE("a name of the table is the name of its algorithm") {

@@ -3,6 +3,7 @@
 // The simulator against answers that are known: formulas, hand-computed sharing of links, bytes counted from the
 // recording, and bounds that nothing passes. Faults end with the error that names the rank.
 #include <collx/algo/algorithms.hpp>
+#include <collx/algo/multicast_two_shot.hpp>
 #include <collx/sim/simulate.hpp>
 #include <collx/topo/clusters.hpp>
 #include <collx/topo/machines.hpp>
@@ -239,6 +240,50 @@ TEST_CASE("faults: a slow rank, a lost link, a dead rank") {
     const topo::graph without = sim::without_link(cube, cube.require("GPU0"), cube.require("GPU3"));
     sim::fabric f(without, without.all(topo::site_type::gpu));
     CHECK(f.between(0, 3).links.size() == 2); // through a neighbour
+}
+
+TEST_CASE("a switch that sums and stores to all: (1 + 1/n) of the buffer leaves each rank, and arrives") {
+    for (const int n : {2, 4, 8}) {
+        const topo::graph g = topo::dgx_h100();
+        std::vector<int> sites = g.all(topo::site_type::gpu);
+        sites.resize(static_cast<std::size_t>(n));
+        sim::fabric f(g, sites);
+        const sim::recording s = sim::record_short(algo::multicast_two_shot_all_reduce{}, n);
+        sim::options o = of_bytes(1e9);
+        o.by_switch = true;
+        const sim::result r = sim::simulate(s, f, {.with_link_latency = false}, o);
+        const double bytes = 1e9 * (1 + 1.0 / n);
+        CAPTURE(n);
+        CHECK(r.time_ns == Approx(bytes / 450));
+        const sim::switch_ports& p = f.switch_of_all();
+        REQUIRE(p.to.size() == sites.size());
+        for (const auto& links : {p.to, p.from})
+            for (const int l : links) CHECK(r.link_bytes[static_cast<std::size_t>(l)] == Approx(bytes));
+        // Without it the text is a two-shot sum that reads what it sums, and as much again.
+        o.by_switch = false;
+        CHECK(sim::simulate(s, f, {.with_link_latency = false}, o).time_ns == Approx(2e9 * (n - 1) / n / 450));
+        // Latencies: the signals that all have put and all have summed, and the switch's answer between them.
+        o.by_switch = true;
+        CHECK(sim::simulate(s, f, {}, o).time_ns == Approx(bytes / 450 + 3 * 2 * topo::link_latencies::nvswitch));
+    }
+}
+
+TEST_CASE("sums by a switch take a machine whose ranks are all linked to one that makes them") {
+    const auto why_not = [](const topo::graph& g) {
+        sim::fabric f(g, g.all(topo::site_type::gpu));
+        sim::options o = of_bytes(1e6);
+        o.by_switch = true;
+        try {
+            sim::simulate(sim::record_short(algo::multicast_two_shot_all_reduce{}, f.ranks()), f, {}, o);
+        } catch (const error& e) {
+            return std::string(e.what());
+        }
+        return std::string("nothing");
+    };
+    CHECK_THAT(why_not(topo::dgx_a100()), Contains("no switch that reduces and multicasts") && Contains("8 ranks"));
+    CHECK_THAT(why_not(topo::dgx_1v()), Contains("H100 or later"));
+    CHECK(why_not(topo::hgx_b200()) == "nothing");
+    CHECK(why_not(topo::gb200_nvl72(topo::rate_basis::published, 4)) == "nothing");
 }
 
 TEST_CASE("what cannot be simulated is refused by name") {

@@ -47,6 +47,21 @@ TEST_CASE("collx_sim predicts times, and names the busiest links") {
                Contains("\n          1024 ") && Contains("\n       1048576 "));
 }
 
+TEST_CASE("collx_sim devices: what a call on device memory takes, and why") {
+    const std::string two = sim("devices -m dgx-h100 -b 8KiB,256MiB").text;
+    CHECK_THAT(two,
+               Contains("all_reduce of 8 KiB, 8 ranks: one_shot by LL words\n  because: one exchange of LL words") &&
+                   Contains("all_reduce of 256 MiB, 8 ranks: multicast_two_shot by the switch") &&
+                   Contains("times are predicted: launch and steps as on one H200"));
+    CHECK_THAT(sim("devices -m dgx-h100 -b 256MiB --no-switch").text, Contains("8 ranks: two_shot\n"));
+    CHECK_THAT(sim("devices -m dgx-h100 -b 256MiB --deterministic").text, Contains("8 ranks: two_shot\n"));
+    CHECK_THAT(sim("devices -m dgx-a100 --ranks 0,1,2,3 -c all_gather -b 1MiB").text,
+               Contains("all_gather of 1 MiB, 4 ranks: one_shot\n"));
+    const result wrong = sim("devices -m dgx-h100 -c all_sum");
+    CHECK(wrong.code != 0);
+    CHECK_THAT(wrong.text, Contains("no collective is called 'all_sum'") && Contains("reduce_scatter"));
+}
+
 TEST_CASE("collx_sim prints what docs/cost_model.md compares with published figures") {
     const std::pair<const char*, const char*> rows[] = {
         {"-m dgx-h100 --nccl-rates --costs nccl-ring-simple -b 8GB", " 370.2"},
@@ -79,8 +94,8 @@ TEST_CASE("collx_sim goes host by host, also among thousands of ranks") {
 
 TEST_CASE("collx_sim prints published figures beside its own, as docs/cost_model.md shows them") {
     const std::string text = sim("published").text;
-    CHECK_THAT(text, Contains("factor, geometric mean: 1.035 over 12 large rows (GB/s), 1.152 over 8 small (us), "
-                              "1.081 over all 20"));
+    CHECK_THAT(text, Contains("factor, geometric mean: 1.030 over 17 large rows (GB/s), 1.152 over 8 small (us), "
+                              "1.068 over all 25"));
     CHECK_THAT(text_of(COLLX_SOURCE_DIR "/docs/cost_model.md"), Contains(text));
     CHECK(sim("-m dgx-1v --costs +links").code == 2);
 }

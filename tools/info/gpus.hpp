@@ -140,7 +140,7 @@ inline section gpus_section(const gpus_found& g) {
         s.add(
             "switch_" + k, "device " + k + " switch",
             g.devices[i].multicasts
-                ? "reduces and multicasts: long sums of four ranks and more go by it (not tried)"
+                ? "reduces and multicasts: long sums of five ranks and more go by it (not tried)"
                 : "none that reduces and multicasts: it takes NVSwitch of HGX H100 or later, and nvidia-fabricmanager");
     }
     for (std::size_t a = 0; a < g.devices.size(); ++a)

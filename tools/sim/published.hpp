@@ -27,6 +27,19 @@ inline const std::vector<published_figure>& published_figures() {
          "-m dgx-h100 --ranks 0,1,2,3 --nccl-rates --costs nccl-ring-simple -b 8GB"},
         {"2 H100, NCCL all_reduce", 370, 370, false, "NCCL 1455",
          "-m dgx-h100 --ranks 0,1 --nccl-rates --costs nccl-ring-simple -b 8GB"},
+        {"8 H100, NCCL NVLS all_reduce, 8 GB", 476, 480, false, "nccl-tests 212, 290",
+         "-m dgx-h100 --nccl-rates --costs nccl-nvls-hopper -a multicast_two_shot --by-switch -b 8GB"},
+        {"7 H100, NCCL NVLS", 460, 460, false, "NCCL 1455",
+         "-m dgx-h100 --ranks 0,1,2,3,4,5,6 --nccl-rates --costs nccl-nvls-hopper -a multicast_two_shot --by-switch -b "
+         "8GB"},
+        {"6 H100, NCCL NVLS", 440, 440, false, "NCCL 1455",
+         "-m dgx-h100 --ranks 0,1,2,3,4,5 --nccl-rates --costs nccl-nvls-hopper -a multicast_two_shot --by-switch -b "
+         "8GB"},
+        {"5 H100, NCCL NVLS", 420, 420, false, "NCCL 1455",
+         "-m dgx-h100 --ranks 0,1,2,3,4 --nccl-rates --costs nccl-nvls-hopper -a multicast_two_shot --by-switch -b "
+         "8GB"},
+        {"8 B300, NCCL NVLS all_reduce (links of a B200)", 845, 845, false, "NCCL 2140",
+         "-m hgx-b200 --nccl-rates --costs nccl-nvls-blackwell -a multicast_two_shot --by-switch -b 8GB"},
         {"8 A100, ring all_reduce, 1 GB", 230, 250, false, "third-party pages",
          "-m dgx-a100 --nccl-rates --costs nccl-ring-simple -b 1GB"},
         {"8 H100, MSCCL++ all_reduce, 3 GB", 378, 378, false, "mscclpp perf_ndmv5",

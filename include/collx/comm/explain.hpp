@@ -21,8 +21,8 @@
 #include <collx/algo/on_rings.hpp>
 #include <collx/bootstrap/environment.hpp>
 #include <collx/comm/bound_communicator.hpp>
+#include <collx/comm/explanation.hpp>
 #include <collx/plan/call_shape.hpp>
-#include <collx/plan/choice_words.hpp>
 #include <collx/plan/host_selector.hpp>
 #include <collx/plan/row_of_call.hpp>
 #include <collx/sim/machine_file.hpp>
@@ -37,33 +37,7 @@ struct explain_options {
     const char* machine = nullptr; // a file; null: as COLLX_MACHINE says
 };
 
-// What runs for a call, why, and what the alternatives would take. Times are predictions, in nanoseconds.
-struct explanation {
-    // One algorithm that could run the call.
-    struct candidate {
-        std::string name;                                               // the algorithm's, as in docs/algorithms.md
-        double predicted_ns = std::numeric_limits<double>::quiet_NaN(); // not a number: not known
-        bool is_chosen = false;                                         // it is what runs
-    };
-    collective what;                   // of the call
-    std::size_t bytes = 0;             // of the whole buffer
-    int ranks = 0;                     // of the communicator
-    std::string venue;                 // where the call runs, and
-    std::string row;                   // what the row there says of calls that take it
-    std::string because;               // its reason
-    std::vector<candidate> candidates; // the chosen one first, the others by time
-    double line_ns = 0;                // of a cache line between cores when the costs were measured; 0: not known
-    double residual = 0;               // median error of the costs on the points that they were fitted to
-    std::string no_times;              // why times are not known; empty: they are
-
-    // What runs. Requires: candidates is not empty, as after explain().
-    const candidate& chosen() const { return candidates.front(); }
-};
-
 namespace detail {
-
-// Where a row's algorithm is not one of algo::algorithms, it is made of others.
-inline bool is_that_of(const choices::row& r, const char* name) { return std::string(choices::name_of(r.use)) == name; }
 
 inline problem problem_of(communicator_core& c, collective what, std::size_t bytes, const explain_options& o) {
     const bool reduces = collx::reduces(what), serial = reduces && o.deterministic;
@@ -187,24 +161,6 @@ void add_candidates(explanation& e, const communicator_core& c, const problem& p
     });
 }
 
-inline void sort_candidates(explanation& e, const choice_made& made) {
-    using candidate = explanation::candidate;
-    const bool is_listed =
-        std::any_of(e.candidates.begin(), e.candidates.end(), [](const candidate& k) { return k.is_chosen; });
-    if (!is_listed)
-        e.candidates.push_back({.name = std::string(choices::name_of(made.row->use)) +
-                                        choices::variant_of(made.row->use) +
-                                        (made.where == choices::links ? " of the machine" : ""),
-                                .is_chosen = true});
-    const auto key = [](const candidate& k) {
-        return k.is_chosen                  ? -1.0
-               : std::isnan(k.predicted_ns) ? std::numeric_limits<double>::infinity()
-                                            : k.predicted_ns;
-    };
-    std::stable_sort(e.candidates.begin(), e.candidates.end(),
-                     [&](const candidate& a, const candidate& b) { return key(a) < key(b); });
-}
-
 } // namespace detail
 
 // what: a verb, as collx::all_reduce. bytes: of the whole buffer, on the wire: what all_reduce, broadcast and reduce
@@ -245,25 +201,6 @@ explanation explain(communicator& world, const Verb&, std::size_t bytes, const e
                          ? "calls by the rails of a machine are not predicted"
                          : "the machine file has no costs for this medium and so many ranks (collx_perf --fit FILE)";
     return e;
-}
-
-// The explanation as lines for people.
-inline std::string to_text(const explanation& e) {
-    char line[256];
-    std::string text = std::string(name_of(e.what)) + " of " + detail::bytes_in_words(e.bytes) + ", " +
-                       std::to_string(e.ranks) + " ranks: " + e.chosen().name + "\n  because: " + e.because +
-                       "\n  by the row: " + e.venue + " | " + e.row + "\n";
-    for (const explanation::candidate& k : e.candidates) {
-        if (std::isnan(k.predicted_ns)) std::snprintf(line, sizeof line, "  %-20s        ?", k.name.c_str());
-        else std::snprintf(line, sizeof line, "  %-20s %9.1f us", k.name.c_str(), k.predicted_ns / 1e3);
-        text += std::string(line) + (k.is_chosen ? "  <- runs\n" : "\n");
-    }
-    if (!e.no_times.empty()) return text + "  no times: " + e.no_times + "\n";
-    std::snprintf(line, sizeof line, "  times are predicted; half of the fitted ones were within %.0f %%\n",
-                  100 * e.residual);
-    text += line;
-    std::snprintf(line, sizeof line, "  measured while a cache line took %.0f ns from core to core\n", e.line_ns);
-    return e.line_ns > 0 ? text + line : text;
 }
 
 COLLX_END_NAMESPACE

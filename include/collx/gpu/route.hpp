@@ -17,6 +17,7 @@
 #include <collx/exec/device/control.hpp>
 #include <collx/exec/device/mapping_proof.hpp>
 #include <collx/gpu/switch_memory.hpp>
+#include <collx/plan/choose.hpp>
 #include <collx/transport/gpu_links.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -273,9 +274,11 @@ private:
         runtime_.free_host(words);
         return is_good;
     }
-    // Worth it from four ranks on (plan/choices.hpp). A device is joined once.
+    // Where some call would go by it. A device is joined once.
     bool may_multicast(const std::vector<device::gpu_card>& cards) const {
-        if (!settings_.multicast || cards.size() < 4 || share_devices(cards)) return false;
+        const choices::situation longest{.bytes = choices::any_bytes, .ranks = static_cast<int>(cards.size())};
+        if (choices::find_choice(choices::switched, collective::all_reduce, longest) == nullptr) return false;
+        if (!settings_.multicast || share_devices(cards)) return false;
         for (const auto& c : cards)
             if (!c.multicasts) return false;
         return device::MulticastRuntime<Runtime>;

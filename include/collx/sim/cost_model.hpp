@@ -42,6 +42,8 @@ struct cost_model {
     double call_ns = 0;             // once: launch, and whatever else does not depend on the schedule
     hop_times hop{};                // of each message, passes by while the next one is sent
     bool with_link_latency = true;  // also the latencies of the path's links
+    bool pushes = false;            // what windows hold was stored by its writer: to read it is no hop
+    double step_ns = 0;             // of each step that moves data, at the rank whose step it is
     double overhead_ns = 0;         // of each message at its sender, one after another
     double wire_bytes_per_byte = 1; // flags that travel with the data
     double most_bytes_per_s = 0;    // payload of one message at a time, 0: as fast as the links
@@ -70,9 +72,19 @@ constexpr cost_model nccl_costs(nccl_family family, protocol p) {
     return m;
 }
 
+// NCCL's sums by a switch (src/graph/tuning.cc, 2.30.7): 25 us in all, and the share of the links' rate that it counts
+// on, 0.85 among H100 and 0.74 among B200. For options::by_switch.
+constexpr cost_model nccl_nvls_costs(int sm) {
+    cost_model m;
+    m.call_ns = 25e3;
+    m.with_link_latency = false;
+    m.wire_bytes_per_byte = 1 / (sm >= 100 ? 0.74 : 0.85);
+    return m;
+}
+
 // Errors: invalid_argument for a number that is negative or not finite.
 inline void check(const cost_model& m) {
-    for (const double v : {m.call_ns, m.hop.nvlink_ns, m.hop.pcie_ns, m.hop.network_ns, m.overhead_ns,
+    for (const double v : {m.call_ns, m.hop.nvlink_ns, m.hop.pcie_ns, m.hop.network_ns, m.step_ns, m.overhead_ns,
                            m.most_bytes_per_s, m.reduce_ns_per_byte})
         if (!(v >= 0) || !std::isfinite(v))
             fail(errc::invalid_argument, -1, -1, "give 0 or more", "a cost of the model is %g", v);

@@ -31,6 +31,12 @@ struct route {
     double bytes_per_s = 0; // of its narrowest link
 };
 
+// The links between each rank and a switch that reduces and multicasts: to it, and from it. Empty: there is none that
+// all are linked to.
+struct switch_ports {
+    std::vector<int> to, from;
+};
+
 class fabric {
 public:
     using finder = std::function<std::vector<int>(int from, int to)>; // links between two different ranks
@@ -43,6 +49,8 @@ public:
             const topo::arc& a = g.arc_at(i);
             links_.push_back({g.name(a.from) + " > " + g.name(a.to), a.type, a.bytes_per_s, a.latency_ns});
         }
+        for (const int s : g.all(topo::site_type::nvswitch))
+            if (ports_.to.empty() && g.at(s).has_multicast) ports_ = ports_of(g, sites, s);
         find_ = [&g, sites = std::move(sites)](int from, int to) {
             return topo::best_path(g, sites[static_cast<std::size_t>(from)], sites[static_cast<std::size_t>(to)]).arcs;
         };
@@ -61,6 +69,7 @@ public:
 
     int ranks() const { return ranks_; }
     const std::vector<link>& links() const { return links_; }
+    const switch_ports& switch_of_all() const { return ports_; }
     const route& between(int from, int to) {
         const auto key = static_cast<unsigned long long>(from) << 32 | static_cast<unsigned>(to);
         const auto [it, is_new] = known_.try_emplace(key);
@@ -84,6 +93,14 @@ public:
     }
 
 private:
+    static switch_ports ports_of(const topo::graph& g, const std::vector<int>& sites, int s) {
+        switch_ports p;
+        for (const int site : sites)
+            for (const int i : g.arcs_of(site))
+                if (const topo::arc& a = g.arc_at(i); a.to == s && a.type == topo::link_type::nvlink)
+                    p.to.push_back(i), p.from.push_back(a.back);
+        return p.to.size() == sites.size() ? p : switch_ports{};
+    }
     static std::vector<int> pxn_way(const topo::graph& g, const std::vector<int>& own, int from, int to) {
         const int in = own[static_cast<std::size_t>(to)], host = g.at(from).host;
         const auto joined = [&](int a, int b, int c, int d) {
@@ -107,6 +124,7 @@ private:
     int ranks_;
     std::vector<link> links_;
     finder find_;
+    switch_ports ports_;
     std::unordered_map<unsigned long long, route> known_;
 };
 

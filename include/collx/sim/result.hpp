@@ -24,6 +24,9 @@ struct options {
     // Where each of them goes over the machine: ways[k][r] are the links from the r-th rank of order k to the next one,
     // the last one's to the first. Empty, or none for a rank: the best way. Messages to other ranks take the best way.
     std::vector<std::vector<std::vector<int>>> ways;
+    // Sums over all ranks are made, and their results stored to all, by the switch that all are linked to (NVLS); for
+    // algorithms of the device's multicast_protocol.
+    bool by_switch = false;
     int slow_rank = -1; // sends, reduces and starts messages so many times slower:
     double slowdown = 1;
     int dead_rank = -1; // does nothing from this time on:

@@ -10,6 +10,7 @@
 
 #include <unordered_map>
 
+#include <collx/sim/check_options.hpp>
 #include <collx/sim/cost_model.hpp>
 #include <collx/sim/event_queue.hpp>
 #include <collx/sim/flows.hpp>
@@ -25,7 +26,7 @@ class simulation {
 public:
     simulation(const recording& s, fabric& f, const cost_model& m, const options& o)
         : s_(s), fabric_(f), model_(m), options_(o), flows_(f.links()) {
-        check(m), check_options();
+        check(m), check(s, f, o);
         orders_ = o.orders;
         if (orders_.empty()) orders_.emplace_back();
         if (orders_[0].empty())
@@ -35,6 +36,7 @@ public:
             next_.emplace_back();
             for (const auto& way : ways) next_.back().push_back(f.measured(way));
         }
+        if (o.by_switch) join_switch();
         const double shares = static_cast<double>(orders_.size()) * o.pieces * std::max(1, s.chunks);
         chunk_bytes_ = o.bytes / shares;
         result_.link_bytes.assign(f.links().size(), 0);
@@ -102,35 +104,6 @@ private:
     const route& way_of(channel& c, const strand& s, int from, int to) {
         if (c.way == nullptr) c.way = &route_of(s, from, to);
         return *c.way;
-    }
-
-    void check_options() const {
-        const auto is_rank = [&](int r) { return r >= -1 && r < s_.ranks; };
-        const auto& o = options_;
-        if (!(o.bytes >= 0) || !std::isfinite(o.bytes) || o.pieces < 1)
-            fail(errc::invalid_argument, -1, -1, "give 0 bytes or more, in at least one piece",
-                 "a simulation of %g bytes in %d pieces", o.bytes, o.pieces);
-        if (s_.ranks > fabric_.ranks())
-            fail(errc::invalid_argument, -1, -1, "take a larger machine, or fewer ranks",
-                 "a schedule of %d ranks on a machine for %d", s_.ranks, fabric_.ranks());
-        if (!is_rank(o.slow_rank) || !is_rank(o.dead_rank) || !(o.slowdown >= 1) || !std::isfinite(o.slowdown))
-            fail(errc::invalid_argument, -1, -1, "name ranks of the schedule, and a slowdown of 1 or more",
-                 "slow rank %d (%g times), dead rank %d of %d ranks", o.slow_rank, o.slowdown, o.dead_rank, s_.ranks);
-        for (const auto& order : o.orders) check_order(order);
-        for (const auto& ways : o.ways)
-            if (o.ways.size() != o.orders.size() || ways.size() != sized(s_.ranks))
-                fail(errc::invalid_argument, -1, -1, "give a way for each rank of each order, empty for the best one",
-                     "%zu ways of %d ranks, in %zu sets for %zu orders", ways.size(), s_.ranks, o.ways.size(),
-                     o.orders.size());
-    }
-    void check_order(const std::vector<int>& order) const {
-        std::vector<char> seen(sized(fabric_.ranks()), 0);
-        bool is_good = order.size() == sized(s_.ranks);
-        for (const int r : order) is_good = is_good && r >= 0 && r < fabric_.ranks() && seen[sized(r)]++ == 0;
-        if (!is_good)
-            fail(errc::invalid_argument, -1, -1, "give each rank a place of its own",
-                 "an order of %zu places for %d ranks names one twice or one that the machine has not", order.size(),
-                 s_.ranks);
     }
 
     void add(int order, const short_strand& one) {
@@ -216,11 +189,35 @@ private:
         return true;
     }
 
+    // What a switch sums leaves every rank once and arrives at one, summed; what it stores to all leaves one and
+    // arrives at every rank. All of its links carry it at once, at the rate of the slowest.
+    void join_switch() {
+        const switch_ports& p = fabric_.switch_of_all();
+        for (const auto& order : orders_)
+            for (const int r : order) {
+                route sum{{p.from[sized(r)]}}, store{{p.to[sized(r)]}};
+                for (const int k : order) sum.links.push_back(p.to[sized(k)]), store.links.push_back(p.from[sized(k)]);
+                const double latency = fabric_.measured({p.to[sized(r)], p.from[sized(r)]}).latency_ns;
+                sum = fabric_.measured(sum.links), store = fabric_.measured(store.links);
+                sum.latency_ns = store.latency_ns = latency;
+                sums_.push_back(std::move(sum)), stores_.push_back(std::move(store));
+            }
+    }
+    const route& of_switch(const std::vector<route>& ways, const strand& s) const {
+        return ways[sized(s.order) * sized(s_.ranks) + sized(s.rank)];
+    }
+
     double bytes_of(const short_step& st) const { return chunk_bytes_ * st.chunks; }
     // Whether the step is over already.
     bool begin(int id, strand& me, const short_step& st) {
         me.is_spread = false;
         const double bytes = bytes_of(st);
+        if (options_.by_switch) { // a kernel stores each pack when it has come; and what was stored to all is there
+            if ((st.what & sched::fold) != 0) start(id, me.rank, me.rank, bytes, -1, &of_switch(sums_, me));
+            if ((st.what & (sched::fold | sched::to_all)) != 0)
+                start(id, me.rank, me.rank, bytes, -1, &of_switch(stores_, me));
+            return me.pending == 0 && compute(id, me, st);
+        }
         if ((st.what & sched::get) != 0) start(id, st.peer_from, me.rank, bytes, -1);
         if ((st.what & sched::fold) != 0)
             for (int k = st.peer_from; k < st.peer_to; ++k)
@@ -232,10 +229,10 @@ private:
         if (me.is_spread ? complete(me) : compute(id, me, *me.at)) advance(id);
     }
     bool compute(int id, strand& me, const short_step& st) {
-        double ns = (st.what & sched::send) != 0 ? model_.overhead_ns : 0;
+        double ns = model_.step_ns + ((st.what & sched::send) != 0 ? model_.overhead_ns : 0);
         const bool has_operator = (st.what & (sched::reduce | sched::reduce_after | sched::fold)) != 0;
         const int operands = (st.what & sched::fold) != 0 ? std::max(0, st.peer_to - st.peer_from - 1) : 1;
-        if (has_operator) ns += model_.reduce_ns_per_byte * bytes_of(st) * operands;
+        if (has_operator && !options_.by_switch) ns += model_.reduce_ns_per_byte * bytes_of(st) * operands;
         if (me.rank == options_.slow_rank) ns *= options_.slowdown;
         if (ns > 0) return push(now_ + to_picoseconds(ns), event::computed, id), false;
         return begin_spread(id, me, st);
@@ -252,7 +249,7 @@ private:
             ++channels_[sized(me.out)].sent;
             start(id, me.rank, st.peer_to, bytes, me.out);
         }
-        if ((st.what & sched::to_all) != 0)
+        if ((st.what & sched::to_all) != 0 && !options_.by_switch)
             for (int k = 0; k < s_.ranks; ++k)
                 if (k != me.rank) start(id, me.rank, k, bytes, -1);
         const bool is_over = me.pending == 0 && complete(me);
@@ -271,16 +268,19 @@ private:
         return true;
     }
 
-    void start(int id, int from, int to, double bytes, int into) {
+    void start(int id, int from, int to, double bytes, int into, const route* way = nullptr) {
         strand& me = at(id);
-        const route& r = into < 0 ? route_of(me, from, to) : way_of(channels_[sized(into)], me, from, to);
+        const route& r = way != nullptr ? *way
+                         : into < 0     ? route_of(me, from, to)
+                                        : way_of(channels_[sized(into)], me, from, to);
         const double wire = bytes * model_.wire_bytes_per_byte;
         const double slow = from == options_.slow_rank ? options_.slowdown : 1;
         double most = model_.most_bytes_per_s * model_.wire_bytes_per_byte;
         if (slow > 1) most = (most > 0 ? std::min(most, r.bytes_per_s) : r.bytes_per_s) / slow;
         ++me.pending, ++result_.messages;
+        const bool is_near = r.links.empty() || (into < 0 && way == nullptr && model_.pushes);
         const double latency =
-            r.links.empty() ? 0 : (model_.hop.of(r.worst) + (model_.with_link_latency ? r.latency_ns : 0)) * slow;
+            is_near ? 0 : (model_.hop.of(r.worst) + (model_.with_link_latency ? r.latency_ns : 0)) * slow;
         for (const int l : r.links) result_.link_bytes[sized(l)] += wire;
         const int flow = flows_.start(r, wire, most, now_);
         if (sized(flow) >= loads_.size()) loads_.resize(sized(flow) + 1);
@@ -362,6 +362,7 @@ private:
     flow_set flows_;
     std::vector<std::vector<int>> orders_;
     std::vector<std::vector<route>> next_; // of each order, from each place to the next
+    std::vector<route> sums_, stores_;     // by the switch, of each rank of each order
     std::vector<strand> strands_;
     std::vector<channel> channels_;
     std::unordered_map<std::uint64_t, int> number_of_;

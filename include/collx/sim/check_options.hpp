@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which options fit a schedule and a machine.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include <collx/sim/recording.hpp>
+#include <collx/sim/result.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace sim::detail {
+
+inline void check_order(const recording& s, const fabric& f, const std::vector<int>& order) {
+    std::vector<char> seen(static_cast<std::size_t>(f.ranks()), 0);
+    bool is_good = order.size() == static_cast<std::size_t>(s.ranks);
+    for (const int r : order) is_good = is_good && r >= 0 && r < f.ranks() && seen[static_cast<std::size_t>(r)]++ == 0;
+    if (!is_good)
+        fail(errc::invalid_argument, -1, -1, "give each rank a place of its own",
+             "an order of %zu places for %d ranks names one twice or one that the machine has not", order.size(),
+             s.ranks);
+}
+
+// Errors: invalid_argument, which says what does not fit; unsupported where there is no such switch.
+inline void check(const recording& s, const fabric& f, const options& o) {
+    const auto is_rank = [&](int r) { return r >= -1 && r < s.ranks; };
+    if (!(o.bytes >= 0) || !std::isfinite(o.bytes) || o.pieces < 1)
+        fail(errc::invalid_argument, -1, -1, "give 0 bytes or more, in at least one piece",
+             "a simulation of %g bytes in %d pieces", o.bytes, o.pieces);
+    if (s.ranks > f.ranks())
+        fail(errc::invalid_argument, -1, -1, "take a larger machine, or fewer ranks",
+             "a schedule of %d ranks on a machine for %d", s.ranks, f.ranks());
+    if (!is_rank(o.slow_rank) || !is_rank(o.dead_rank) || !(o.slowdown >= 1) || !std::isfinite(o.slowdown))
+        fail(errc::invalid_argument, -1, -1, "name ranks of the schedule, and a slowdown of 1 or more",
+             "slow rank %d (%g times), dead rank %d of %d ranks", o.slow_rank, o.slowdown, o.dead_rank, s.ranks);
+    for (const auto& order : o.orders) check_order(s, f, order);
+    for (const auto& ways : o.ways)
+        if (o.ways.size() != o.orders.size() || ways.size() != static_cast<std::size_t>(s.ranks))
+            fail(errc::invalid_argument, -1, -1, "give a way for each rank of each order, empty for the best one",
+                 "%zu ways of %d ranks, in %zu sets for %zu orders", ways.size(), s.ranks, o.ways.size(),
+                 o.orders.size());
+    if (o.by_switch && f.switch_of_all().to.empty())
+        fail(errc::unsupported, -1, -1, "take a machine of one NVSwitch domain of H100 or later, or leave by_switch",
+             "no switch that reduces and multicasts is linked to all %d ranks of the machine", f.ranks());
+}
+
+} // namespace sim::detail
+COLLX_END_NAMESPACE
