@@ -250,7 +250,7 @@ ROWS = [
     ("what a switch stores reaches one rank only", "sim/simulate.hpp", ", store.links.push_back(p.from[sized(k)]);", ";", ["sim/simulate"]),
     ("any NVSwitch is taken to sum", "sim/fabric.hpp", "if (ports_.to.empty() && g.at(s).has_multicast)", "if (ports_.to.empty())", ["sim/simulate"]),
     ("what is pushed ahead costs a hop for each reader", "sim/simulate.hpp", "&& way == nullptr && model_.pushes)", "&& way == nullptr && false)",
-     ["comm/explain_devices"]),
+     ["sim/simulate"]),
     # ---------------------------------------------------------------- comm
     ("a scan passes on results that a hook has changed", "call/run.hpp", "is_scan && !passes_on", "is_scan && !passes_on && false",
      ["comm/hooks"]),

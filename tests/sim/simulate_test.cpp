@@ -268,6 +268,20 @@ TEST_CASE("a switch that sums and stores to all: (1 + 1/n) of the buffer leaves 
     }
 }
 
+TEST_CASE("windows that are pushed ahead cost their readers no hop, and steps of kernels cost each rank") {
+    constexpr int n = 4;
+    const topo::graph g = star(n, 10, 100);
+    sim::cost_model m;
+    const auto ns = [&] { return run(algo::two_shot_all_reduce{}, g, n, of_bytes(4000), m).time_ns; };
+    // Three messages to fold at once (3 x 1,000 bytes arrive), then three parts one after the other; two signals.
+    const double pulled = ns();
+    CHECK(pulled == Approx(2 * 100 + (300 + 100) + 3 * (100 + 100)));
+    m.pushes = true;
+    CHECK(ns() == Approx(pulled - 4 * 100));
+    m.step_ns = 7; // three parts put, one fold, three taken
+    CHECK(ns() == Approx(pulled - 4 * 100 + 7 * 7));
+}
+
 TEST_CASE("sums by a switch take a machine whose ranks are all linked to one that makes them") {
     const auto why_not = [](const topo::graph& g) {
         sim::fabric f(g, g.all(topo::site_type::gpu));
