@@ -98,9 +98,9 @@ TEST_CASE("too few devices, a shared one, and a program that wants no switch") {
 
 TEST_CASE("where a rank cannot join the switch none does, all say which rank, and sums are as before") {
     for (const auto& [fails, place, could_not] : {std::tuple{step::make, 0, "make a multicast object"},
-                                                   {step::open, 2, "open the multicast object"},
-                                                   {step::join, 3, "add its device to the multicast object"},
-                                                   {step::bind, 1, "bind its memory to the multicast object"}}) {
+                                                  {step::open, 2, "open the multicast object"},
+                                                  {step::join, 3, "add its device to the multicast object"},
+                                                  {step::bind, 1, "bind its memory to the multicast object"}}) {
         fake_gpus g({.devices = 5, .handles = files, .multicasts = true});
         const int device = place; // clang 14 lets no lambda have a structured binding
         g.refuses_multicast = fails, g.refusing_device = device;
