@@ -61,7 +61,7 @@ class Toolkit(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "FindCUDAToolkit.cmake").write_text(FIND_CUDA)
             pathlib.Path(folder, "CMakeLists.txt").write_text(ASKS_FOR_CUDA % ROOT)
-            done = run("cmake", "-S", folder, "-B", folder + "/build")
+            done = run("cmake", "-G", "Ninja", "-S", folder, "-B", folder + "/build")
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("found: CUDA::cudart, at least 3.25", done.stdout)
 
