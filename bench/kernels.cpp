@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <collx/collx.hpp>
+#include <collx/core/copy_bytes.hpp>
 #include <collx/exec/loops.hpp>
 
 namespace {
@@ -101,6 +102,23 @@ void planned_all_reduce_of_8_bytes(benchmark::State& state) {
     on_one_rank(state, [](collx::communicator& world, std::int64_t& x) { collx::all_reduce(world, collx::value(x)); });
 }
 BENCHMARK(planned_all_reduce_of_8_bytes);
+
+// A copy whose destination lies so many bytes further into its page than the source into its own.
+template <bool ByMemcpy>
+void copy_ahead(benchmark::State& state) {
+    const auto n = static_cast<std::size_t>(state.range(0)), ahead = static_cast<std::size_t>(state.range(1));
+    std::vector<std::byte> room(2 * n + 3 * 4096);
+    std::byte* const from = room.data() + (4096 - reinterpret_cast<std::uintptr_t>(room.data()) % 4096);
+    std::byte* const to = from + (n + 4095) / 4096 * 4096 + ahead;
+    for (auto _ : state) {
+        if (ByMemcpy) std::memcpy(to, from, n);
+        else collx::copy_bytes(to, from, n);
+        benchmark::ClobberMemory();
+    }
+    state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n));
+}
+BENCHMARK_TEMPLATE(copy_ahead, true)->ArgsProduct({{4 << 10, 64 << 10}, {0, 4, 16, 32}})->ArgNames({"bytes", "ahead"});
+BENCHMARK_TEMPLATE(copy_ahead, false)->ArgsProduct({{4 << 10, 64 << 10}, {0, 4, 16, 32}})->ArgNames({"bytes", "ahead"});
 
 void planned_broadcast_of_8_bytes(benchmark::State& state) {
     on_one_rank(state, [](collx::communicator& world, std::int64_t& x) { collx::broadcast(world, collx::value(x)); });

@@ -67,7 +67,7 @@ std::uint64_t single_copies_by(collx::communicator& w) {
 int exchange_everything(collx::communicator& w) {
     const int n = w.size(), me = w.rank();
     const auto u = static_cast<std::size_t>(n);
-    for (const std::size_t m : {8'191u, 8'192u, 100'003u, 500'000u})
+    for (const std::size_t m : {8'191u, 8'192u, 81'921u, 100'003u, 500'000u}) // the third: a page and an element
         for (int round = 0; round < 6; ++round) {
             const auto value = [&](int from, int to, std::size_t i) {
                 return from * 1000 + to * 100 + round + static_cast<int>(i % 7919);
@@ -121,7 +121,7 @@ int exchange_pairwise(collx::communicator& w, bool must_single_copy) {
     const auto later = [](unsigned a, unsigned b) { return a * 31 + b; }; // the order of operands shows
     const int me = w.rank();
     const auto mine = static_cast<unsigned>(me);
-    for (const std::size_t m : {20'000u, 100'003u, 400'000u})
+    for (const std::size_t m : {20'000u, 81'921u, 100'003u, 400'000u})
         for (int round = 0; round < 6; ++round) {
             const auto salt = static_cast<unsigned>(round);
             const int root = round % 2;

@@ -16,8 +16,8 @@ bool is_exchange(const A& algorithm, int rank, int ranks) {
 }
 
 struct receives_first {
-    static constexpr auto op = collx::collective::all_to_all;
-    static constexpr const char* name = "receives_first";
+    [[maybe_unused]] static constexpr auto op = collx::collective::all_to_all;
+    [[maybe_unused]] static constexpr const char* name = "receives_first";
     static constexpr int chunks(int n) { return n; }
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int) const {
@@ -29,8 +29,8 @@ struct receives_first {
 };
 
 struct sends_twice {
-    static constexpr auto op = collx::collective::all_to_all;
-    static constexpr const char* name = "sends_twice";
+    [[maybe_unused]] static constexpr auto op = collx::collective::all_to_all;
+    [[maybe_unused]] static constexpr const char* name = "sends_twice";
     static constexpr int chunks(int n) { return n; }
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int) const {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What a call over several hosts is made of, counted by hand: messages inside hosts and between them, each by itself.
+#include <collx/algo/chain.hpp>
 #include <collx/algo/hierarchical.hpp>
+#include <collx/algo/ring.hpp>
+#include <collx/algo/scan.hpp>
 #include <collx/sim/host_costs.hpp>
 
 #include <catch2/catch.hpp>
@@ -53,6 +56,18 @@ TEST_CASE("one host has nothing between, single ranks nothing inside") {
         CHECK(out.between.of[t] == flat.of[t]);
         CHECK(in.between.of[t] + out.inside.of[t] == 0);
     }
+}
+
+TEST_CASE("what goes to later ranks only has no rounds, inside hosts and between them") {
+    const node_map nodes{0, 0, 1, 1};
+    const sim::work_by_hosts up = work(sched::record_all(algo::chain_scan{}, 4), nodes, 4000, 4);
+    CHECK(up.inside.of[sim::round] + up.between.of[sim::round] == 0);
+    CHECK(up.inside.of[sim::step] > 0);
+    CHECK(up.between.of[sim::step] > 0);
+    // Calls one after the other may have different roots.
+    const sim::work_by_hosts rooted = work(sched::record_all(algo::chain_broadcast{}, 4), nodes, 4000, 4);
+    CHECK(rooted.inside.of[sim::round] >= 2);
+    CHECK(rooted.between.of[sim::round] >= 1);
 }
 
 TEST_CASE("each kind of message has costs of its own") {

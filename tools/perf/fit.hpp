@@ -15,6 +15,7 @@ namespace collx::tools::perf {
 struct fitted_point {
     sim::work is;
     double measured_ns = 0;
+    double known_ns = 0; // of it, what costs explain that were fitted before
 };
 
 inline double median_of(std::vector<double> v) {
@@ -24,7 +25,7 @@ inline double median_of(std::vector<double> v) {
     return *middle;
 }
 inline double error_of(const fitted_point& p, const sim::costs& c) {
-    return std::fabs(sim::predicted_ns(p.is, c) / p.measured_ns - 1);
+    return std::fabs((p.known_ns + sim::predicted_ns(p.is, c)) / p.measured_ns - 1);
 }
 inline double median_error(const std::vector<fitted_point>& points, const sim::costs& c) {
     std::vector<double> errors;
@@ -41,8 +42,9 @@ inline void descend(const std::vector<fitted_point>& points, const std::vector<d
         for (std::size_t i = 0; i < points.size(); ++i) {
             const double x = points[i].is.of[t] / points[i].measured_ns;
             if (x == 0) continue;
-            const double left =
-                1 - (sim::predicted_ns(points[i].is, c) - points[i].is.of[t] * c.of[t]) / points[i].measured_ns;
+            const double others =
+                points[i].known_ns + sim::predicted_ns(points[i].is, c) - points[i].is.of[t] * c.of[t];
+            const double left = 1 - others / points[i].measured_ns;
             with += weights[i] * x * left, square += weights[i] * x * x;
         }
         c.of[t] = square > 0 ? std::max(0.0, with / square) : 0;

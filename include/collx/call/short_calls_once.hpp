@@ -2,10 +2,9 @@
 // The bodies of short_calls.hpp.
 #pragma once
 
-#include <cstring>
-
 #include <collx/call/short_calls.hpp>
 #include <collx/core/atomic.hpp>
+#include <collx/core/copy_bytes.hpp>
 #include <collx/transport/write_for_others.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -36,7 +35,7 @@ namespace detail {
                                               std::uint32_t tag, int peer, std::int64_t timeout_ns) {
     short_wait(c, timeout_ns)(rx.number(), rx.next_number(), peer);
     if (rx.is_single_copy() || !rx.is_expected(bytes, tag)) c.give_up(failure(errc::mismatch, peer), peer);
-    if (bytes != 0) std::memcpy(to, rx.peek(bytes), bytes);
+    if (bytes != 0) copy_bytes(to, rx.peek(bytes), bytes);
     rx.release(bytes);
 }
 [[gnu::noinline]] COLLX_ONCE void send_short(communicator_core& c, const void* from, std::size_t bytes,
@@ -57,7 +56,7 @@ inline void exchange_short(communicator_core& c, const bound_schedule& plan, con
             const int from = s.src.chunks.first, to = s.dst.chunks.first;
             if (s.what == sched::copy) {
                 if (const std::size_t bytes = call.bytes_of(call.out_layout.size(to)); bytes != 0)
-                    std::memmove(call.output(to), call.input(from), bytes);
+                    copy_bytes(call.output(to), call.input(from), bytes);
                 continue;
             }
             const std::size_t elems = s.what == sched::send ? call.in_layout.size(from) : call.out_layout.size(to);

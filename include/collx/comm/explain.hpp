@@ -80,12 +80,13 @@ inline bool costs_here(const communicator_core& c, const explain_options& o, sim
 
 inline constexpr int most_predicted_ranks = 256; // schedules of more take long to record
 
-// Over channels inside hosts and sockets between them; not a number where the file has no costs of one of them.
+// Inside hosts and by sockets between them; not a number where the file has no costs of one of them.
 template <class A>
 double among_hosts_ns(const A& a, explanation& e, const communicator_core& c, const problem& p,
                       const sim::machine_costs& m, bool is_chosen) {
     const bool is_shared = p.ranks > m.on.count;
-    const sim::costs* const inside = m.find(sim::medium::channels, is_shared);
+    const sim::costs* const mixed = m.find(sim::medium::mixed, is_shared);
+    const sim::costs* const inside = mixed != nullptr ? mixed : m.find(sim::medium::channels, is_shared);
     const sim::costs* const between = m.find(sim::medium::sockets, is_shared);
     if (inside == nullptr || between == nullptr) return std::numeric_limits<double>::quiet_NaN();
     if (is_chosen) e.residual = std::max(inside->residual, between->residual);

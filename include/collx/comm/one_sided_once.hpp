@@ -7,6 +7,7 @@
 
 #include <collx/comm/one_sided.hpp>
 #include <collx/comm/remote_window.hpp>
+#include <collx/core/copy_bytes.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -169,7 +170,7 @@ COLLX_ONCE void one_sided::put(int peer, std::size_t at, const void* from, std::
     if (signals && bytes <= window_line::carried_bytes &&
         (p.carried == 0 || p.from->stored.load(memory_order::acquire) >= p.carried))
         return carry(p, at, from, bytes);
-    if (bytes != 0) std::memmove(p.at + at, from, bytes);
+    if (bytes != 0) copy_bytes(p.at + at, from, bytes);
     if (signals) p.to->word.store(++p.given, memory_order::release);
 }
 COLLX_ONCE void one_sided::carry(window_peer& p, std::size_t at, const void* from, std::size_t bytes) {
@@ -201,7 +202,7 @@ COLLX_ONCE void one_sided::get(int peer, std::size_t at, void* to, std::size_t b
     const entry here(*this);
     window_peer& p = require_inside("get", peer, at, bytes);
     if (p.at == nullptr) return remote_->get(peer, at, to, bytes);
-    if (bytes != 0) std::memmove(to, p.at + at, bytes);
+    if (bytes != 0) copy_bytes(to, p.at + at, bytes);
 }
 
 COLLX_ONCE bool one_sided::try_lock(window_peer& p) {

@@ -7,9 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include <collx/comm/window_operator.hpp>
+#include <collx/core/copy_bytes.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/job/communicator_core.hpp>
@@ -58,7 +58,7 @@ public:
         while (bytes != 0) {
             const std::size_t n = bytes < piece_bytes_ ? bytes : piece_bytes_;
             const int k = take_piece();
-            std::memcpy(room_->piece(k), from, n);
+            copy_bytes(room_->piece(k), from, n);
             start(peer, k, at, n, false);
             from += n, at += n, bytes -= n;
         }
@@ -74,7 +74,7 @@ public:
             }
             const int k = piece_of[come % pieces];
             wait_for(k);
-            std::memcpy(to + come * piece_bytes_, room_->piece(k), bytes_of(come));
+            copy_bytes(to + come * piece_bytes_, room_->piece(k), bytes_of(come));
         }
         parts_[static_cast<std::size_t>(peer)].is_written = false; // what was put before is there
     }

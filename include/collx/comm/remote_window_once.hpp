@@ -7,6 +7,7 @@
 #include <collx/comm/one_sided.hpp>
 #include <collx/comm/remote_transfers.hpp>
 #include <collx/comm/remote_window.hpp>
+#include <collx/core/copy_bytes.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -89,7 +90,7 @@ COLLX_ONCE void remote_window::send_parts(int peer, const std::byte* from, std::
         if (in_place && part >= least_remote_bytes) {
             tx.commit_single_copy(from, part, part_tag);
         } else {
-            std::memcpy(tx.try_acquire(part), from, part);
+            copy_bytes(tx.try_acquire(part), from, part);
             tx.commit(part, part_tag);
         }
         core_.net.push(peer);
@@ -132,7 +133,7 @@ COLLX_ONCE void remote_window::receive_answer(int peer, void* to, std::size_t by
         if (rx.is_posted()) {
             rx.release_posted();
         } else {
-            if (part != 0) std::memcpy(at, rx.peek(part), part);
+            if (part != 0) copy_bytes(at, rx.peek(part), part);
             rx.release(part);
         }
         at += part, bytes -= part;
@@ -310,7 +311,7 @@ COLLX_ONCE remote_window::served remote_window::take_part(int peer, other& o, re
     if (rx.is_posted()) {
         rx.release_posted();
     } else {
-        std::memcpy(o.to, rx.peek(part), part);
+        copy_bytes(o.to, rx.peek(part), part);
         rx.release(part);
     }
     o.to += part, o.left -= part;
@@ -330,7 +331,7 @@ COLLX_ONCE bool remote_window::answer(int peer, other& o) {
     const std::size_t part = o.owed < slot_bytes() ? static_cast<std::size_t>(o.owed) : slot_bytes();
     std::byte* const to = tx.try_acquire(part);
     if (to == nullptr) return false;
-    if (part != 0) std::memcpy(to, o.from, part);
+    if (part != 0) copy_bytes(to, o.from, part);
     tx.commit(part, answer_tag);
     core_.net.push(peer);
     o.from += part, o.owed -= part;

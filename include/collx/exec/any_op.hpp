@@ -5,9 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include <collx/core/any_type.hpp>
+#include <collx/core/copy_bytes.hpp>
 #include <collx/core/half.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -69,7 +69,7 @@ public:
         for (std::size_t at = 0; at < n; at += block) {
             const std::size_t m = n - at < block ? n - at : block;
             if (sources == 1) {
-                std::memmove(out + at, s[0] + at, m * Bytes);
+                copy_bytes(out + at, s[0] + at, m * Bytes);
             } else { // the destination may be a source that is still to be read
                 for (int k = 1; k < sources; ++k)
                     loop_->combine(k == 1 ? s[0] + at : room, s[k] + at, k + 1 == sources ? out + at : room, m);

@@ -8,10 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include <collx/core/buffer.hpp>
+#include <collx/core/copy_bytes.hpp>
 #include <collx/core/element.hpp>
 #include <collx/core/op.hpp>
 #include <collx/exec/loops.hpp>
@@ -190,7 +190,7 @@ private:
     }
     static void copy(bool streams, in_type* out, const in_type* in, std::size_t n) requires plain {
         if (streams) copy_past_caches(out, in, n * sizeof(Wire));
-        else std::memmove(static_cast<void*>(out), in, n * sizeof(Wire));
+        else copy_bytes(out, in, n * sizeof(Wire));
     }
 
     // Into a local operand, or none, and into memory that others read, or none.

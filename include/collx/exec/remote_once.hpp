@@ -6,8 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include <collx/core/copy_bytes.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/exec/channel_steps.hpp>
 #include <collx/exec/element_ops.hpp>
@@ -74,7 +74,7 @@ bool run_remote(const remote_step& f, receiving_end* rx, sending_end* tx, std::s
     if (users != nullptr) {
         tx->commit_single_copy(users, bytes, tag);
     } else if (tx != nullptr) { // in its place, and goes on to a slot
-        std::memcpy(tx->try_acquire(bytes), f.whole(f.s.dst), bytes);
+        copy_bytes(tx->try_acquire(bytes), f.whole(f.s.dst), bytes);
         tx->commit(bytes, tag);
     }
     if (is_posted) rx->release_posted();

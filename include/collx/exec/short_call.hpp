@@ -7,9 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/copy_bytes.hpp>
 #include <collx/exec/bound_schedule.hpp>
 #include <collx/exec/element_ops.hpp>
 #include <collx/exec/layout.hpp>
@@ -88,7 +88,7 @@ void run_short_steps(int me, int ranks, bound_schedule& plan, const short_call& 
     // all_gather of 384 bytes: 0.59 us by memcpy and 0.40 with caches apart, 0.13 and 0.11 with a shared one.)
     const std::size_t least_string_copy = c.elements.is.reduces ? 1280 : 192;
     const auto move = [](std::byte* to, const std::byte* from, std::size_t bytes) {
-        if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
+        if (bytes != 0 && to != from) copy_bytes(to, from, bytes);
     };
     for (const sched::step& s : plan.steps.strands[0]) {
         if (s.what == sched::signal) {

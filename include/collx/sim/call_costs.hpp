@@ -15,13 +15,14 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
-// How bytes go from rank to rank: windows or channels in shared memory, or sockets.
-enum class medium : unsigned char { windows, channels, sockets };
+// How bytes go from rank to rank: windows or channels in shared memory, sockets, or channels of ranks that also wait
+// for sockets (each look for a message asks the system, too).
+enum class medium : unsigned char { windows, channels, sockets, mixed };
 // How many media there are.
-inline constexpr int medium_count = 3;
+inline constexpr int medium_count = 4;
 // Its word in machine files.
 constexpr const char* name_of(medium w) {
-    constexpr const char* names[] = {"windows", "channels", "sockets"};
+    constexpr const char* names[] = {"windows", "channels", "sockets", "mixed"};
     return names[static_cast<int>(w)];
 }
 
@@ -30,7 +31,7 @@ constexpr const char* name_of(medium w) {
 enum term : unsigned char {
     call,     // one
     task,     // one, where the steps are not run straight through (a short call over windows)
-    round,    // messages or signals that must follow one another
+    round,    // messages or signals that must follow one another, unless calls overlap
     step,     // sends, receives, signals, and looks at another rank's signal
     byte,     // moved
     l2_byte,  // of these, the share that does not fit the second-level caches
@@ -68,6 +69,19 @@ struct call_shape {
     bool is_short = false; // no task
 };
 
+// Whether no rank waits for one that follows it, as in a scan: then a rank goes on to its next call while later ranks
+// are at this one, and rounds pass beside each other. Not so of rooted calls, where the next root may be any rank.
+inline bool overlaps_next_call(const sched::schedule& s) {
+    if (is_rooted(s.op)) return false;
+    for (int r = 0; r < s.ranks; ++r)
+        for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands)
+            for (const sched::step& st : strand) {
+                const bool asks_a_window = (st.what & (sched::signal | sched::wait | sched::get | sched::fold)) != 0;
+                if (asks_a_window || ((st.what & sched::send) != 0 && st.peer_to < r)) return false;
+            }
+    return true;
+}
+
 // Of a schedule that all ranks run on one host.
 inline work work_of(const sched::schedule& s, const call_shape& c, const cores& on) {
     const double chunk = s.chunks > 0 ? c.bytes / s.chunks : 0;
@@ -100,7 +114,7 @@ inline work work_of(const sched::schedule& s, const call_shape& c, const cores& 
     work w;
     for (int t = 0; t < term_count; ++t) w.of[t] = std::max(most[t], all[t] / on.count);
     w.of[call] = sharing, w.of[task] = c.is_short ? 0 : sharing;
-    w.of[round] = std::max(0, sched::rounds(s)) * sharing;
+    w.of[round] = overlaps_next_call(s) ? 0 : std::max(0, sched::rounds(s)) * sharing;
     w.of[l2_byte] = w.of[byte] * missing(2 * c.bytes * sharing, on.l2_bytes);
     w.of[far_byte] = w.of[byte] * missing(2 * c.bytes * s.ranks, on.last_bytes);
     return w;

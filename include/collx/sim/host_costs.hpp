@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How long one call takes whose ranks share several hosts: what is passed on inside hosts costs what channels cost,
-// what goes between them what sockets cost. Counts are those of sim/call_costs.hpp, of either kind of message by
-// itself; the messages that must follow one another are counted along the longest chain of each kind.
+// How long one call takes whose ranks share several hosts: what is passed on inside hosts has costs of its own (those
+// of channels where they were not fitted), what goes between them costs what sockets cost. Counts are those of
+// sim/call_costs.hpp, of either kind of message by itself; the messages that must follow one another are counted along
+// the longest chain of each kind.
 #pragma once
 
 #include <collx/sched/network.hpp>
@@ -73,7 +74,7 @@ work work_of_some(const sched::schedule& s, const call_shape& c, const cores& on
     for (int t = 0; t < term_count; ++t) w.of[t] = std::max(most[t], all[t] / on.count);
     some_rounds<Pass> reader(s, pass);
     sched::network<some_rounds<Pass>> run(s, reader, {.iterations = 1});
-    w.of[round] = run.run().ok() ? reader.rounds() * sharing : 0;
+    w.of[round] = run.run().ok() && !overlaps_next_call(s) ? reader.rounds() * sharing : 0;
     w.of[l2_byte] = w.of[byte] * missing(2 * c.bytes * sharing, on.l2_bytes);
     w.of[far_byte] = w.of[byte] * missing(2 * c.bytes * s.ranks, on.last_bytes);
     return w;
@@ -92,9 +93,9 @@ inline work_by_hosts work_of_hosts(const sched::schedule& s, const call_shape& c
     return w;
 }
 
-// Nanoseconds, by the costs of channels and of sockets.
-inline double predicted_ns(const work_by_hosts& w, const costs& channels, const costs& sockets) {
-    return predicted_ns(w.inside, channels) + predicted_ns(w.between, sockets);
+// Nanoseconds, by the costs inside hosts and those of sockets.
+inline double predicted_ns(const work_by_hosts& w, const costs& inside, const costs& sockets) {
+    return predicted_ns(w.inside, inside) + predicted_ns(w.between, sockets);
 }
 
 } // namespace sim

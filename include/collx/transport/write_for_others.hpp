@@ -11,9 +11,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include <collx/core/config.hpp>
+#include <collx/core/copy_bytes.hpp>
 
 // Sanitizers see what memcpy does, and no assembler.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -63,14 +63,14 @@ inline const bool has_string_copies = asks_for_string_copies(); // false while s
 COLLX_ALWAYS_INLINE void write_for_others(void* to, const void* from, std::size_t n, std::size_t least = 1280) {
 #if COLLX_STRING_COPIES
     if (n >= least && detail::is_for_a_string_copy(n) && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 &&
-        detail::has_string_copies) {
+        detail::has_string_copies && !detail::are_page_aliases(to, from)) {
         asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
         return;
     }
 #else
     (void)least;
 #endif
-    std::memcpy(to, from, n);
+    copy_bytes(to, from, n);
 }
 
 COLLX_END_NAMESPACE

@@ -9,6 +9,7 @@
 #include <new>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/copy_bytes.hpp>
 #include <collx/core/error.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/system_limits.hpp>
@@ -145,7 +146,7 @@ public:
         for (int i = first_; i < last_; ++i) {
             stream_entry& e = entries_[i];
             if (!e.is_users_memory) continue;
-            std::memcpy(to, e.payload, e.payload_bytes);
+            copy_bytes(to, e.payload, e.payload_bytes);
             e.payload = to, e.is_users_memory = false;
             to += e.payload_bytes;
         }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include <collx/core/copy_bytes.hpp>
 #include <collx/transport/detail/stream_guess.hpp>
 #include <collx/transport/detail/stream_parts.hpp>
 #include <collx/transport/detail/stream_sender.hpp>
@@ -153,7 +154,7 @@ private:
             if (!read_frame(f)) return false;
             at += sizeof f, bytes -= sizeof f;
             done = bytes < payload_left_ ? bytes : payload_left_;
-            if (payload_at_ != at) std::memcpy(payload_at_, at, done);
+            if (payload_at_ != at) copy_bytes(payload_at_, at, done);
             advance_payload(done);
         }
         if (done == bytes) return true;
@@ -183,7 +184,7 @@ private:
         bytes -= between;
         if (!read_frame(head)) return false;
         if (bytes == 0) return true;
-        if (payload_at_ != at) std::memcpy(payload_at_, at, bytes);
+        if (payload_at_ != at) copy_bytes(payload_at_, at, bytes);
         advance_payload(bytes);
         return true;
     }
@@ -243,7 +244,7 @@ private:
             if (payload_left_ != 0) {
                 const std::size_t here = staged_ - at < payload_left_ ? staged_ - at : payload_left_;
                 if (here == 0) break;
-                std::memcpy(payload_at_, stage_ + at, here);
+                copy_bytes(payload_at_, stage_ + at, here);
                 at += here;
                 advance_payload(here);
                 continue;

@@ -8,11 +8,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <new>
 #include <utility>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/copy_bytes.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/detail/mutual_help.hpp>
@@ -108,7 +108,7 @@ public:
         std::size_t done = 0;
         while (done < bytes && !is_full()) {
             const std::size_t room = parts_[part_].iov_len - at_, here = bytes - done < room ? bytes - done : room;
-            std::memcpy(static_cast<std::byte*>(parts_[part_].iov_base) + at_, from + done, here);
+            copy_bytes(static_cast<std::byte*>(parts_[part_].iov_base) + at_, from + done, here);
             advance(here);
             done += here;
         }
