@@ -30,6 +30,7 @@
 #include "perf/launch.hpp"
 #include "perf/measure.hpp"
 #include "perf/options.hpp"
+#include "perf/predict.hpp"
 #include "perf/report.hpp"
 #include "support/format.hpp"
 #include "support/html_report.hpp"
@@ -93,6 +94,8 @@ void* meeting_memory(collx::communicator& world) {
     return allocator.memory()->at(offset);
 }
 
+bool compares_choices(const options& o) { return o.every_algorithm || !o.predict.empty(); }
+
 struct printer {
     explicit printer(run_report& r) : report(r), line(points(r), !r.run.quiet) {}
 
@@ -103,8 +106,8 @@ struct printer {
     [[nodiscard]] bool prints_csv() const { return report.run.csv == "-"; }
 
     void begin() {
-        if (prints_table()) print(text_header(report));
-        if (prints_csv() && report.run.header) print(csv_header());
+        if (prints_table()) print(compares_choices(report.run) ? choice_header(report) : text_header(report));
+        if (prints_csv() && report.run.header) print(csv_names());
     }
     void coming(operation op, std::size_t bytes) {
         line.update(done++, std::string(long_name(op)) + " " + size_text(static_cast<double>(bytes)));
@@ -118,6 +121,16 @@ struct printer {
             if (prints_csv()) print(csv_line(report, *r));
         }
     }
+    // Of --every-algo and --predict: one size.
+    void choices_done(std::vector<result> in_turn) {
+        line.erase();
+        if (prints_table()) print(choice_line(in_turn));
+        for (const result& r : in_turn) {
+            report.results.push_back(r);
+            if (prints_csv()) print(csv_line(report, r));
+        }
+        choices.push_back(std::move(in_turn));
+    }
     // pingpong in a comparison of many operations is left out without a word.
     void skipped(operation op, int ranks) {
         line.erase();
@@ -127,9 +140,9 @@ struct printer {
         else if (!report.run.is_comparison) std::fprintf(stderr, "collx_perf: %s", why.c_str());
     }
     void end() {
-        if (prints_table()) print(text_footer(report));
+        if (prints_table()) print(compares_choices(report.run) ? choice_footer(report, choices) : text_footer(report));
         if (!report.run.csv.empty() && report.run.csv != "-") {
-            std::string text = report.run.header ? csv_header() : "";
+            std::string text = report.run.header ? csv_names() : "";
             for (const auto& r : report.results) text += csv_line(report, r);
             write_text_file(report.run.csv, text);
         }
@@ -138,11 +151,37 @@ struct printer {
         if (!report.run.html.empty()) write_text_file(report.run.html, html_text(report));
     }
 
+    [[nodiscard]] std::string csv_names() const {
+        std::string names = csv_header();
+        if (!report.run.predict.empty()) names.insert(names.size() - 1, ",predicted_us");
+        return names;
+    }
     static std::size_t points(const run_report& r) { return r.run.operations.size() * r.run.sizes_bytes.size(); }
     run_report& report;
     progress_line line;
     std::size_t done = 0;
+    std::vector<std::vector<result>> choices;
 };
+
+// The library's choice and, if they are asked for, all algorithms that can run here.
+void measure_choices(meter& m, const options& o, operation op, collx::communicator& world, printer* out) {
+    const bool in_memory = world.internals().net.remote() == nullptr;
+    const std::vector<std::string> known = usable_algorithms(op, in_memory, o.shared);
+    if (known.empty()) return; // one way only
+    std::vector<std::string> names{""};
+    if (o.every_algorithm) names.insert(names.end(), known.begin(), known.end());
+    for (const std::size_t bytes : rounded_sizes(op, o.sizes_bytes, bytes_of(o.type), world.size())) {
+        if (out != nullptr) out->coming(op, bytes);
+        std::vector<result> in_turn = m.measure_in_turn(op, bytes, o.in_place && has_in_place(op), names);
+        if (out == nullptr) continue;
+        if (!o.predict.empty()) {
+            const auto us = predicted_us(world, op, bytes, o.shared, o.predict);
+            for (result& r : in_turn)
+                if (const auto at = us.find(r.algorithm); at != us.end()) r.predicted_us = at->second;
+        }
+        out->choices_done(std::move(in_turn));
+    }
+}
 
 bool has_algorithm(operation op, const std::string& name) {
     if (name.empty()) return true;
@@ -187,7 +226,9 @@ int run_rank(collx::communicator& world, const options& o, const cpu_set_t& allo
         if (world.rank() == 0) out = std::make_unique<printer>(report);
         if (out != nullptr) out->begin();
         meeting.barrier();
-        for (operation op : o.operations) measure_operation(m, o, op, n, out.get());
+        for (operation op : o.operations)
+            if (compares_choices(o)) measure_choices(m, o, op, world, out.get());
+            else measure_operation(m, o, op, n, out.get());
         meeting.barrier();
         if (out != nullptr) out->end();
         return meeting.wrong().load() == 0 ? 0 : exit_wrong;

@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <map>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -22,6 +25,7 @@
 #include "perf/harness.hpp"
 #include "perf/operation.hpp"
 #include "perf/pattern.hpp"
+#include "perf/sampling.hpp"
 #include "program.hpp"
 
 using namespace collx::tools::perf;
@@ -238,6 +242,46 @@ TEST_CASE("a sample lasts from the first start to the last end, and no rank wait
     ::munmap(memory, bytes);
 }
 
+TEST_CASE("runs that are measured in turn are in the same order on all ranks, and each keeps its own times") {
+    const int ranks = 2;
+    const std::size_t bytes = harness::bytes(ranks);
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    std::vector<std::string> order(ranks);
+    std::vector<timing> times;
+    std::vector<std::thread> threads;
+    for (int r = 0; r < ranks; ++r)
+        threads.emplace_back([&, r] {
+            harness h(memory, r, ranks, ranks);
+            const auto naps_ms = [&](char name, int ms) {
+                return std::function<void(int)>([&order, r, name, ms](int calls) {
+                    for (int i = 0; i < calls; ++i) {
+                        order[static_cast<std::size_t>(r)] += name;
+                        std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+                    }
+                });
+            };
+            std::vector runs{naps_ms('a', 1), naps_ms('b', 4), naps_ms('c', 2)};
+            sampler samples(h, {.budget_ms = 60}, [&h] { h.barrier(); });
+            auto mine = samples.measure_in_turn(std::span(runs), 1);
+            if (r == 0) times = std::move(mine);
+        });
+    for (auto& t : threads) t.join();
+    ::munmap(memory, bytes);
+    CHECK(order[0] == order[1]);
+    REQUIRE(times.size() == 3);
+    CHECK(times[0].samples == times[1].samples);
+    CHECK(times[0].us.min >= 1000);
+    CHECK(times[1].us.min >= 4000);
+    CHECK(times[2].us.min >= 2000);
+    CHECK(times[2].us.min < times[1].us.min);
+    // Each has been before each: what one leaves in the caches is not always for the same one.
+    for (const char* follows : {"aab", "aac", "bba", "bbc", "cca", "ccb"}) {
+        INFO(follows << " in " << order[0]);
+        CHECK(order[0].find(follows) != std::string::npos);
+    }
+}
+
 TEST_CASE("who waits keeps a library's traffic going, spinning and napping") {
     for (const int cores : {1, 2}) {
         void* memory = ::mmap(nullptr, harness::bytes(2), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -285,6 +329,11 @@ TEST_CASE("mistakes on the command line are answered with a sentence and status 
         {"all_reduce --csv - --json -", "cannot both be written to standard output"},
         {"broadcast --attach --shared", "--attach goes alone"},
         {"all_reduce --nonsense", "--nonsense"},
+        {"all_reduce --every-algo --algo ring", "leave --algo, --piece and --attach out"},
+        {"all_reduce --every-algo --json -", "leave --json and --html out"},
+        {"all_reduce --every-algo --place both", "give --place in or out"},
+        {"all_reduce --every-algo -d half", "leave -d and -o out"},
+        {"sendrecv --every-algo", "sendrecv has one way only"},
     }));
     const auto f = run_program(perf, arguments);
     INFO(arguments << "\n" << f.err);
@@ -322,6 +371,57 @@ TEST_CASE("a comparison prints the columns of the comparison harness") {
         CHECK(algbw == Approx(std::stod(cells[1]) / median / 1e3).epsilon(0.05).margin(2e-3));
         CHECK(std::stoi(cells[12]) >= 7);
     }
+}
+
+TEST_CASE("--every-algo measures each algorithm that can run beside the library's choice") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const auto [transport, shared, has_windows] = GENERATE(
+        table<std::string, bool, bool>({{"shm", false, true}, {"memory", true, true}, {"sockets", false, false}}));
+    const auto f = run_program(perf, "--every-algo --ranks 2 --ops allreduce,sendrecv,scan --sizes 64,4K --budget-ms 1 "
+                                     "--transport " +
+                                         transport + (shared ? " --shared" : "") + " --csv - --no-header");
+    INFO(f.err);
+    REQUIRE(f.status == 0);
+    std::map<std::string, int> lines; // of all_reduce
+    for (const std::string& line : lines_of(f.out)) {
+        const auto cells = cells_of(line);
+        REQUIRE(cells.size() == 17);
+        CHECK(cells[0] != "sendrecv"); // one way only
+        if (cells[0] == "allreduce") ++lines[cells[5]];
+        CHECK(std::stod(cells[6]) > 0);
+    }
+    const std::string more = shared ? "+shared" : "";
+    for (const char* name : {"default", "ring", "recursive_doubling"}) CHECK(lines[name + more] == 2);
+    CHECK(lines["one_shot" + more] == (has_windows ? 2 : 0));
+    CHECK(lines["zero_copy" + more] == (shared ? 2 : 0));
+}
+
+TEST_CASE("--every-algo names the fastest first, and says how often the choice is near it") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const auto f = run_program(perf, "scan --every-algo --ranks 2 --sizes 64 --budget-ms 1 -q");
+    INFO(f.err << f.out);
+    REQUIRE(f.status == 0);
+    const auto lines = lines_of(f.out);
+    REQUIRE(lines.size() == 4);
+    std::istringstream words(lines[2]);
+    std::string op, size, unit, name;
+    words >> op >> size >> unit;
+    CHECK((op == "scan" && size == "64" && unit == "B"));
+    double before = 0, us = 0, choice = 0, fastest = 0;
+    std::vector<std::string> names;
+    for (; words >> name >> us; before = us, names.push_back(name)) {
+        CHECK(us >= before);
+        if (names.empty()) fastest = us;
+        if (name == "default") choice = us;
+    }
+    std::sort(names.begin(), names.end());
+    CHECK(names == std::vector<std::string>{"chain", "default", "doubling", "one_shot"});
+    const bool is_near = lines[3].find("at 1 of 1 points") != std::string::npos;
+    CHECK(is_near != (lines[3].find("at 0 of 1 points") != std::string::npos));
+    if (choice > 1.2 * fastest) CHECK_FALSE(is_near); // printed times are rounded
+    if (choice == fastest) CHECK(is_near);
 }
 
 TEST_CASE("the table has the columns of nccl-tests, and JSON and the page the same numbers") {
@@ -447,6 +547,13 @@ TEST_CASE("a fit finds the costs that times were made of, and a few wild times d
     CHECK(found.of[sim::byte] == Approx(0.25).epsilon(0.01));
     CHECK(found.of[sim::reduced_byte] < 0.01);
     for (const double ns : found.of) CHECK(ns >= 0);
+
+    // What other costs explain is not explained twice.
+    for (fitted_point& p : points) p.known_ns = 5000, p.measured_ns += 5000;
+    const sim::costs rest = fit(points);
+    CHECK(rest.residual < 0.01);
+    CHECK(rest.of[sim::call] == Approx(300).epsilon(0.05));
+    CHECK(rest.of[sim::byte] == Approx(0.25).epsilon(0.01));
 }
 
 TEST_CASE("--fit measures this machine and writes a file that can be read") {

@@ -7,6 +7,7 @@
 
 #include <collx/algo/algorithms.hpp>
 #include <collx/core/half.hpp>
+#include <collx/sched/traits.hpp>
 
 namespace collx::tools::perf {
 
@@ -56,9 +57,11 @@ std::unique_ptr<timed_calls> make_calls(element type, const call_request& r) {
 }
 #endif
 
-std::vector<std::string> algorithm_names(operation op) {
-    std::vector<std::string> names;
-    const auto add = [&](auto a) { names.emplace_back(a.name); };
+namespace {
+
+// f(algorithm) for each that implements `op`.
+template <class F>
+void for_each_algorithm(operation op, F&& add) {
     switch (op) {
         case operation::all_reduce: algo::algorithms<collective::all_reduce>::for_each(add); break;
         case operation::reduce_scatter: algo::algorithms<collective::reduce_scatter>::for_each(add); break;
@@ -72,6 +75,23 @@ std::vector<std::string> algorithm_names(operation op) {
         case operation::scan: algo::algorithms<collective::scan>::for_each(add); break;
         default: break;
     }
+}
+
+} // namespace
+
+std::vector<std::string> algorithm_names(operation op) {
+    std::vector<std::string> names;
+    for_each_algorithm(op, [&](auto a) { names.emplace_back(a.name); });
+    return names;
+}
+
+std::vector<std::string> usable_algorithms(operation op, bool in_memory, bool shared) {
+    std::vector<std::string> names;
+    for_each_algorithm(op, [&](auto a) {
+        if (sched::signals_v<decltype(a)> != 0 && !in_memory) return;
+        if (std::string(a.name) == "zero_copy" && !shared) return;
+        names.emplace_back(a.name);
+    });
     return names;
 }
 

@@ -51,6 +51,10 @@ std::unique_ptr<timed_calls> make_calls(element type, const call_request& r);
 /// Names of the algorithms that implement `op`; empty where the library has only one way.
 std::vector<std::string> algorithm_names(operation op);
 
+/// Those of them that can run where ranks read each other's windows (`in_memory`) or do not, with buffers that are
+/// `shared` or private.
+std::vector<std::string> usable_algorithms(operation op, bool in_memory, bool shared);
+
 // What make_calls chooses among; each is instantiated in a file of its own.
 template <class T>
 std::unique_ptr<timed_calls> make_reducing_calls(const call_request& r);

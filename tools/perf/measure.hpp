@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -35,7 +36,9 @@ struct result {
     operation op = operation::all_reduce;
     std::size_t bytes = 0, count = 0;
     bool in_place = false;
-    double scale = 1; // pingpong: half a round trip
+    std::string algorithm; // empty: as the options say
+    double scale = 1;      // pingpong: half a round trip
+    double predicted_us = std::numeric_limits<double>::quiet_NaN();
     timing t = {};
     double algbw = 0, busbw = 0; // GB/s
     std::uint64_t wrong = 0;
@@ -84,19 +87,38 @@ public:
 
     /// All ranks together; the result is rank 0's. Requires: a size of rounded_sizes().
     result measure(operation op, std::size_t bytes, bool in_place) {
-        const call_request r = request(op, bytes, in_place);
-        const auto calls = make_calls(o_.type, r);
-        result out{.op = op, .bytes = op == operation::barrier ? 0 : bytes, .count = r.count, .in_place = in_place};
-        if (o_.check && op != operation::barrier) check(r, *calls, out);
+        return measure_in_turn(op, bytes, in_place, {o_.algorithm}).front();
+    }
+
+    /// The same of each algorithm (empty: the library's choice), a sample of each in turn.
+    std::vector<result> measure_in_turn(operation op, std::size_t bytes, bool in_place,
+                                        const std::vector<std::string>& algorithms) {
+        std::vector<std::unique_ptr<timed_calls>> calls;
+        std::vector<result> all;
+        for (const std::string& name : algorithms) {
+            call_request r = request(op, bytes, in_place);
+            r.algorithm = name;
+            calls.push_back(make_calls(o_.type, r));
+            all.push_back({.op = op,
+                           .bytes = op == operation::barrier ? 0 : bytes,
+                           .count = r.count,
+                           .in_place = in_place,
+                           .algorithm = name,
+                           .scale = op == operation::pingpong ? 0.5 : 1});
+            if (o_.check && op != operation::barrier) check(r, *calls.back(), all.back());
+        }
         world_.set_checked(false);
         // Sums in place must not grow without bound.
         std::memset(memory_.send(), 0, bytes);
         std::memset(memory_.recv(), 0, std::min(2 * bytes, memory_.recv_bytes()));
-        out.scale = op == operation::pingpong ? 0.5 : 1;
+        const auto run_of = [](timed_calls& c) { return [&c](int count) { c.run(count); }; };
+        std::vector<decltype(run_of(*calls.front()))> runs;
+        for (const auto& c : calls) runs.push_back(run_of(*c));
         sampler samples(meeting_, rules_of(o_), [this] { meeting_.barrier(); });
-        const timing t = samples.measure([&](int count) { calls->run(count); }, out.scale);
-        if (meeting_.rank() == 0) evaluate(t, out);
-        return out;
+        const std::vector<timing> times = samples.measure_in_turn(std::span(runs), all.front().scale);
+        if (meeting_.rank() == 0)
+            for (std::size_t k = 0; k < all.size(); ++k) evaluate(times[k], all[k]);
+        return all;
     }
 
 private:
@@ -109,7 +131,7 @@ private:
                        .shared = o_.shared,
                        .attach = o_.attach,
                        .piece_bytes = o_.piece_bytes,
-                       .algorithm = o_.algorithm,
+                       .algorithm = {},
                        .whole = bytes / bytes_of(o_.type),
                        .count = count_of(op, bytes, bytes_of(o_.type), n),
                        .rank = me,

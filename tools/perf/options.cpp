@@ -130,6 +130,23 @@ void require_algorithm(const options& o) {
                                 (known.empty() ? "none to choose from" : known) + ".");
 }
 
+// --every-algo and --predict: one place, and an output that tells algorithms apart.
+void read_choices(const words& w, options& o) {
+    const std::string name = o.every_algorithm ? "--every-algo" : "--predict";
+    if (!o.algorithm.empty() || o.attach || o.piece_bytes != 0)
+        throw std::invalid_argument(name +
+                                    " is about what the library chooses: leave --algo, --piece and --attach out.");
+    if (!o.json.empty() || !o.html.empty())
+        throw std::invalid_argument(name + " prints a table of its own or CSV: leave --json and --html out.");
+    if (w.place.empty() && w.in_place_only == 0) o.in_place = false;
+    if (o.in_place && o.out_of_place)
+        throw std::invalid_argument(name + " compares in one place: give --place in or out.");
+    for (operation op : o.operations)
+        if (!o.is_comparison && algorithm_names(op).empty())
+            throw std::invalid_argument(std::string(long_name(op)) +
+                                        " has one way only, there is nothing to compare (--list).");
+}
+
 void read_rest(const words& w, options& o) {
     o.type = element(place_in(element_names, w.type, "n element type"));
     o.how = reduction(place_in(reduction_names, w.how, " reduction"));
@@ -165,12 +182,13 @@ void read_rest(const words& w, options& o) {
     if (o.attach && (o.shared || !o.algorithm.empty() || o.piece_bytes != 0))
         throw std::invalid_argument("--attach goes alone: leave --shared, --algo and --piece out.");
     if (!o.algorithm.empty()) require_algorithm(o);
-    const bool varied = o.shared || o.attach || o.piece_bytes != 0 || !o.algorithm.empty();
+    if (o.every_algorithm || !o.predict.empty()) read_choices(w, o);
+    const bool varied = o.shared || o.attach || o.piece_bytes != 0 || !o.algorithm.empty() || o.every_algorithm;
     const bool reduces_otherwise =
         o.how != reduction::sum && std::any_of(o.operations.begin(), o.operations.end(), reduces);
     if (varied && (o.type != element::float32 || reduces_otherwise))
         throw std::invalid_argument(
-            "--algo, --piece, --shared and --attach are built for float and sum; leave -d and -o out.");
+            "--algo, --every-algo, --piece, --shared and --attach are built for float and sum; leave -d and -o out.");
     if (o.ranks > 0 && o.root >= o.ranks)
         throw std::invalid_argument("-r " + std::to_string(o.root) + " is no rank: there are " +
                                     std::to_string(o.ranks) + ".");
@@ -204,6 +222,9 @@ void add_flags(CLI::App& app, words& w, options& o) {
     app.add_option("-o,--op", w.how, "sum prod min max avg (sum)")->group("What");
     app.add_option("-r,--root", w.root, "of rooted operations; -1: another one in every call (-1)")->group("What");
     app.add_option("--algo", o.algorithm, "this algorithm instead of the library's choice (--list)")->group("What");
+    app.add_flag("--every-algo", o.every_algorithm,
+                 "each algorithm in turn beside the library's choice, and how far that is from the fastest")
+        ->group("What");
     app.add_option("--piece", w.piece, "bytes of a chunk that travel at once, instead of the library's choice")
         ->group("What");
     app.add_flag("--shared", o.shared, "buffers from collx's shared allocator (zero copy)")->group("What");
@@ -236,6 +257,9 @@ void add_flags(CLI::App& app, words& w, options& o) {
     app.add_option("--html", o.html, "write a page with plots")->group("Output");
     app.add_flag("!--no-header", o.header, "CSV without the line of names")->group("Output");
     app.add_flag("-q,--quiet", o.quiet, "no progress line")->group("Output");
+    app.add_option("--predict", o.predict,
+                   "a file that --fit wrote: what it predicts beside what is measured, and the errors")
+        ->group("Output");
     app.add_option("--fit", o.fit, "measure what calls cost on this machine and write it for COLLX_MACHINE")
         ->group("Output");
     app.add_flag("--fit-grid", o.fit_grid,
@@ -277,8 +301,8 @@ parsed parse_options(int argc, char** argv) {
     return p;
 }
 
-std::string variant_of(const options& o) {
-    std::string text = o.algorithm.empty() ? "default" : o.algorithm;
+std::string variant_of(const options& o, const std::string& algorithm) {
+    std::string text = !algorithm.empty() ? algorithm : !o.algorithm.empty() ? o.algorithm : "default";
     if (o.shared) text += "+shared";
     if (o.attach) text += "+attach";
     if (o.piece_bytes != 0) text += "+piece" + size_option(o.piece_bytes);

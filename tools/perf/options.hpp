@@ -35,11 +35,13 @@ struct options {
     bool sockets = false; // also between ranks that could share memory
     bool verbs = false;   // likewise
     std::string algorithm;
+    bool every_algorithm = false; // each in turn, after the library's choice
     std::size_t piece_bytes = 0;
     bool shared = false;
     bool attach = false;
     pin_choice pin = pin_choice::automatic;
 
+    std::string predict;         // costs of this machine: what they predict is shown beside what is measured
     std::string fit;             // write this machine's costs to this file instead
     bool fit_grid = false;       // and measure ten times as many points, to see how far they are off elsewhere
     std::string fit_transport;   // only this one; empty: shm and sockets
@@ -61,7 +63,8 @@ inline constexpr int exit_failed = 1, exit_usage = 2, exit_wrong = 3;
 
 parsed parse_options(int argc, char** argv);
 
-/// `default`, or what differs from it: one word, the CSV column that tells variants apart.
-std::string variant_of(const options& o);
+/// `default`, or what differs from it: one word, the CSV column that tells variants apart. `algorithm` counts where
+/// each has its turn.
+std::string variant_of(const options& o, const std::string& algorithm = {});
 
 } // namespace collx::tools::perf

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdarg>
 #include <limits>
@@ -74,14 +75,17 @@ std::string half_line(const run_report& report, const result* r) {
 } // namespace
 
 std::string csv_line(const run_report& report, const result& r) {
-    return csv_text({.op = r.op,
-                     .bytes = r.bytes,
-                     .ranks = report.ranks,
-                     .transport = report.transport(),
-                     .peer = "collx",
-                     .variant = variant_of(report.run),
-                     .in_place = r.in_place,
-                     .t = r.t});
+    std::string line = csv_text({.op = r.op,
+                                 .bytes = r.bytes,
+                                 .ranks = report.ranks,
+                                 .transport = report.transport(),
+                                 .peer = "collx",
+                                 .variant = variant_of(report.run, r.algorithm),
+                                 .in_place = r.in_place,
+                                 .t = r.t});
+    if (report.run.predict.empty()) return line;
+    line.pop_back();
+    return line + "," + (std::isnan(r.predicted_us) ? "" : fixed_text(r.predicted_us, 3)) + "\n";
 }
 
 std::string text_header(const run_report& report) {
@@ -120,6 +124,49 @@ std::string text_footer(const run_report& report) {
                                           wrong == 0 ? "OK" : "FAILED")
                               : std::string("# Out of bounds values : not checked\n");
     return out + formatted("# Avg bus bandwidth    : %.4f\n#\n", average_bus_bandwidth(report));
+}
+
+std::string choice_header(const run_report& report) {
+    return "# collx " COLLX_VERSION_STRING " choices: " + ranks_text(report) +
+           "\n# median us of each algorithm, the fastest first; default is what the library chooses" +
+           (report.run.predict.empty() ? "\n" : "; in brackets what was predicted\n");
+}
+
+std::string choice_line(const std::vector<result>& in_turn) {
+    std::vector<const result*> by_time;
+    for (const result& r : in_turn) by_time.push_back(&r);
+    std::stable_sort(by_time.begin(), by_time.end(),
+                     [](const result* a, const result* b) { return a->t.us.median < b->t.us.median; });
+    const result& any = in_turn.front();
+    std::string out = formatted("%-15s %10s ", long_name(any.op), size_text(static_cast<double>(any.bytes)).c_str());
+    for (const result* r : by_time) {
+        out += "  " + (r->algorithm.empty() ? std::string("default") : r->algorithm) + " " + time_text(r->t.us.median);
+        if (!std::isnan(r->predicted_us)) out += " (" + time_text(r->predicted_us) + ")";
+    }
+    return out + "\n";
+}
+
+std::string choice_footer(const run_report& report, const std::vector<std::vector<result>>& points) {
+    std::size_t near = 0;
+    std::vector<double> errors; // of choices
+    for (const auto& in_turn : points) {
+        const result& choice = in_turn.front();
+        double fastest = choice.t.us.median;
+        for (const result& r : in_turn) fastest = std::min(fastest, r.t.us.median);
+        near += choice.t.us.median <= 1.1 * fastest;
+        if (!std::isnan(choice.predicted_us)) errors.push_back(std::fabs(choice.predicted_us / choice.t.us.median - 1));
+    }
+    std::string out;
+    if (report.run.every_algorithm)
+        out +=
+            formatted("# The library's choice took at most 1.10 times the fastest one's time at %zu of %zu points.\n",
+                      near, points.size());
+    if (report.run.predict.empty()) return out;
+    std::sort(errors.begin(), errors.end());
+    if (!errors.empty())
+        out += formatted("# Predictions of the choice: median error %.1f %%, nine of ten within %.1f %%.\n",
+                         100 * errors[errors.size() / 2], 100 * errors[errors.size() * 9 / 10]);
+    return out + formatted("# Not predicted: %zu of %zu points.\n", points.size() - errors.size(), points.size());
 }
 
 std::string json_text(const run_report& report) {

@@ -33,6 +33,13 @@ std::string text_header(const run_report& report);
 std::string text_line(const run_report& report, const result* out_of_place, const result* in_place);
 std::string text_footer(const run_report& report);
 
+/// Before the first point of --every-algo or --predict.
+std::string choice_header(const run_report& report);
+/// Of one size: all algorithms, the fastest first, median us each. Requires: the library's choice is in_turn[0].
+std::string choice_line(const std::vector<result>& in_turn);
+/// At how many points that choice was within 10 % of the fastest, and how far off predictions are.
+std::string choice_footer(const run_report& report, const std::vector<std::vector<result>>& points);
+
 std::string json_text(const run_report& report);
 std::string html_text(const run_report& report);
 

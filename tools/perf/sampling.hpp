@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -43,18 +46,48 @@ public:
     /// All ranks together: run(k) makes k calls. Times are multiplied by `scale` (a ping-pong counts half).
     template <class Run>
     timing measure(Run&& run, double scale) {
+        return measure_in_turn(std::span(&run, 1), scale).front();
+    }
+
+    /// All ranks together: the same of each of `runs`, a sample of each in turn, so that what changes on the machine
+    /// changes for all of them alike. All have as many samples as the slowest fits into the budget. The order is
+    /// another one in each round, and a call that is not timed comes before each sample: one finds in the caches what
+    /// the one before it left there.
+    template <class Run>
+    std::vector<timing> measure_in_turn(std::span<Run> runs, double scale) {
         const double line_at_start_ns = meeting_.line_ns(wait_);
-        const auto [batch, samples] = plan(run);
-        for (int s = 0; s < samples; ++s) run_batch(run, batch, s);
-        timing out{.batch = batch, .samples = samples, .line_at_start_ns = line_at_start_ns};
-        out.line_at_end_ns = meeting_.line_ns(wait_);
-        if (meeting_.rank() == 0) {
+        const std::size_t many = runs.size();
+        std::vector<int> batch(many);
+        int samples = harness::sample_limit / static_cast<int>(many);
+        for (std::size_t k = 0; k < many; ++k) {
+            const shape planned = plan(runs[k]);
+            batch[k] = planned.batch, samples = std::min(samples, planned.samples);
+        }
+        const auto place_of = [&](std::size_t k, int s) { return static_cast<int>(k) * samples + s; };
+        std::vector<std::size_t> order(many);
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::minstd_rand same_on_all_ranks;
+        for (int s = 0; s < samples; ++s) {
+            if (many > 1) std::shuffle(order.begin(), order.end(), same_on_all_ranks);
+            for (const std::size_t k : order) {
+                if (many > 1) runs[k](1);
+                run_batch(runs[k], batch[k], place_of(k, s));
+            }
+        }
+        const double line_at_end_ns = meeting_.line_ns(wait_);
+        std::vector<timing> all;
+        for (std::size_t k = 0; k < many; ++k) {
+            all.push_back({.batch = batch[k],
+                           .samples = samples,
+                           .line_at_start_ns = line_at_start_ns,
+                           .line_at_end_ns = line_at_end_ns});
+            if (meeting_.rank() != 0) continue;
             std::vector<double> us;
-            for (int s = 0; s < samples; ++s) us.push_back(scale * meeting_.span_ns(s) / batch / 1e3);
-            out.us = summarize(us);
+            for (int s = 0; s < samples; ++s) us.push_back(scale * meeting_.span_ns(place_of(k, s)) / batch[k] / 1e3);
+            all.back().us = summarize(us);
         }
         wait_();
-        return out;
+        return all;
     }
 
 private:
