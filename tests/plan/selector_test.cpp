@@ -74,8 +74,15 @@ TEST_CASE("inside a host the choice is the one that docs/algorithms.md lists") {
         p.bytes = 16 * 1024 + 1;
         CHECK(gather() == bind(algo::zero_copy_all_gather{}));
         p.zero_copy = false;
+        CHECK((reduce() == bind(algo::chain_reduce{})) == (n == 2));
+        p.bytes = 32 * 1024;
+        CHECK((reduce() == bind(algo::chain_reduce{})) == (n == 2));
         p.bytes = 48 * 1024 + 1;
+        if (n == 2) CHECK(sum() == bind(algo::recursive_doubling_all_reduce{}));
+        else CHECK(sum() == bind(algo::two_shot_all_reduce{}));
+        p.bytes = 640 * 1024 + 4;
         CHECK(sum() == bind(algo::two_shot_all_reduce{}));
+        p.bytes = 48 * 1024 + 1;
         if (n == 2) CHECK(gather() == bind(algo::pairwise_all_gather{}));
         else CHECK(gather() == bind(algo::direct_all_gather{}));
         if (n == 2) CHECK(reduce() == bind(algo::linear_reduce{}));
@@ -264,12 +271,12 @@ TEST_CASE("two ranks on two hosts exchange everything up to half a MiB, more of 
     CHECK(chosen(four, 512 * 1024) == &four.cache.bind(algo::halving_doubling_all_reduce{}, 0));
     // Where they are no power of two the pairs that make one cost more.
     CHECK(chosen(seven, 64 * 1024) == &seven.cache.bind(algo::recursive_doubling_all_reduce{}, 0));
-    CHECK(chosen(seven, 128 * 1024) == &seven.cache.bind(algo::halving_doubling_all_reduce{}, 0));
-    CHECK(chosen(seven, 128 * 1024 + 4) == &seven.cache.bind(algo::ring_all_reduce{}, 0));
+    CHECK(chosen(seven, 256 * 1024) == &seven.cache.bind(algo::halving_doubling_all_reduce{}, 0));
+    CHECK(chosen(seven, 256 * 1024 + 4) == &seven.cache.bind(algo::ring_all_reduce{}, 0));
 }
 
-TEST_CASE("few steps between hosts: halving among 2^k ranks up to half a MiB, short broadcasts of few from the root") {
-    rank three(1, 3), four(1, 4), five(1, 5);
+TEST_CASE("few steps between hosts: halving among 2^k ranks up to half a MiB, short rooted calls of few by the root") {
+    rank three(1, 3), four(1, 4), five(1, 5), eight(1, 8), nine(1, 9);
     const auto scatters = [](rank& me, std::size_t bytes) {
         return &collx::select<collective::reduce_scatter>(me.cache,
                                                           {.bytes = bytes, .ranks = me.net.size(), .windows = false});
@@ -277,36 +284,64 @@ TEST_CASE("few steps between hosts: halving among 2^k ranks up to half a MiB, sh
     CHECK(scatters(four, 512 * 1024) == &four.cache.bind(algo::halving_reduce_scatter{}, 0));
     CHECK(scatters(four, 512 * 1024 + 16) == &four.cache.bind(algo::ring_reduce_scatter{}, 0));
     CHECK(scatters(three, 12) == &three.cache.bind(algo::pairwise_reduce_scatter{}, 0));
-    CHECK(scatters(three, 512 * 1024 + 16) == &three.cache.bind(algo::ring_reduce_scatter{}, 0));
+    CHECK(scatters(three, 768 * 1024) == &three.cache.bind(algo::pairwise_reduce_scatter{}, 0));
+    CHECK(scatters(three, 768 * 1024 + 12) == &three.cache.bind(algo::ring_reduce_scatter{}, 0));
     CHECK(scatters(five, 64 * 1024) == &five.cache.bind(algo::halving_reduce_scatter{}, 0));
-    CHECK(scatters(five, 64 * 1024 + 20) == &five.cache.bind(algo::ring_reduce_scatter{}, 0));
+    CHECK(scatters(five, 64 * 1024 + 20) == &five.cache.bind(algo::pairwise_reduce_scatter{}, 0));
+    CHECK(scatters(five, 768 * 1024 + 20) == &five.cache.bind(algo::ring_reduce_scatter{}, 0));
+    CHECK(scatters(nine, 128 * 1024) == &nine.cache.bind(algo::ring_reduce_scatter{}, 0));
     const auto casts = [](rank& me, std::size_t bytes) {
         return &collx::select<collective::broadcast>(
             me.cache, {.bytes = bytes, .ranks = me.net.size(), .root = 2, .windows = false});
     };
     CHECK(casts(four, 16 * 1024) == &four.cache.bind(algo::linear_broadcast{.root = 2}, 0));
     CHECK(casts(four, 64 * 1024) == &four.cache.bind(algo::binomial_broadcast{.root = 2}, 0));
-    CHECK(casts(five, 16 * 1024) == &five.cache.bind(algo::binomial_broadcast{.root = 2}, 0));
+    CHECK(casts(five, 16 * 1024) == &five.cache.bind(algo::linear_broadcast{.root = 2}, 0));
+    CHECK(casts(five, 16 * 1024 + 4) == &five.cache.bind(algo::binomial_broadcast{.root = 2}, 0));
+    CHECK(casts(nine, 8) == &nine.cache.bind(algo::binomial_broadcast{.root = 2}, 0));
     CHECK(casts(four, 512 * 1024) == &four.cache.bind(algo::binomial_broadcast{.root = 2}, 0));
     CHECK(casts(four, 512 * 1024 + 1) == &four.cache.bind(algo::double_tree_broadcast{.root = 2}, 0));
+    const auto reduces = [](rank& me, std::size_t bytes) {
+        return &collx::select<collective::reduce>(
+            me.cache, {.bytes = bytes, .ranks = me.net.size(), .root = 2, .windows = false});
+    };
+    CHECK(reduces(three, 8) == &three.cache.bind(algo::binomial_reduce{.root = 2}, 0));
+    CHECK(reduces(four, 32 * 1024) == &four.cache.bind(algo::linear_reduce{.root = 2}, 0));
+    CHECK(reduces(eight, 16 * 1024) == &eight.cache.bind(algo::linear_reduce{.root = 2}, 0));
+    CHECK(reduces(eight, 16 * 1024 + 4) == &eight.cache.bind(algo::binomial_reduce{.root = 2}, 0));
+    CHECK(reduces(nine, 8) == &nine.cache.bind(algo::binomial_reduce{.root = 2}, 0));
+    CHECK(reduces(nine, 512 * 1024) == &nine.cache.bind(algo::binomial_reduce{.root = 2}, 0));
+    CHECK(reduces(four, 512 * 1024 + 4) == &four.cache.bind(algo::chain_reduce{.root = 2}, 0));
 }
 
-TEST_CASE("gathers between hosts: pairs up to half a MiB, Bruck where ranks are no power of two, three straight from "
+TEST_CASE("scans between hosts: a chain where it has no round more than doubling, or for long ones") {
+    rank three(1, 3), four(1, 4);
+    const auto scans = [](rank& me, std::size_t bytes) {
+        return &collx::select<collective::scan>(me.cache, {.bytes = bytes, .ranks = me.net.size(), .windows = false});
+    };
+    CHECK(scans(three, 8) == &three.cache.bind(algo::chain_scan{}, 0));
+    CHECK(scans(four, 32 * 1024) == &four.cache.bind(algo::doubling_scan{}, 0));
+    CHECK(scans(four, 32 * 1024 + 4) == &four.cache.bind(algo::chain_scan{}, 0));
+}
+
+TEST_CASE("gathers between hosts: pairs up to 2 MiB, Bruck where ranks are no power of two, up to eight straight from "
           "each other") {
-    rank two(1, 2), three(1, 3), four(1, 4), five(1, 5);
+    rank two(1, 2), three(1, 3), four(1, 4), five(1, 5), nine(1, 9);
     const auto gathers = [](rank& me, std::size_t bytes) {
         return &collx::select<collective::all_gather>(me.cache,
                                                       {.bytes = bytes, .ranks = me.net.size(), .windows = false});
     };
     CHECK(gathers(four, 16) == &four.cache.bind(algo::recursive_doubling_all_gather{}, 0));
-    CHECK(gathers(four, 512 * 1024) == &four.cache.bind(algo::recursive_doubling_all_gather{}, 0));
-    CHECK(gathers(four, 512 * 1024 + 16) == &four.cache.bind(algo::ring_all_gather{}, 0));
+    CHECK(gathers(four, 2048 * 1024) == &four.cache.bind(algo::recursive_doubling_all_gather{}, 0));
+    CHECK(gathers(four, 2048 * 1024 + 16) == &four.cache.bind(algo::ring_all_gather{}, 0));
     CHECK(gathers(two, 256 * 1024) == &two.cache.bind(algo::recursive_doubling_all_gather{}, 0));
     CHECK(gathers(three, 128 * 1024) == &three.cache.bind(algo::bruck_all_gather{}, 0));
     CHECK(gathers(three, 128 * 1024 + 12) == &three.cache.bind(algo::pairwise_all_gather{}, 0));
-    CHECK(gathers(three, 512 * 1024 + 12) == &three.cache.bind(algo::ring_all_gather{}, 0));
+    CHECK(gathers(three, 1024 * 1024 + 12) == &three.cache.bind(algo::ring_all_gather{}, 0));
     CHECK(gathers(five, 128 * 1024) == &five.cache.bind(algo::bruck_all_gather{}, 0));
-    CHECK(gathers(five, 256 * 1024) == &five.cache.bind(algo::ring_all_gather{}, 0));
+    CHECK(gathers(five, 256 * 1024) == &five.cache.bind(algo::pairwise_all_gather{}, 0));
+    CHECK(gathers(five, 1024 * 1024 + 20) == &five.cache.bind(algo::ring_all_gather{}, 0));
+    CHECK(gathers(nine, 256 * 1024) == &nine.cache.bind(algo::ring_all_gather{}, 0));
 }
 
 TEST_CASE("short exchanges between six hosts and more go in few rounds") {

@@ -126,9 +126,10 @@ struct row {
 // Four bounds that several rows have in common.
 // Above this many bytes a call over channels is a matter of bandwidth: a message costs about as much as moving so many.
 inline constexpr std::size_t long_message = kib(32);
-// Up to here ranks that are no power of two halve and double, too: the pairs that make a power of two of them cost two
-// rounds and up to the whole buffer twice, a ring n - 2 rounds at least. (Time in a ring's, one TCP connection each
-// way, 3, 5, 7, 12 ranks on 2 cores: all_reduce of 48 KiB 0.35, 0.49, 0.33, 0.30, of 96 KiB 0.67, 0.49, 0.50, 0.40.)
+// Up to four times as many bytes ranks that are no power of two halve and double, too: the pairs that make a power of
+// two of them cost two rounds and up to the whole buffer twice, a ring n - 2 rounds at least. (Time in a ring's, one
+// TCP connection each way, 2 cores: all_reduce of 96 KiB among 3, 5, 7, 12 ranks 0.67, 0.49, 0.50, 0.40, of 256 KiB
+// among 3, 5, 7 ranks 0.83, 1.02, 0.69.)
 inline constexpr std::size_t few_rounds = kib(64);
 // Up to here a sum among 2^k ranks halves and doubles: as few bytes as a ring in fewer steps, each of which must wait
 // for a message (and, where ranks share cores, for its turn). Above, a ring's single neighbour is worth more. Likewise
@@ -152,8 +153,13 @@ inline constexpr row rows[] = {
      .why = "one synchronisation; each rank reads everything of few others"},
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = in_windows | own_cores, .up_to = kib(2),
      .why = "one synchronisation, and few bytes to copy"},
-    {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {1, 2}, .up_to = kib(48),
+    {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {1, 2}, .up_to = kib(24),
      .why = "one synchronisation costs less than the second half of the sum"},
+    // Pieces of 8 KiB are sent while others are summed, where one-shot stages everything first. (Time in that of one_shot up to 48 KiB, of
+    // two_shot above, private buffers, near: 20 KiB 0.87, 32 KiB 0.87, 64 KiB 0.82, 100 KiB 0.83, 256 KiB 0.88, 640 KiB 0.94, 1 MiB
+    // 0.98; far: 12 KiB 1.38, 20 KiB 1.0, 32 KiB 0.91, 64 KiB 0.56, 160 KiB 1.0, 640 KiB 0.95, 1 MiB 1.4.)
+    {.where = memory, .what = all_reduce, .use = recursive_doubling, .needs = private_buffers | own_cores, .ranks = {2, 2},
+     .up_to = kib(640), .why = "two ranks exchange everything, piece by piece, and wait once"},
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {3, 4}, .up_to = kib(8),
      .why = "one synchronisation; each rank reads everything of 2 or 3 others"},
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {5}, .up_to = kib(4),
@@ -177,10 +183,17 @@ inline constexpr row rows[] = {
      .why = "chunks of up to 16 KiB need no task"},
     {.where = memory, .what = all_gather | reduce_scatter | all_to_all, .use = one_shot, .needs = shared_cores, .ranks = {3},
      .up_to = kib(128), .why = "one strand a call: fewer changes between ranks"},
+    // (Time in that of direct, near, 256 KiB, 1.5 MiB, 8 MiB: 5 ranks 1.05, 1.08, 1.00, 7 ranks 0.99, 1.06, 0.88, 8 ranks 1.01, 0.99,
+    // 0.89; far, 8 ranks: 384 KiB 0.78, 3 MiB 0.95.)
+    {.where = memory, .what = all_gather, .use = one_shot, .needs = shared_cores, .ranks = {7}, .above = kib(2048),
+     .why = "one strand a call: fewer changes between ranks"},
     // (Of direct's, 3 and 6 MiB: 3 ranks 0.87 and 0.75, 4 ranks 0.79 and 0.77; 8 ranks 0.90 and 1.11.)
     {.where = memory, .what = reduce, .use = chain, .needs = shared_cores, .ranks = {3, 4}, .above = kib(2048),
      .why = "each rank passes each byte on once"},
-    // Two ranks put and take as much through a channel as through windows, and a channel may copy once.
+    // Two ranks put and take as much through a channel as through windows, and a channel may copy once. (A chain is a task, so that one
+    // piece is put while another is taken: 20 and 32 KiB in the time of linear, near: broadcast 0.80, 0.84, reduce 0.83, 0.84; 48 KiB 1.0.)
+    {.where = memory, .what = reduce | broadcast, .use = chain, .ranks = {2, 2}, .up_to = kib(32),
+     .why = "between two ranks a channel moves as much, piece by piece"},
     {.where = memory, .what = reduce | broadcast, .use = linear, .ranks = {2, 2},
      .why = "between two ranks a channel moves as much, and may copy once"},
     {.where = memory, .what = all_gather | reduce_scatter | all_to_all, .use = pairwise, .ranks = {2, 2},
@@ -215,11 +228,20 @@ inline constexpr row rows[] = {
      .why = "few bytes, and operands in rank order"},
     {.where = channels, .what = all_reduce, .use = halving_doubling, .needs = power_of_two, .up_to = few_steps,
      .why = "as few bytes as a ring, in fewer steps"},
-    {.where = channels, .what = all_reduce, .use = halving_doubling, .up_to = 2 * few_rounds,
+    {.where = channels, .what = all_reduce, .use = halving_doubling, .up_to = 4 * few_rounds,
      .why = "fewer steps than a ring"},
     {.where = channels, .what = all_reduce, .use = ring, .why = "fewest bytes, one neighbour"},
 
-    {.where = channels, .what = reduce, .use = binomial, .up_to = long_message, .why = "fewest rounds"},
+    // (Time in that of binomial, one TCP connection each way, 2 cores, 8 B and 20 KiB: 4 ranks 0.76 and 0.87, 6 ranks 0.82 and 0.86, 8
+    // ranks 0.87 and 0.83; 3 ranks send the same. With a core for each the root's link takes (n - 1) messages, so not above.)
+    {.where = channels, .what = reduce, .use = linear, .ranks = {4, 4}, .up_to = long_message,
+     .why = "few ranks: nothing is passed on"},
+    {.where = channels, .what = reduce, .use = linear, .ranks = {5, 8}, .up_to = kib(16),
+     .why = "few bytes of few ranks: nothing is passed on"},
+    // A chain waits for n - 2 messages more than a tree, each about as long as 25 KiB take on a link of 10 Gbit/s and 250 KiB on one of
+    // 100. (Time in that of a chain, 48, 96, 256, 640 KiB: 3 ranks 0.44, 0.59, 0.74, 0.79, 6 ranks 0.51, 0.54, 0.74, 1.03, 8 ranks
+    // 0.48, 0.56, 0.78, 0.83.)
+    {.where = channels, .what = reduce, .use = binomial, .up_to = few_steps, .why = "fewest rounds"},
     {.where = channels, .what = reduce, .use = binomial, .ranks = {1, 2}, .why = "one message"},
     {.where = channels, .what = reduce, .use = chain, .why = "each rank passes each byte on once"},
 
@@ -227,33 +249,44 @@ inline constexpr row rows[] = {
     // rank does: nothing is passed on.
     {.where = channels, .what = broadcast, .use = linear, .ranks = {1, 4}, .up_to = long_message,
      .why = "few ranks: nothing is passed on"},
+    // (In the time of binomial, 8 B and 12 KiB: 5 ranks 0.93 and 0.81, 6 ranks 0.83 and 0.90, 8 ranks 0.86 and 0.87.)
+    {.where = channels, .what = broadcast, .use = linear, .ranks = {5, 8}, .up_to = kib(16),
+     .why = "few bytes to few ranks: nothing is passed on"},
     {.where = channels, .what = broadcast, .use = binomial, .up_to = few_steps, .why = "fewest rounds"},
     {.where = channels, .what = broadcast, .use = binomial, .ranks = {1, 2}, .why = "one message"},
     {.where = channels, .what = broadcast, .use = double_tree, .why = "two trees, each with half: all ranks send"},
 
     // Pairs that exchange need fewer turns than ranks that each wait for one and send to another. (Time in that of bruck, 4, 8, 16
     // ranks on 2 cores: 192 B 0.63, 0.65, 0.85, 88 KiB (of 16 ranks 128) 0.63, 0.69, 0.74. More rounds, and so not chosen, where ranks are no power of two.)
-    {.where = channels, .what = all_gather, .use = recursive_doubling, .needs = power_of_two, .up_to = few_steps,
+    // (In that of a ring, 640 KiB and 1.5 MiB: 4 ranks 0.78 and 0.87, 8 ranks 0.78 and 0.75.)
+    {.where = channels, .what = all_gather, .use = recursive_doubling, .needs = power_of_two, .up_to = 4 * few_steps,
      .why = "fewest rounds, of pairs that exchange"},
     {.where = channels, .what = all_gather, .use = bruck, .up_to = 4 * long_message, .why = "fewest rounds"},
-    {.where = channels, .what = all_gather, .use = pairwise, .ranks = {3, 3}, .up_to = few_steps,
+    // (In the time of a ring: 3 ranks 640 KiB 0.83, 1 MiB 0.93; 6 ranks 160 KiB 0.73, 384 KiB 0.80, 1 MiB 0.81, 3 MiB 1.07.)
+    {.where = channels, .what = all_gather, .use = pairwise, .ranks = {3, 8}, .up_to = 2 * few_steps,
      .why = "few ranks: nothing is passed on"},
     {.where = channels, .what = all_gather, .use = ring, .why = "one neighbour"},
 
     {.where = channels, .what = reduce_scatter, .use = pairwise, .needs = rank_order,
      .why = "operands in rank order, fewest bytes"},
     // (Time in that of halving and a ring: 0.83 for 12 B, 0.72 for 48 KiB, 0.91 for 384 KiB, 1.04 for 2 MiB.)
-    {.where = channels, .what = reduce_scatter, .use = pairwise, .ranks = {3, 3}, .up_to = few_steps,
+    {.where = channels, .what = reduce_scatter, .use = pairwise, .ranks = {3, 3}, .up_to = kib(768),
      .why = "few ranks: nothing is passed on"},
     {.where = channels, .what = reduce_scatter, .use = halving, .up_to = few_rounds, .why = "fewest rounds"},
     {.where = channels, .what = reduce_scatter, .use = halving, .needs = power_of_two, .up_to = few_steps,
      .why = "as few bytes as a ring, in fewer steps"},
+    // (In the time of a ring: 6 ranks 96 KiB 0.63, 256 KiB 0.74, 640 KiB 0.87, 1 MiB 1.1.)
+    {.where = channels, .what = reduce_scatter, .use = pairwise, .ranks = {5, 7}, .up_to = kib(768),
+     .why = "few ranks: nothing is passed on"},
     {.where = channels, .what = reduce_scatter, .use = ring, .why = "one neighbour"},
 
     // A part travels up to log2 n times, in as many rounds. (Time in that of pairwise, 6, 8, 16 ranks on 2 cores: 192 B 0.83, 0.71, 0.76,
     // 32 KiB 0.90, 0.64, 0.70; 128 KiB among 16 1.15. 3 and 5 ranks: 1.0.)
     {.where = channels, .what = all_to_all, .use = bruck, .ranks = {6}, .up_to = long_message, .why = "fewest rounds"},
     {.where = channels, .what = all_to_all, .use = pairwise, .why = "each part goes straight to its rank"},
+    // Among three ranks a chain has no round more, and calls one after the other overlap. (In the time of doubling, 8 B to 32 KiB: 0.57
+    // to 0.72. Of 4, 6, 8 ranks 0.61, 0.47, 0.51 for 8 B, but a scan by itself waits for n - 1 messages.)
+    {.where = channels, .what = scans, .use = chain, .ranks = {1, 3}, .why = "as few rounds, and each byte is passed on once"},
     {.where = channels, .what = scans, .use = doubling, .up_to = long_message, .why = "fewest rounds"},
     {.where = channels, .what = scans, .use = chain, .why = "each rank passes each byte on once"},
     {.where = channels, .what = barrier, .use = dissemination, .why = "fewest rounds"},

@@ -8,6 +8,7 @@
 #include <collx/algo/linear.hpp>
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/pairwise.hpp>
+#include <collx/algo/recursive_doubling.hpp>
 #include <collx/algo/scan.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/algo/zero_copy.hpp>
