@@ -71,6 +71,18 @@ def behind(by_size, state):
     return out, compared
 
 
+def holes(rows, ranks_list):
+    """(ranks, op) -> the sizes that a sweep's report names, and those that they are compared with."""
+    found = collections.defaultdict(set)
+    for ranks in ranks_list:
+        for state in ("near", "far"):
+            for op, by_size in points(rows, state, ranks).items():
+                found[ranks, op].update(size for size, *_ in behind(by_size, state)[0])
+                for size, larger, *_ in falls(by_size):
+                    found[ranks, op].update((size, larger))
+    return {key: sizes for key, sizes in found.items() if sizes}
+
+
 def growth(by_ranks, cores):
     """(ranks, more ranks, times as long, times as many) where time grows faster than ranks do; only numbers of ranks that
     all share cores, or all do not, are compared."""

@@ -190,6 +190,18 @@ for size in map(int, words["--sizes"].split(",")):
         self.assertIn("1 of 80 sizes are below 1.0", text)
         self.assertIn("mpich posix", text)
 
+    def test_holes_are_measured_again_and_what_was_chance_is_not_named(self):
+        rule = ("(3000 if peer == 'collx' and (size == 384 << 10 or size == 768 << 10 and words['--sizes'].count(',') > 40) "
+                "else size / 1000)")
+        text = self.run_it(rule, "--sweep", "-n", "2", "--again", "2")
+        self.assertIn("4 points, what looked like holes and the sizes beside them, were measured again, 2 times", text)
+        self.assertIn("1 of 80 sizes are below 1.0", text)
+        self.assertIn("| allreduce | 384 KiB | 3000 |", text)
+        self.assertNotIn("| allreduce | 768 KiB |", text)
+        once = self.run_it(rule, "--sweep", "-n", "2")
+        self.assertIn("2 of 80 sizes are below 1.0", once)
+        self.assertNotIn("measured again", once)
+
     def test_ranks_that_cost_more_than_their_share_and_times_that_fall_are_named(self):
         rule = "(ranks * size / 100 if ranks < 32 else ranks ** 2 * size / 1000) if size != 65536 else 1e6 * ranks"
         text = self.run_it(rule, "--sweep-ranks", "-n", "16,32,64")
