@@ -344,7 +344,7 @@ ROWS = [
     ("a copy from the end leaves its first bytes out", "core/copy_bytes.hpp", "    std::memcpy(out, in, n);\n", "",
      ["core/copy_bytes"]),
     ("a single copy by way of a room writes every part to the first place", "transport/links.hpp",
-     "copy_bytes(to + at, here, part);", "copy_bytes(to, here, part);", ["comm/single_copy"]),
+     "copy_bytes(to + at, here, part);", "copy_bytes(to, here, part);", ["transport/links"]),
     ("calls with a root are predicted as if they overlapped", "sim/call_costs.hpp", "if (is_rooted(s.op)) return false;", "",
      ["sim/host_costs"]),
     ("a get is copied before it has come", "comm/remote_transfers.hpp", "            wait_for(k);\n            copy_bytes",

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a rank reads of a peer's private memory, through the system: the peer is this process itself, which needs no
+// permission.
+#include <collx/transport/links.hpp>
+#include <collx/transport/memory.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <unistd.h>
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+TEST_CASE("private memory is read to any place, also to one that lies in its page as the source does") {
+    const auto memory = collx::make_memory_arena(2);
+    const auto layout = collx::links_layout::for_ranks(2);
+    collx::links net(*memory, memory->take(layout.bytes()), 0, 2);
+    collx::detail::growing_array<int> pids;
+    for (int r = 0; r < 2; ++r) pids.push_back(::getpid());
+    net.set_processes(std::move(pids));
+
+    constexpr std::size_t page = 4096, most = 100'000;
+    std::vector<unsigned char> room(2 * most + 4 * page), expected;
+    unsigned char* const source = room.data() + (page - reinterpret_cast<std::uintptr_t>(room.data()) % page);
+    unsigned char* const destination = source + (most + 2 * page) / page * page;
+    for (const std::size_t bytes : {std::size_t{100}, page, std::size_t{33'000}, std::size_t{70'001}, most})
+        for (const std::size_t ahead : {0u, 4u, 31u, 32u}) {
+            for (std::size_t i = 0; i < most; ++i) source[i] = static_cast<unsigned char>(i * 7 + i / 251 + ahead);
+            std::memset(destination, 0xA5, bytes + 2 * page < 2 * most ? bytes + 64 : bytes);
+            REQUIRE(net.read_private(1, destination + ahead, reinterpret_cast<std::uintptr_t>(source), bytes));
+            INFO(bytes << " bytes, " << ahead << " ahead");
+            CHECK(std::memcmp(destination + ahead, source, bytes) == 0);
+            if (ahead != 0) CHECK(destination[ahead - 1] == 0xA5);
+        }
+    CHECK_FALSE(net.read_private(1, destination + 4, 1, page)); // nothing is there
+}
