@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Calls among the devices of a machine, explained and predicted: what was measured on one device, closed formulas, the
-// table of choices against the best that is predicted, and machines that cannot.
+// table of choices against the best that is predicted, and machines that cannot. One thread, no memory of others.
+// collx-test: sanitize=nightly
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/broadcast.hpp>
