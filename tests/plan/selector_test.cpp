@@ -80,7 +80,7 @@ TEST_CASE("inside a host the choice is the one that docs/algorithms.md lists") {
         p.bytes = 48 * 1024 + 1;
         if (n == 2) CHECK(sum() == bind(algo::recursive_doubling_all_reduce{}));
         else CHECK(sum() == bind(algo::two_shot_all_reduce{}));
-        p.bytes = 640 * 1024 + 4;
+        p.bytes = 4096 * 1024 + 4;
         CHECK(sum() == bind(algo::two_shot_all_reduce{}));
         p.bytes = 48 * 1024 + 1;
         if (n == 2) CHECK(gather() == bind(algo::pairwise_all_gather{}));

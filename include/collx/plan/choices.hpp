@@ -157,9 +157,10 @@ inline constexpr row rows[] = {
      .why = "one synchronisation costs less than the second half of the sum"},
     // Pieces of 8 KiB are sent while others are summed, where one-shot stages everything first. (Time in that of one_shot up to 48 KiB, of
     // two_shot above, private buffers, near: 20 KiB 0.87, 32 KiB 0.87, 64 KiB 0.82, 100 KiB 0.83, 256 KiB 0.88, 640 KiB 0.94, 1 MiB
-    // 0.98; far: 12 KiB 1.38, 20 KiB 1.0, 32 KiB 0.91, 64 KiB 0.56, 160 KiB 1.0, 640 KiB 0.95, 1 MiB 1.4.)
+    // 0.98, 3 MiB 1.04, 4 MiB 1.11; far, where long messages are copied once: 12 KiB 1.38, 20 KiB 1.0, 32 KiB 0.91, 64 KiB 0.56, 160
+    // KiB 1.0, 640 KiB 0.95, 1 MiB 0.38, 3 MiB 0.40, 4 MiB 0.54, 8 MiB 0.74.)
     {.where = memory, .what = all_reduce, .use = recursive_doubling, .needs = private_buffers | own_cores, .ranks = {2, 2},
-     .up_to = kib(640), .why = "two ranks exchange everything, piece by piece, and wait once"},
+     .up_to = kib(4096), .why = "two ranks exchange everything, piece by piece, and wait once"},
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {3, 4}, .up_to = kib(8),
      .why = "one synchronisation; each rank reads everything of 2 or 3 others"},
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {5}, .up_to = kib(4),
@@ -191,8 +192,11 @@ inline constexpr row rows[] = {
     {.where = memory, .what = reduce, .use = chain, .needs = shared_cores, .ranks = {3, 4}, .above = kib(2048),
      .why = "each rank passes each byte on once"},
     // Two ranks put and take as much through a channel as through windows, and a channel may copy once. (A chain is a task, so that one
-    // piece is put while another is taken: 20 and 32 KiB in the time of linear, near: broadcast 0.80, 0.84, reduce 0.83, 0.84; 48 KiB 1.0.)
-    {.where = memory, .what = reduce | broadcast, .use = chain, .ranks = {2, 2}, .up_to = kib(32),
+    // piece is put while another is taken. In the time of linear, near, 20, 32, 48, 100 KiB: broadcast 0.80, 0.84, 1.0, 0.9, reduce 0.83, 0.84,
+    // 1.0, 0.97; far, 48, 100, 160 KiB: broadcast 0.4 to 0.7, 0.5 to 0.7, 1.0, reduce 0.94, 1.16.)
+    {.where = memory, .what = broadcast, .use = chain, .ranks = {2, 2}, .up_to = kib(128),
+     .why = "between two ranks a channel moves as much, piece by piece"},
+    {.where = memory, .what = reduce, .use = chain, .ranks = {2, 2}, .up_to = kib(32),
      .why = "between two ranks a channel moves as much, piece by piece"},
     {.where = memory, .what = reduce | broadcast, .use = linear, .ranks = {2, 2},
      .why = "between two ranks a channel moves as much, and may copy once"},
