@@ -155,10 +155,10 @@ inline constexpr row rows[] = {
      .why = "one synchronisation, and few bytes to copy"},
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {1, 2}, .up_to = kib(24),
      .why = "one synchronisation costs less than the second half of the sum"},
-    // Pieces of 8 KiB are sent while others are summed, where one-shot stages everything first. (Time in that of one_shot up to 48 KiB, of
+    // Pieces are sent while others are summed, where one-shot stages everything first. (Time in that of one_shot up to 48 KiB, of
     // two_shot above, private buffers, near: 20 KiB 0.87, 32 KiB 0.87, 64 KiB 0.82, 100 KiB 0.83, 256 KiB 0.88, 640 KiB 0.94, 1 MiB
     // 0.98, 3 MiB 1.04, 4 MiB 1.11; far, where long messages are copied once: 12 KiB 1.38, 20 KiB 1.0, 32 KiB 0.91, 64 KiB 0.56, 160
-    // KiB 1.0, 640 KiB 0.95, 1 MiB 0.38, 3 MiB 0.40, 4 MiB 0.54, 8 MiB 0.74.)
+    // KiB 1.0, 640 KiB 0.43 to 0.95, 1 MiB 0.38, 3 MiB 0.40, 4 MiB 0.54, 8 MiB 0.74.)
     {.where = memory, .what = all_reduce, .use = recursive_doubling, .needs = private_buffers | own_cores, .ranks = {2, 2},
      .up_to = kib(4096), .why = "two ranks exchange everything, piece by piece, and wait once"},
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {3, 4}, .up_to = kib(8),
