@@ -19,6 +19,7 @@
 #include <collx/call/short_calls_once.hpp>
 #include <collx/comm/one_sided_once.hpp>
 #include <collx/comm/remote_window_once.hpp>
+#include <collx/comm/run_threads_once.hpp>
 #include <collx/exec/relayed_task_once.hpp>
 #include <collx/exec/task_once.hpp>
 #include <collx/job/communicator_core_once.hpp>

@@ -33,6 +33,27 @@ TEST_CASE("every rank runs once, on a thread of its own, and knows its number") 
     }
 }
 
+namespace {
+std::atomic<int> ran{0};
+void count_rank(collx::communicator& w) { ran += 10 + w.rank(); }
+struct counts_calls {
+    int calls = 0;
+    void operator()() { ++calls; }
+};
+} // namespace
+TEST_CASE("the body is a function, a constant, or an object that is used where it stands") {
+    collx::run_threads(2, count_rank);
+    CHECK(ran == 21);
+    collx::run_threads(2, &count_rank);
+    CHECK(ran == 42);
+    const auto constant = [](collx::communicator& w) { ran += w.size(); };
+    collx::run_threads(3, constant);
+    CHECK(ran == 51);
+    counts_calls one;
+    collx::run_threads(1, one); // needs no communicator
+    CHECK(one.calls == 1);
+}
+
 TEST_CASE("a rank that checks nothing fails its case, whatever the others have checked") {
     const auto only_on = [](int rank) {
         return [rank](collx::communicator& w) {

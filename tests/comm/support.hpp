@@ -77,9 +77,9 @@ inline void expect(bool holds, const char* file, int line, const char* text, int
     ::collx_test::expect(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, #__VA_ARGS__, w.rank(), \
                          static_cast<long long>(i))
 
+using collx::detail::thread_body;
 // A rank's body, which must check something on this rank: the checks of one rank say nothing of the others.
-template <class F>
-void run_checked(collx::communicator& w, F&& f) {
+inline void run_checked(collx::communicator& w, thread_body f) {
     w.set_timeout(
         collx_test::patient(std::chrono::seconds(50))); // a rank that is not scheduled for a while is no failure
     const long before = own_checks;
@@ -89,8 +89,7 @@ void run_checked(collx::communicator& w, F&& f) {
 }
 
 // Runs f(world) on n threads. What a rank throws fails the test case; a body without a check on some rank fails it too.
-template <class F>
-void on_ranks(int n, F&& f) {
+inline void on_ranks(int n, thread_body f) {
     collx::run_threads(n, [&](collx::communicator& w) { run_checked(w, f); });
 }
 
@@ -111,8 +110,7 @@ struct spread {
     }
 };
 // Runs f(world) on n threads that are spread like this.
-template <class F>
-void run_spread(int n, const spread& s, F&& f) {
+inline void run_spread(int n, const spread& s, thread_body f) {
     if (s.is_one_host(n)) return collx::run_threads(n, f);
     const bool is_plain = !s.bad_day && !s.has_key && !s.is_unix && s.lanes == 1 && !s.is_shared;
     if (is_plain && s.single_copy == collx::single_copy_mode::automatic) return collx::run_threads(s.host_of(n), f);
@@ -132,8 +130,7 @@ void run_spread(int n, const spread& s, F&& f) {
     });
 }
 // The same as on_ranks().
-template <class F>
-void on_hosts(int n, const spread& s, F&& f) {
+inline void on_hosts(int n, const spread& s, thread_body f) {
     run_spread(n, s, [&](collx::communicator& w) { run_checked(w, f); });
 }
 

@@ -3,93 +3,44 @@
 // machines without fork.
 #pragma once
 
-#include <pthread.h>
-
-#include <cstring>
-#include <exception>
+#include <memory>
 #include <type_traits>
 
 #include <collx/comm/communicator.hpp>
 #include <collx/core/growing_array.hpp>
-#include <collx/core/system_limits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-template <class F>
-struct thread_rank {
-    pthread_t thread{};
-    counted_ptr<job> home;
-    F* body = nullptr;
-    std::exception_ptr error;
-
-    static void* start(void* self) {
-        auto& me = *static_cast<thread_rank*>(self);
-        thread_job = me.home;
-        try {
-            communicator world;
-            try {
-                if constexpr (std::is_invocable_v<F&, communicator&>) (*me.body)(world);
-                else (*me.body)();
-            } catch (...) {
-                me.error = std::current_exception();
-                me.home->say_failed();
-                // The others must not wait for this rank. (The body may have put another communicator into `world`.)
-                if (!world.is_empty()) world.internals().net.report(failure(errc::peer_failed, world.rank()));
-            }
-        } catch (...) {
-            if (!me.error) me.error = std::current_exception();
-            me.home->say_failed();
-        }
-        thread_job.reset();
-        me.home.reset(); // here, while the others still run: what was sent to them may be on its way
-        return nullptr;
+// What each thread runs, f(communicator&) or f(), without the type of f: code that starts and joins threads is compiled
+// once, not for each lambda. Refers to f, so it may only be used as an argument.
+class thread_body {
+public:
+    template <class F>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, thread_body>)
+        thread_body(F&& f)                   // NOLINT(google-explicit-constructor)
+        : object_((void*)std::addressof(f)), // a C-style cast, because F may be a function
+          call_([](void* object, communicator& world) {
+              auto& g = *(std::remove_reference_t<F>*)object;
+              if constexpr (std::is_invocable_v<F&, communicator&>) g(world);
+              else if constexpr (std::is_invocable_v<F&>) g();
+          }) {
+        static_assert(std::is_invocable_v<F&, communicator&> || std::is_invocable_v<F&>,
+                      "collx: run_threads() runs f(collx::communicator&) or f()");
     }
+    void operator()(communicator& world) const { call_(object_, world); }
+
+private:
+    void* object_;
+    void (*call_)(void* object, communicator& world);
 };
 
-template <class F>
-void run_thread_jobs(growing_array<counted_ptr<job>> jobs, F&& f) {
-    const int n = static_cast<int>(jobs.size());
-    using rank_type = thread_rank<std::remove_reference_t<F>>;
-    growing_array<rank_type> ranks(jobs.size());
-    for (int r = 0; r < n; ++r) {
-        ranks[static_cast<std::size_t>(r)].home = std::move(jobs[static_cast<std::size_t>(r)]);
-        ranks[static_cast<std::size_t>(r)].home->found_by = "run_threads";
-        ranks[static_cast<std::size_t>(r)].body = &f;
-    }
-    int started = 0, reason = 0;
-    const char* remedy = "";
-    while (started < n && reason == 0) {
-        auto& r = ranks[static_cast<std::size_t>(started)];
-        reason = ::pthread_create(&r.thread, nullptr, &rank_type::start, &r);
-        started += reason == 0;
-        if (reason != 0) remedy = remedy_for_thread(); // while the others hold what is short
-    }
-    // Those who started wait for all in their first communicator, where they hear that some will not come.
-    for (int r = started; r < n; ++r) {
-        ranks[static_cast<std::size_t>(r)].home->say_failed();
-        ranks[static_cast<std::size_t>(r)].home.reset(); // closes its listener
-    }
-    for (int r = 0; r < started; ++r) ::pthread_join(ranks[static_cast<std::size_t>(r)].thread, nullptr);
-    if (started < n)
-        fail(errc::resource, -1, started, remedy, "started %d of %d threads: %s", started, n, std::strerror(reason));
-    std::exception_ptr first;
-    for (auto& r : ranks) {
-        if (!r.error) continue;
-        try {
-            std::rethrow_exception(r.error);
-        } catch (const peer_failed&) {
-            if (!first) first = r.error; // a consequence: keep looking for the cause
-        } catch (const aborted&) {       // likewise, of what an operator threw, or a handle that was dropped
-            if (!first) first = r.error;
-        } catch (...) {
-            first = r.error;
-            break;
-        }
-    }
-    if (first) std::rethrow_exception(first);
-}
+// Runs one thread for each job, and f in each.
+[[gnu::cold]] COLLX_ONCE void run_thread_jobs(growing_array<counted_ptr<job>> jobs, thread_body f);
+[[gnu::cold]] COLLX_ONCE void run_on_threads(int n, thread_body f);
+[[gnu::cold]] COLLX_ONCE void run_on_threads(const growing_array<int>& host_of, thread_body f);
+[[gnu::cold]] COLLX_ONCE void run_on_threads(const transports& over, int n, thread_body f);
 
 } // namespace detail
 
@@ -99,32 +50,24 @@ void run_thread_jobs(growing_array<counted_ptr<job>> jobs, F&& f) {
 // });
 template <class F>
 void run_threads(int n, F&& f) {
-    if (n < 1 || n > max_local_ranks)
-        fail(errc::invalid_argument, -1, -1, "use 1 to 1024 threads", "run_threads(%d)", n);
-    detail::run_thread_jobs(detail::thread_jobs(n), f);
+    detail::run_on_threads(n, f);
 }
 
-// The same with threads that share memory only with those of the same number in `host_of` and talk over sockets to the
-// others: what a program does on several hosts, in one process.
+// The same, but only threads with the same number in `host_of` share memory. The others communicate over sockets, as
+// ranks on several hosts do.
 template <class F>
 void run_threads(const detail::growing_array<int>& host_of, F&& f) {
-    if (host_of.empty() || host_of.size() > max_local_ranks)
-        fail(errc::invalid_argument, -1, -1, "use 1 to 1024 threads", "run_threads on hosts: %zu", host_of.size());
-    bool is_one_host = true;
-    for (const int h : host_of) is_one_host = is_one_host && h == host_of[0];
-    detail::run_thread_jobs(
-        is_one_host ? detail::thread_jobs(static_cast<int>(host_of.size())) : detail::thread_jobs(host_of), f);
+    detail::run_on_threads(host_of, f);
 }
 
 // The same over these transports only: run_threads(per_peer{sockets{}}, 4, f) gives each thread a host of its own.
 template <class F>
 void run_threads(const transports& over, int n, F&& f) {
-    if (n < 1 || n > max_local_ranks) return run_threads(n, f);
-    detail::growing_array<int> host_of;
-    for (int r = 0; r < n; ++r) host_of.push_back(r);
-    auto jobs = over.use_memory || n == 1 ? detail::thread_jobs(n) : detail::thread_jobs(host_of, over);
-    for (auto& j : jobs) j->settings.over = over;
-    detail::run_thread_jobs(std::move(jobs), f);
+    detail::run_on_threads(over, n, f);
 }
 
 COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/comm/run_threads_once.hpp>
+#endif
