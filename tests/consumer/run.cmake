@@ -17,8 +17,9 @@ function(must)
   set(said "${text}" PARENT_SCOPE)
 endfunction()
 
+# Without -g: nobody debugs these programs, and it is a third of their compile time.
 set(configure ${CMAKE_COMMAND} -G ${GENERATOR} "-DCMAKE_CXX_COMPILER=${COMPILER}" -DCMAKE_BUILD_TYPE=Debug
-              -DCOLLX_SOURCE=${SOURCE} "-S${here}/${MODE}" "-B${work}/build")
+              -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCOLLX_SOURCE=${SOURCE} "-S${here}/${MODE}" "-B${work}/build")
 if(NOT MODE STREQUAL "add_subdirectory")
   # The headers alone: installing must not depend on tools being built.
   must(${CMAKE_COMMAND} -G ${GENERATOR} "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_INSTALL_PREFIX=${work}/prefix"
