@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table of choices: which algorithm runs by default, for calls on the host, on devices and on teams. Of the rows
-// for the venue and the collective of a call the first that applies is taken. The selectors in plan/,
-// gpu/by_kernel.hpp, gpu/fused_team.hpp, docs/algorithms.md and collx::explain read it; no threshold stands anywhere
-// else. Knows no algorithm but its name (plan/algorithm_of.hpp has the types), so that a program compiles those it may
-// run and no others. Numbers carry their evidence; docs/performance.md and docs/design/sockets.md have the
-// measurements.
+// The table of choices: which algorithm runs by default, for calls on the host, on devices and on teams. A call takes
+// the first row that is for its venue and collective and whose conditions hold. The selectors in plan/,
+// gpu/by_kernel.hpp, gpu/fused_team.hpp, docs/algorithms.md and collx::explain read this table; no threshold stands
+// anywhere else. A row names its algorithm; plan/algorithm_of.hpp maps names to types, so that a program compiles only
+// the algorithms that it may run. The measurement behind a threshold stands in the comment above its row, as times
+// relative to the algorithm it was compared with (below 1: faster); docs/performance.md and docs/design/sockets.md say
+// how they were taken.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +19,18 @@ namespace choices {
 // Where a call runs. A row may be for several venues.
 enum venue : unsigned {
     memory = 1,      // ranks that share memory
-    channels = 2,    // others; and where the three below have no row that applies
-    hosts = 4,       // several hosts of which some have several ranks
-    links = 8,       // the links between the ranks of one host, or of hosts with one rank each, are known
-    rails = 16,      // the same, of several hosts of which some have several ranks
-    own_counts = 32, // each rank knows its own counts only: nothing may depend on a size
+    channels = 2,    // ranks that do not; also where hosts, links and rails have no row that applies
+    hosts = 4,       // several hosts, some with several ranks
+    links = 8,       // one host, or hosts with one rank each, whose links are known
+    rails = 16,      // several hosts, some with several ranks, whose links are known
+    own_counts = 32, // each rank knows only its own counts: the choice must not depend on a size
     device = 64,     // kernels that reach every peer
     team = 128,      // ranks of one device
-    switched = 256   // kernels that reach every peer, and a switch that reduces and multicasts
+    switched = 256   // kernels that reach every peer, through a switch that reduces and multicasts
 };
 // The bit of a collective in a set of them.
 constexpr unsigned bit(collective c) { return 1u << static_cast<unsigned>(c); }
-// Sets of collectives: what a row is for.
+// Sets of collectives.
 enum collectives : unsigned {
     all_reduce = bit(collective::all_reduce),
     reduce = bit(collective::reduce),
@@ -75,44 +76,43 @@ enum name : std::uint8_t {
     zero_copy,
     none
 };
-// What must hold for a row beside its ranks, hosts and bytes.
+// Further conditions of a row; all that it names must hold.
 enum condition : unsigned {
-    in_windows = 1,      // all ranks' buffers lie in memory that the others can read
+    in_windows = 1,      // the buffers of all ranks lie in memory that the other ranks can read
     private_buffers = 2, // they do not
-    shared_cores = 4,    // more ranks than cores
-    own_cores = 8,       //
-    any_order = 16,      // operands may change places
-    rank_order = 32,     // they may not
-    one_by_one = 64,     // and are combined one after the other (deterministic)
-    power_of_two = 128,  // ranks
-    rings_pay = 256,     // there are rings that load the links less than exchanges between all pairs do
-    by_rail = 512,       // no windows, and what leaves a host by another rank's card goes by way of that rank
-    crowded_hosts = 1024 // several hosts of which some have several ranks
+    shared_cores = 4,    // there are more ranks than cores
+    own_cores = 8,       // there are not
+    any_order = 16,      // the operator is commutative
+    rank_order = 32,     // it is not: operands are combined in the order of ranks
+    one_by_one = 64,     // operands are combined one after the other in the order of ranks (deterministic)
+    power_of_two = 128,  // the number of ranks is a power of two
+    rings_pay = 256,     // rings load the machine's links less than exchanges between all pairs do
+    by_rail = 512,       // no windows, and a rank without a card next to it sends through the rank that has one
+    crowded_hosts = 1024 // there are several hosts, some with several ranks
 };
-// What is compared with a row's bytes.
+// The size that is compared with a row's bounds, in bytes on the wire.
 enum class measure : std::uint8_t {
-    buffer,       // the whole buffer, on the wire
-    part,         // what one rank has for one other
-    between_hosts // the message from a host to another, where a leader sends it
+    buffer,       // of the whole buffer
+    part,         // of the part that one rank has for one other
+    between_hosts // of the message from one host to another when a leader sends it
 };
-enum class protocol : std::uint8_t { simple, packets, multicast }; // of kernels (exec/device/args.hpp)
+enum class protocol : std::uint8_t { simple, packets, multicast }; // of a kernel (exec/device/args.hpp)
 
-// Bounds that bound nothing.
+// No bound.
 inline constexpr std::size_t any_bytes = SIZE_MAX;
 inline constexpr int any_ranks = INT32_MAX;
-// Bytes of n KiB.
 constexpr std::size_t kib(std::size_t n) { return n * 1024; }
 
-// From `least` to `most`, both included.
+// The numbers of ranks from `least` to `most`, both included.
 struct range {
     int least = 1, most = any_ranks;
 };
 
-// One choice: for which calls, which algorithm, and why.
+// One choice: the calls it is for, the algorithm, and the reason, which docs/algorithms.md and explain() print.
 struct row {
-    unsigned where, what; // venues, collectives
+    unsigned where, what; // sets of venues and of collectives
     name use;
-    unsigned needs = 0; // facts, all of them
+    unsigned needs = 0; // a set of conditions
     range ranks{};
     int most_hosts = any_ranks;
     measure of = measure::buffer;
@@ -123,28 +123,28 @@ struct row {
     constexpr bool is_for(unsigned p, collective c) const { return (where & p) != 0 && (what & bit(c)) != 0; }
 };
 
-// Four bounds that several rows have in common.
-// Above this many bytes a call over channels is a matter of bandwidth: a message costs about as much as moving so many.
+// Four bounds that several rows share.
+// Above this size bandwidth decides over channels: a message costs about as much as moving this many bytes.
 inline constexpr std::size_t long_message = kib(32);
-// Up to four times as many bytes ranks that are no power of two halve and double, too: the pairs that make a power of
-// two of them cost two rounds and up to the whole buffer twice, a ring n - 2 rounds at least. (Time in a ring's, one
-// TCP connection each way, 2 cores: all_reduce of 96 KiB among 3, 5, 7, 12 ranks 0.67, 0.49, 0.50, 0.40, of 256 KiB
-// among 3, 5, 7 ranks 0.83, 1.02, 0.69.)
+// Up to four times this size, ranks whose number is no power of two use halving and doubling too. The extra ranks first
+// merge into others, which costs two rounds and sends up to the whole buffer twice; a ring costs at least n - 2 more
+// rounds. (Time relative to a ring, one TCP connection each way, 2 cores: all_reduce of 96 KiB among 3, 5, 7, 12 ranks
+// 0.67, 0.49, 0.50, 0.40; of 256 KiB among 3, 5, 7 ranks 0.83, 1.02, 0.69.)
 inline constexpr std::size_t few_rounds = kib(64);
-// Up to here a sum among 2^k ranks halves and doubles: as few bytes as a ring in fewer steps, each of which must wait
-// for a message (and, where ranks share cores, for its turn). Above, a ring's single neighbour is worth more. Likewise
-// a broadcast down one tree, before the overlap of two pays, and rings of a machine, as those without one.
+// Up to this size a sum among 2^k ranks uses halving and doubling: it sends as few bytes as a ring in fewer steps, and
+// each step waits for a message (and for a time slice where ranks share cores). Above it a ring is faster, because each
+// rank has one neighbour. Broadcasts change from one tree to two here, and known links to the machine's rings.
 inline constexpr std::size_t few_steps = kib(512);
-// Above this many bytes a call inside and between hosts is a matter of bandwidth.
+// Above this size bandwidth decides for calls inside and between hosts.
 inline constexpr std::size_t long_among_hosts = kib(64);
 
 // clang-format off
-// The table. Of the rows for a call's venue and collective the first that applies is taken.
 inline constexpr row rows[] = {
     // ---------------------------------------------------------------------------------------------------- memory
-    // One-shot beats two-shot while a second synchronisation costs more than reading everything n times. (Time in that of
-    // two_shot, 2 ranks far and near: 16 KiB 0.67 and 0.8, 32 KiB 0.76 and 0.92, 48 KiB 0.81 and 1.04, 64 KiB 0.85 and 1.06. On 2
-    // cores: 3 ranks 24 KiB 0.76, 48 KiB 0.91; 4 ranks 1.03 and 1.00; 8 ranks 0.88 and 1.29.)
+    // One-shot is faster than two-shot while a second synchronisation costs more than reading everything n times. "Near" cores share
+    // a last-level cache, "far" cores do not. (Time relative to two_shot, 2 ranks far and near: 16 KiB 0.67 and 0.8, 32 KiB 0.76 and
+    // 0.92, 48 KiB 0.81 and 1.04, 64 KiB 0.85 and 1.06. On 2 cores, 24 and 48 KiB: 3 ranks 0.76 and 0.91; 4 ranks 1.03 and 1.00; 8
+    // ranks 0.88 and 1.29.)
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = shared_cores | in_windows, .up_to = kib(16),
      .why = "one synchronisation; another would cost a context switch"},
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = shared_cores | private_buffers, .up_to = kib(24),
@@ -155,9 +155,9 @@ inline constexpr row rows[] = {
      .why = "one synchronisation, and few bytes to copy"},
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {1, 2}, .up_to = kib(24),
      .why = "one synchronisation costs less than the second half of the sum"},
-    // Pieces are sent while others are summed, where one-shot stages everything first. (Time in that of one_shot up to 48 KiB, of
-    // two_shot above, private buffers, near: 20 KiB 0.87, 32 KiB 0.87, 64 KiB 0.82, 100 KiB 0.83, 256 KiB 0.88, 640 KiB 0.94, 1 MiB
-    // 0.98, 3 MiB 1.04, 4 MiB 1.11; far, where long messages are copied once: 12 KiB 1.38, 20 KiB 1.0, 32 KiB 0.91, 64 KiB 0.56, 160
+    // Recursive doubling sends pieces while it sums others; one-shot stages everything first. (Time relative to one_shot up to 48 KiB and
+    // to two_shot above, private buffers, near: 20 KiB 0.87, 32 KiB 0.87, 64 KiB 0.82, 100 KiB 0.83, 256 KiB 0.88, 640 KiB 0.94, 1 MiB
+    // 0.98, 3 MiB 1.04, 4 MiB 1.11; far, where long messages are single copies: 12 KiB 1.38, 20 KiB 1.0, 32 KiB 0.91, 64 KiB 0.56, 160
     // KiB 1.0, 640 KiB 0.43 to 0.95, 1 MiB 0.38, 3 MiB 0.40, 4 MiB 0.54, 8 MiB 0.74.)
     {.where = memory, .what = all_reduce, .use = recursive_doubling, .needs = private_buffers | own_cores, .ranks = {2, 2},
      .up_to = kib(4096), .why = "two ranks exchange everything, piece by piece, and wait once"},
@@ -169,43 +169,43 @@ inline constexpr row rows[] = {
      .why = "each rank sums its part in place, nothing is staged"},
     {.where = memory, .what = all_reduce, .use = two_shot,
      .why = "each rank sums its part and reads the others' sums: the least bytes"},
-    // Up to here the others are one-shot too: one strand and one signal a call, where the forms of direct.hpp put one
-    // piece while they take another. (2 ranks, 8 bytes: 0.31 us against 0.53 for all_gather with far cores; 4 ranks:
-    // 1.7 against 2.9 for reduce. Level from 16 KiB.)
+    // Short calls of the other collectives are one-shot too: one strand and one signal a call. The algorithms of direct.hpp have two
+    // strands, one that puts a piece while the other takes one. (one_shot against direct, 8 bytes: all_gather of 2 ranks on far cores
+    // 0.31 and 0.53 us, reduce of 4 ranks 1.7 and 2.9 us; equal from 16 KiB.)
     {.where = memory, .what = rooted_or_parted | all_to_all, .use = one_shot, .up_to = kib(16),
      .why = "one strand and one signal a call"},
     {.where = memory, .what = rooted_or_parted | all_to_all, .use = zero_copy, .needs = in_windows,
      .why = "peers read each other's buffers, nothing is staged"},
-    // (2 ranks near, in the time of pairwise: 17 KiB 0.84 to 0.88, 32 KiB 0.86 to 0.95.)
-    // Where ranks share cores, one strand instead of two is worth more than putting ahead for longer. (Time in that of direct, 20 KiB,
-    // 100 KiB and 300 KiB on 2 cores: all_gather of 3 ranks 0.88, 0.93, 1.04, of 8 ranks 0.87, 0.90, 0.89; reduce_scatter of 4
-    // 0.87, 0.97, 1.08; all_to_all of 8 0.78, 0.86, 0.96.)
+    // (Time relative to pairwise, 2 ranks near: 17 KiB 0.84 to 0.88, 32 KiB 0.86 to 0.95.)
+    // Where ranks share cores, the gain of one strand over two outweighs the overlap up to a larger size. (Time relative to direct, 20,
+    // 100 and 300 KiB on 2 cores: all_gather of 3 ranks 0.88, 0.93, 1.04, of 8 ranks 0.87, 0.90, 0.89; reduce_scatter of 4 ranks
+    // 0.87, 0.97, 1.08; all_to_all of 8 ranks 0.78, 0.86, 0.96.)
     {.where = memory, .what = all_gather | reduce_scatter | all_to_all, .use = one_shot, .ranks = {1, 2}, .up_to = kib(32),
      .why = "chunks of up to 16 KiB need no task"},
     {.where = memory, .what = all_gather | reduce_scatter | all_to_all, .use = one_shot, .needs = shared_cores, .ranks = {3},
      .up_to = kib(128), .why = "one strand a call: fewer changes between ranks"},
-    // (Time in that of direct, near, 256 KiB, 1.5 MiB, 8 MiB: 5 ranks 1.05, 1.08, 1.00, 7 ranks 0.99, 1.06, 0.88, 8 ranks 1.01, 0.99,
+    // (Time relative to direct, near, 256 KiB, 1.5 MiB, 8 MiB: 5 ranks 1.05, 1.08, 1.00, 7 ranks 0.99, 1.06, 0.88, 8 ranks 1.01, 0.99,
     // 0.89; far, 8 ranks: 384 KiB 0.78, 3 MiB 0.95.)
     {.where = memory, .what = all_gather, .use = one_shot, .needs = shared_cores, .ranks = {7}, .above = kib(2048),
      .why = "one strand a call: fewer changes between ranks"},
-    // (Of direct's, 3 and 6 MiB: 3 ranks 0.87 and 0.75, 4 ranks 0.79 and 0.77; 8 ranks 0.90 and 1.11.)
+    // (Time relative to direct, 3 and 6 MiB: 3 ranks 0.87 and 0.75, 4 ranks 0.79 and 0.77; 8 ranks 0.90 and 1.11.)
     {.where = memory, .what = reduce, .use = chain, .needs = shared_cores, .ranks = {3, 4}, .above = kib(2048),
      .why = "each rank passes each byte on once"},
-    // Two ranks put and take as much through a channel as through windows, and a channel may copy once. (A chain is a task, so that one
-    // piece is put while another is taken. In the time of linear, near, 20, 32, 48, 100 KiB: broadcast 0.80, 0.84, 1.0, 0.9, reduce 0.83, 0.84,
-    // 1.0, 0.97. Longer ones may be copied once, which a chain's are not.)
+    // Between two ranks a channel moves as many bytes as windows do, and long messages may be single copies. A chain moves its data piece
+    // by piece: one is put while another is taken; its messages are never single copies. (Time relative to linear, near, 20, 32, 48,
+    // 100 KiB: broadcast 0.80, 0.84, 1.0, 0.9, reduce 0.83, 0.84, 1.0, 0.97.)
     {.where = memory, .what = reduce | broadcast, .use = chain, .ranks = {2, 2}, .up_to = kib(32),
      .why = "between two ranks a channel moves as much, piece by piece"},
     {.where = memory, .what = reduce | broadcast, .use = linear, .ranks = {2, 2},
      .why = "between two ranks a channel moves as much, and may copy once"},
     {.where = memory, .what = all_gather | reduce_scatter | all_to_all, .use = pairwise, .ranks = {2, 2},
      .why = "between two ranks a channel moves as much, and may copy once"},
-    // (all_to_all by direct, time in that of pairwise, 160 KiB and 4 MiB, on 2 far cores: 3 ranks 0.99 and 0.93, 5 ranks 0.92
+    // (Time of all_to_all relative to pairwise, 160 KiB and 4 MiB, on 2 far cores: 3 ranks 0.99 and 0.93, 5 ranks 0.92
     // and 0.81, 8 ranks 0.72 and 0.64, 16 ranks 0.68 and 0.79, 32 ranks 0.65 and 0.88.)
     {.where = memory, .what = rooted_or_parted | all_to_all, .use = direct, .why = "one piece is put while another is taken"},
-    // (An operator with a post hook or another type on the wire: one_shot, see call/run.hpp.)
-    // A chain lets early ranks run ahead and reads what precedes a rank once, not once for each rank. (Time in that of one_shot: 4
-    // ranks on 2 cores 100 B 0.20, 20 KiB 0.54, 3 MiB 0.67; 8 ranks 0.20, 0.50, 0.59; 2 ranks 100 B far 0.65, near 1.0, 40 KiB
+    // (A call whose operator has a post hook, or that has another type on the wire, is one_shot: see call/run.hpp.)
+    // In a chain the first ranks can run ahead, and each rank reads one partial sum instead of all inputs before it. (Time relative to
+    // one_shot: 4 ranks on 2 cores 100 B 0.20, 20 KiB 0.54, 3 MiB 0.67; 8 ranks 0.20, 0.50, 0.59; 2 ranks 100 B far 0.65, near 1.0, 40 KiB
     // 0.95 to 1.0, 700 KiB 0.80 to 0.95.)
     {.where = memory, .what = scans, .use = chain, .needs = shared_cores, .why = "no rank waits for one that follows it"},
     {.where = memory, .what = scans, .use = one_shot, .ranks = {3}, .up_to = kib(64), .why = "each rank reads what precedes it, in one round"},
@@ -214,7 +214,7 @@ inline constexpr row rows[] = {
     {.where = memory | channels, .what = gather | scatter, .use = linear, .why = "the root takes or gives each part once"},
 
     // -------------------------------------------------------------------------------------------------- channels
-    // Two operands group in one way only.
+    // With three ranks the grouping of operands matters; with two there is only one.
     {.where = channels, .what = all_reduce | reduce | reduce_scatter, .use = linear, .needs = one_by_one, .ranks = {3},
      .why = "operands one after the other, as deterministic says"},
     {.where = channels, .what = scans, .use = chain, .needs = one_by_one, .ranks = {3},
@@ -222,8 +222,8 @@ inline constexpr row rows[] = {
 
     {.where = channels, .what = all_reduce, .use = recursive_doubling, .up_to = few_rounds,
      .why = "fewest rounds; messages cost more than bytes"},
-    // Two ranks move the same bytes either way; exchanging everything at once waits once instead of twice, which is
-    // worth more than the half of the sum that it repeats.
+    // Two ranks send the same bytes with either algorithm. Recursive doubling waits once instead of twice, which is worth
+    // more than the half of the sum that both ranks compute.
     {.where = channels, .what = all_reduce, .use = recursive_doubling, .ranks = {2, 2}, .up_to = few_steps,
      .why = "two ranks exchange everything at once and wait once"},
     {.where = channels, .what = all_reduce, .use = halving_doubling, .needs = rank_order,
@@ -234,79 +234,78 @@ inline constexpr row rows[] = {
      .why = "fewer steps than a ring"},
     {.where = channels, .what = all_reduce, .use = ring, .why = "fewest bytes, one neighbour"},
 
-    // (Time in that of binomial, one TCP connection each way, 2 cores, 8 B and 20 KiB: 4 ranks 0.76 and 0.87, 6 ranks 0.82 and 0.86, 8
-    // ranks 0.87 and 0.83; 3 ranks send the same. With a core for each the root's link takes (n - 1) messages, so not above.)
+    // (Time relative to binomial, one TCP connection each way, 2 cores, 8 B and 20 KiB: 4 ranks 0.76 and 0.87, 6 ranks 0.82 and 0.86, 8
+    // ranks 0.87 and 0.83; 3 ranks send the same messages. With a core for each rank the root's link carries n - 1 messages, so
+    // longer calls do not use it.)
     {.where = channels, .what = reduce, .use = linear, .ranks = {4, 4}, .up_to = long_message,
      .why = "few ranks: nothing is passed on"},
     {.where = channels, .what = reduce, .use = linear, .ranks = {5, 8}, .up_to = kib(16),
      .why = "few bytes of few ranks: nothing is passed on"},
-    // A chain waits for n - 2 messages more than a tree, each about as long as 25 KiB take on a link of 10 Gbit/s and 250 KiB on one of
-    // 100. (Time in that of a chain, 48, 96, 256, 640 KiB: 3 ranks 0.44, 0.59, 0.74, 0.79, 6 ranks 0.51, 0.54, 0.74, 1.03, 8 ranks
-    // 0.48, 0.56, 0.78, 0.83.)
+    // A chain waits for n - 2 messages more than a tree. Each costs as much as sending 25 KiB over a link of 10 Gbit/s, or 250 KiB over
+    // one of 100 Gbit/s. (Time relative to a chain, 48, 96, 256, 640 KiB: 3 ranks 0.44, 0.59, 0.74, 0.79; 6 ranks 0.51, 0.54, 0.74,
+    // 1.03; 8 ranks 0.48, 0.56, 0.78, 0.83.)
     {.where = channels, .what = reduce, .use = binomial, .up_to = few_steps, .why = "fewest rounds"},
     {.where = channels, .what = reduce, .use = binomial, .ranks = {1, 2}, .why = "one message"},
     {.where = channels, .what = reduce, .use = chain, .why = "each rank passes each byte on once"},
 
-    // Up to so many ranks the root of a short broadcast sends to each, and in an all-gather of a few steps' bytes each
-    // rank does: nothing is passed on.
+    // Among few ranks the root sends a short broadcast to each rank itself.
     {.where = channels, .what = broadcast, .use = linear, .ranks = {1, 4}, .up_to = long_message,
      .why = "few ranks: nothing is passed on"},
-    // (In the time of binomial, 8 B and 12 KiB: 5 ranks 0.93 and 0.81, 6 ranks 0.83 and 0.90, 8 ranks 0.86 and 0.87.)
+    // (Time relative to binomial, 8 B and 12 KiB: 5 ranks 0.93 and 0.81, 6 ranks 0.83 and 0.90, 8 ranks 0.86 and 0.87.)
     {.where = channels, .what = broadcast, .use = linear, .ranks = {5, 8}, .up_to = kib(16),
      .why = "few bytes to few ranks: nothing is passed on"},
     {.where = channels, .what = broadcast, .use = binomial, .up_to = few_steps, .why = "fewest rounds"},
     {.where = channels, .what = broadcast, .use = binomial, .ranks = {1, 2}, .why = "one message"},
     {.where = channels, .what = broadcast, .use = double_tree, .why = "two trees, each with half: all ranks send"},
 
-    // Pairs that exchange need fewer turns than ranks that each wait for one and send to another. (Time in that of bruck, 4, 8, 16
-    // ranks on 2 cores: 192 B 0.63, 0.65, 0.85, 88 KiB (of 16 ranks 128) 0.63, 0.69, 0.74. More rounds, and so not chosen, where ranks are no power of two.)
-    // (In that of a ring, 640 KiB and 1.5 MiB: 4 ranks 0.78 and 0.87, 8 ranks 0.78 and 0.75.)
+    // Two ranks that exchange need fewer context switches than a rank that receives from one and sends to another. (Time relative to
+    // bruck, 4, 8, 16 ranks on 2 cores: 192 B 0.63, 0.65, 0.85; 88 KiB, 128 KiB of 16 ranks, 0.63, 0.69, 0.74. Relative to a ring, 640 KiB
+    // and 1.5 MiB: 4 ranks 0.78 and 0.87, 8 ranks 0.78 and 0.75.) Other numbers of ranks need a round more than bruck.
     {.where = channels, .what = all_gather, .use = recursive_doubling, .needs = power_of_two, .up_to = 4 * few_steps,
      .why = "fewest rounds, of pairs that exchange"},
     {.where = channels, .what = all_gather, .use = bruck, .up_to = 4 * long_message, .why = "fewest rounds"},
-    // (In the time of a ring: 3 ranks 640 KiB 0.83, 1 MiB 0.93; 6 ranks 160 KiB 0.73, 384 KiB 0.80, 1 MiB 0.81, 3 MiB 1.07.)
+    // (Time relative to a ring: 3 ranks 640 KiB 0.83, 1 MiB 0.93; 6 ranks 160 KiB 0.73, 384 KiB 0.80, 1 MiB 0.81, 3 MiB 1.07.)
     {.where = channels, .what = all_gather, .use = pairwise, .ranks = {3, 8}, .up_to = 2 * few_steps,
      .why = "few ranks: nothing is passed on"},
     {.where = channels, .what = all_gather, .use = ring, .why = "one neighbour"},
 
     {.where = channels, .what = reduce_scatter, .use = pairwise, .needs = rank_order,
      .why = "operands in rank order, fewest bytes"},
-    // (Time in that of halving and a ring: 0.83 for 12 B, 0.72 for 48 KiB, 0.91 for 384 KiB, 1.04 for 2 MiB.)
+    // (Time relative to halving, and to a ring above 64 KiB: 0.83 for 12 B, 0.72 for 48 KiB, 0.91 for 384 KiB, 1.04 for 2 MiB.)
     {.where = channels, .what = reduce_scatter, .use = pairwise, .ranks = {3, 3}, .up_to = kib(768),
      .why = "few ranks: nothing is passed on"},
     {.where = channels, .what = reduce_scatter, .use = halving, .up_to = few_rounds, .why = "fewest rounds"},
     {.where = channels, .what = reduce_scatter, .use = halving, .needs = power_of_two, .up_to = few_steps,
      .why = "as few bytes as a ring, in fewer steps"},
-    // (In the time of a ring: 6 ranks 96 KiB 0.63, 256 KiB 0.74, 640 KiB 0.87, 1 MiB 1.1.)
+    // (Time relative to a ring: 6 ranks 96 KiB 0.63, 256 KiB 0.74, 640 KiB 0.87, 1 MiB 1.1.)
     {.where = channels, .what = reduce_scatter, .use = pairwise, .ranks = {5, 7}, .up_to = kib(768),
      .why = "few ranks: nothing is passed on"},
     {.where = channels, .what = reduce_scatter, .use = ring, .why = "one neighbour"},
 
-    // A part travels up to log2 n times, in as many rounds. (Time in that of pairwise, 6, 8, 16 ranks on 2 cores: 192 B 0.83, 0.71, 0.76,
-    // 32 KiB 0.90, 0.64, 0.70; 128 KiB among 16 1.15. 3 and 5 ranks: 1.0.)
+    // Bruck has log2 n rounds and sends a part up to log2 n times. (Time relative to pairwise, 6, 8, 16 ranks on 2 cores: 192 B 0.83,
+    // 0.71, 0.76, 32 KiB 0.90, 0.64, 0.70; 128 KiB among 16 ranks 1.15; 3 and 5 ranks 1.0.)
     {.where = channels, .what = all_to_all, .use = bruck, .ranks = {6}, .up_to = long_message, .why = "fewest rounds"},
     {.where = channels, .what = all_to_all, .use = pairwise, .why = "each part goes straight to its rank"},
-    // Among three ranks a chain has no round more, and calls one after the other overlap. (In the time of doubling, 8 B to 32 KiB: 0.57
-    // to 0.72. Of 4, 6, 8 ranks 0.61, 0.47, 0.51 for 8 B, but a scan by itself waits for n - 1 messages.)
+    // Among three ranks a chain has as few rounds as doubling, and consecutive calls overlap. (Time relative to doubling, 8 B to 32 KiB:
+    // 0.57 to 0.72. Among 4, 6, 8 ranks 0.61, 0.47, 0.51 for 8 B in a loop of calls, but a single call waits for n - 1 messages.)
     {.where = channels, .what = scans, .use = chain, .ranks = {1, 3}, .why = "as few rounds, and each byte is passed on once"},
     {.where = channels, .what = scans, .use = doubling, .up_to = long_message, .why = "fewest rounds"},
     {.where = channels, .what = scans, .use = chain, .why = "each rank passes each byte on once"},
     {.where = channels, .what = barrier, .use = dissemination, .why = "fewest rounds"},
 
     // ----------------------------------------------------------------------------------------------------- hosts
-    // What is slow to cross is crossed as little as can be. docs/design/hierarchy.md has the measurements. The message
-    // from host to host counts: through leaders it beats one for each rank up to 128 KiB; one for each rank beats one
-    // for each pair of ranks while a part is short.
+    // These algorithms send as few messages and bytes between hosts as they can. An all_to_all sends one message from each
+    // host to each other host while that message has at most 128 KiB, then one to each rank while parts are short, then
+    // one from each rank to each rank. docs/design/hierarchy.md has the measurements.
     {.where = hosts, .what = all_to_all, .use = leader, .of = measure::between_hosts, .up_to = kib(128),
      .why = "one message from host to host"},
     {.where = hosts, .what = all_to_all, .use = aggregated, .of = measure::part, .up_to = kib(32),
      .why = "one message from host to rank"},
     {.where = hosts, .what = barrier, .use = leader, .most_hosts = 8, .why = "few hosts: leaders exchange directly"},
     {.where = hosts, .what = barrier, .use = hierarchical_trees, .why = "one rank of each host meets the others"},
-    // Among few hosts their leaders may exchange directly.
     {.where = hosts, .what = all_gather, .use = leader, .most_hosts = 8, .up_to = long_among_hosts,
      .why = "few hosts: leaders exchange directly"},
-    // Up to here a sum between hosts is one message of one rank each, not one of every rank.
+    // A short sum is sent between hosts by one rank of each, not by all of them.
     {.where = hosts, .what = all_reduce, .use = hierarchical_one_rail, .needs = any_order, .up_to = kib(16),
      .why = "one message between hosts, of one rank each"},
     {.where = hosts, .what = all_reduce | reduce | reduce_scatter, .use = hierarchical_trees, .needs = any_order,
@@ -319,32 +318,33 @@ inline constexpr row rows[] = {
      .why = "rings inside and between hosts: few bytes cross"},
 
     // --------------------------------------------------------------------------------------------- links and rails
-    // Above this many bytes a call is a matter of the links.
+    // Above this size the rates of the links decide.
     {.where = links, .what = all_reduce, .use = rings, .needs = rings_pay | any_order | private_buffers, .above = few_steps,
      .why = "along the machine's rings, a part on each"},
     {.where = links, .what = all_gather | reduce_scatter, .use = ring, .needs = rings_pay | any_order | private_buffers, .above = few_steps,
      .why = "along the machine's ring"},
     {.where = links, .what = broadcast | reduce, .use = chain, .needs = rings_pay | any_order | private_buffers, .above = few_steps,
      .why = "along the machine's ring"},
-    // Each rank's traffic by its own card, where leaders (see hosts) do not take all.
+    // Each rank's traffic goes through its own card, above the size up to which leaders send it (see hosts).
     {.where = rails, .what = all_to_all, .use = aggregated, .needs = by_rail, .of = measure::between_hosts, .above = kib(128),
      .why = "to each rank by its own card"},
 
     // ------------------------------------------------------------------------------------------------- own counts
-    // Where sizes are not known, leaders take parts up to this; it beats one message for each pair of ranks up to
-    // 256 KiB from host to host. Longer parts go from rank to rank.
+    // Leaders send the parts that are short enough, and the ranks themselves send longer ones: each rank decides for its own
+    // parts. Leaders are faster up to 256 KiB from host to host.
     {.where = own_counts, .what = all_to_all, .use = leader, .needs = crowded_hosts, .of = measure::between_hosts, .up_to = kib(256),
      .why = "short parts by leaders, longer ones from rank to rank"},
     {.where = own_counts, .what = all_to_all, .use = pairwise, .why = "each part goes straight to its rank"},
     {.where = own_counts, .what = gather | scatter, .use = linear, .why = "the root takes or gives each part once"},
 
     // -------------------------------------------------------------------------------------------- devices and teams
-    // LL words cost no signal, but each rank reads them all and they are twice as long as the data; one-shot costs one signal,
-    // two-shot two and a step for each peer. Measured on one H200 that all ranks share (us, LL / one-shot / two-shot): 2 ranks
+    // LL words need no signal, but take twice the bytes of the data, and each rank reads those of all ranks. One-shot needs one signal,
+    // two-shot two, and a step for each peer. Measured on one H200 that all ranks share (us, LL / one-shot / two-shot): 2 ranks
     // 512 KiB 7.0 / 7.4 / 12.8, 16 MiB - / 44 / 46; 4 ranks 128 KiB 7.1 / 7.8 / 21, 256 KiB 9.5 / 8.0 / 21, 4 MiB - / 26 / 33; 8 ranks
-    // 32 KiB 7.0 / 8.9 / 36, 64 KiB 10 / 8.8 / 36, 2 MiB - / 31 / 45. Devices of their own have more lanes for the words, and their
-    // links carry n - 1 buffers for one-shot and two for two-shot, so limits are those of the model (plan/kernel_costs.hpp, a DGX
-    // H100): the chosen way takes at most 1.25 times the best predicted one, tests/comm/explain_devices_test.cpp. Not measured: links.
+    // 32 KiB 7.0 / 8.9 / 36, 64 KiB 10 / 8.8 / 36, 2 MiB - / 31 / 45. Ranks with a device each have more lanes for the words, and the
+    // links carry n - 1 buffers for one-shot and two for two-shot. So the bounds are those of the model (plan/kernel_costs.hpp, a DGX
+    // H100): tests/comm/explain_devices_test.cpp asserts that the choice takes at most 1.25 times the best predicted time. Not measured:
+    // devices joined by links.
     {.where = device, .what = all_reduce, .use = one_shot, .ranks = {1, 2}, .up_to = kib(512), .by = protocol::packets,
      .why = "one exchange of LL words"},
     {.where = device, .what = all_reduce, .use = one_shot, .ranks = {3, 4}, .up_to = kib(256), .by = protocol::packets,
@@ -353,8 +353,8 @@ inline constexpr row rows[] = {
      .why = "one exchange of LL words"},
     {.where = device, .what = all_reduce, .use = one_shot, .up_to = kib(64), .by = protocol::packets,
      .why = "one exchange of LL words"},
-    // A team's ranks read each other's buffers as soon as the launch begins: 8 ranks 16 KiB 6.6 by LL, 6.8 by the buffers, 64 KiB 10
-    // and 7.4; 4 ranks 32 KiB 5.7 and 5.8.
+    // The ranks of a team may read each other's buffers as soon as the kernel starts. (us by LL words and by reading buffers: 8 ranks 16
+    // KiB 6.6 and 6.8, 64 KiB 10 and 7.4; 4 ranks 32 KiB 5.7 and 5.8.)
     {.where = team, .what = all_reduce, .use = one_shot, .up_to = kib(32), .by = protocol::packets,
      .why = "one exchange of LL words"},
     {.where = device, .what = all_reduce, .use = one_shot, .ranks = {1, 2}, .up_to = kib(8192),
@@ -362,20 +362,20 @@ inline constexpr row rows[] = {
     {.where = device, .what = all_reduce, .use = one_shot, .ranks = {3, 4}, .up_to = kib(2048), .why = "one signal"},
     {.where = device, .what = all_reduce, .use = one_shot, .ranks = {5, 8}, .up_to = kib(512), .why = "one signal"},
     {.where = device, .what = all_reduce, .use = one_shot, .ranks = {9, 16}, .up_to = kib(256), .why = "one signal (not measured)"},
-    // Two-shot by LL words has half the bytes of one-shot among 8 ranks, and none of two-shot's 14 signals and steps with a barrier.
+    // Among 8 ranks two-shot by LL words sends half the bytes of one-shot, and saves the 14 signals and steps with a barrier of two-shot.
     {.where = device, .what = all_reduce, .use = two_shot, .ranks = {5, 6}, .up_to = kib(2048), .by = protocol::packets,
      .why = "two exchanges of LL words (not measured)"},
     {.where = device, .what = all_reduce, .use = two_shot, .ranks = {7, 16}, .up_to = kib(3072), .by = protocol::packets,
      .why = "two exchanges of LL words (not measured)"},
     {.where = device, .what = all_reduce, .use = two_shot, .why = "each rank sums its part and reads the others' sums"},
-    // Asked before the rows of devices. A switch takes (1 + 1/n) of the buffer from a rank where two-shot takes 2(n - 1)/n, at 0.85
-    // of the links' rate as NCCL counts and others measured (collx_sim published): 1.41 and 1.60 of 5 ranks, 1.32 and 1.75 of 8. With
-    // fewer it gains nothing (NCCL among 4 H100 neither), and steps and signals are those of two-shot. Not measured by collx.
+    // This venue is looked up before `device`. A rank sends (1 + 1/n) of the buffer to a switch, at 0.85 of the links' rate (as NCCL
+    // assumes and others measured: collx_sim published), and 2(n - 1)/n of it in two-shot: in time 1.41 and 1.60 for 5 ranks, 1.32 and
+    // 1.75 for 8. Fewer ranks gain nothing (with NCCL neither, among 4 H100). Steps and signals as in two-shot. Not measured by collx.
     {.where = switched, .what = all_reduce, .use = multicast_two_shot, .ranks = {5, 16}, .above = kib(3072), .by = protocol::multicast,
      .why = "the switch sums and stores to all (not measured)"},
     {.where = device, .what = rooted_or_parted | scans, .use = one_shot, .why = "one signal a call"},
     {.where = device, .what = all_to_all, .use = direct, .why = "one piece is put while another is taken"},
-    // What moves parts whose counts each rank knows of its own only is one exchange: gather, scatter, and the v-forms too.
+    // Where each rank knows only its own counts, parts move in one exchange: also in gather, scatter and the v-forms.
     {.where = device, .what = send_recv, .use = pairwise, .why = "each part goes straight to its rank; also gather, scatter, v-forms"},
     {.where = team, .what = all_reduce | reduce_scatter | reduce | gather | scatter | all_to_all | send_recv, .use = zero_copy,
      .why = "every input is read once and every output written once"},
@@ -384,7 +384,6 @@ inline constexpr row rows[] = {
     {.where = device | team, .what = barrier, .use = flag, .why = "one flag for each rank, in one round"},
 };
 // clang-format on
-// How many rows there are.
 inline constexpr int row_count = static_cast<int>(sizeof rows / sizeof rows[0]);
 
 } // namespace choices
