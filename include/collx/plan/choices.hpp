@@ -101,6 +101,7 @@ enum class protocol : std::uint8_t { simple, packets, multicast }; // of a kerne
 // No bound.
 inline constexpr std::size_t any_bytes = SIZE_MAX;
 inline constexpr int any_ranks = INT32_MAX;
+// n KiB, in bytes.
 constexpr std::size_t kib(std::size_t n) { return n * 1024; }
 
 // The numbers of ranks from `least` to `most`, both included.
@@ -139,6 +140,7 @@ inline constexpr std::size_t few_steps = kib(512);
 inline constexpr std::size_t long_among_hosts = kib(64);
 
 // clang-format off
+// The rows, in the order in which they are tried.
 inline constexpr row rows[] = {
     // ---------------------------------------------------------------------------------------------------- memory
     // One-shot is faster than two-shot while a second synchronisation costs more than reading everything n times. "Near" cores share
@@ -384,6 +386,7 @@ inline constexpr row rows[] = {
     {.where = device | team, .what = barrier, .use = flag, .why = "one flag for each rank, in one round"},
 };
 // clang-format on
+// The number of rows.
 inline constexpr int row_count = static_cast<int>(sizeof rows / sizeof rows[0]);
 
 } // namespace choices
