@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An operator that is chosen at run time: an operator of arrays over a table of loops, one for each pair of type and
+// An operator that is chosen at run time: an array operator over a table of loops, one for each pair of type and
 // operator, which is compiled once. Elements are cells of as many bytes; only the loops interpret them.
 #pragma once
 
@@ -20,15 +20,15 @@ struct alignas(Bytes > 8 ? 8 : Bytes) cell {
 
 // One entry of the table.
 struct any_loop {
-    // out[i] = a[i] op b[i]; out may be a or b. Null: the operator does not combine such elements.
+    // out[i] = a[i] op b[i]; out may be a or b. Null: the operator does not combine this type.
     void (*combine)(const void* a, const void* b, void* out, std::size_t n) = nullptr;
-    // The same numbers as of a call whose type is known to the compiler: ranks may mix both.
+    // The same numbers as in a call whose type is known at compile time: ranks may mix both.
     std::uint64_t kind = 0;
     std::uint32_t type_hash = 0, op_hash = 0;
 };
 const any_loop& any_loop_of(any_type t, any_op op);
 
-// float16 and bfloat16 are combined as float, and rounded once where several are combined at a time.
+// Combines float16 or bfloat16 as float, and rounds once where several are combined at a time.
 template <class Half>
 void combine_as_float(const any_loop& loop, Half* out, const Half* const* s, int sources, std::size_t n) {
     constexpr std::size_t block = 1024;

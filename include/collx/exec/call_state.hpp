@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the parts of a task share: the call's schedule, its elements and how they are cut, and where each strand of the
-// schedule has come to.
+// The state that the parts of a task share: the call's schedule, its elements and how they are cut, and the position of
+// each strand in the schedule.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ COLLX_BEGIN_NAMESPACE
 // A cursor over one strand.
 struct strand_cursor {
     const sched::step *pc, *begin, *end;
-    std::size_t piece, count;     // iterations done, and all
+    std::size_t piece, count;     // iterations: done, and all
     std::size_t position;         // of this iteration in the window's rings
-    int seen;                     // wait_all: peers already found
+    int seen;                     // peers that have signalled, in a wait for all ranks
     int index;                    // of the strand
-    std::size_t* covered;         // by step: the first piece that has not gone with an earlier one; null while none has
+    std::size_t* covered;         // by step: the first piece that has not gone with an earlier one; null: none has
     const receiving_end* awaited; // the channel whose message this step waits for, all preparations done; null: none
 
     std::size_t step_index(const sched::step& s) const { return static_cast<std::size_t>(&s - begin); }
@@ -31,9 +31,9 @@ struct call_state {
     bound_schedule& plan;
     element_ops& elements;
     pieces cuts;
-    operation& op; // the call that these parts belong to: it holds the awaited rank and the error
-    // A number that the ranks of this call have alike, and those of other calls otherwise (communicator_core::agree; of
-    // a message between two ranks the kind of its elements). Messages and signals carry bits of it.
+    operation& op; // the call of these parts: it holds the awaited rank and the error
+    // A number that is the same on all ranks of this call and differs from other calls (communicator_core::agree; for a
+    // message between two ranks the kind of its elements). Messages and signals carry bits of it.
     std::uint64_t agreed;
 
     std::size_t bytes_of(std::size_t elems) const { return elems * elements.is.bytes; }

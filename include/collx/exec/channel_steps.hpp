@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The channel steps of a task: what is received, worked in and sent on, piece by piece, and the ways round a slot that
-// large messages may take: read by the receiver where they lie within a host (docs/design/single_copy.md), sent from
-// and received into the user's memory between hosts (remote.hpp). Nothing blocks; errors are kept for the waiting call.
+// The channel steps of a task: they receive, reduce or store, and send on, piece by piece. Large messages may bypass
+// slots: within a host the receiver reads them where they lie (docs/design/single_copy.md), between hosts they are sent
+// from and received into the user's memory (remote.hpp). Nothing blocks; errors are kept for the waiting call.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@ class channel_steps {
 public:
     explicit channel_steps(call_state& call) : call_(call) {}
 
-    // Messages without elements are not sent. Requires: the counts of both ends have been compared.
+    // Sends no messages without elements. Requires: the counts of both ends have been compared.
     void skip_empty() { skips_empty_ = true; }
-    // Large messages are done when the peer has taken them, by single copy or through slots: what a
-    // program may rely on must not depend on which was cheaper at the moment.
+    // A call with large messages is then done when the peers have taken them, by single copy or through slots: the
+    // user's program must not depend on which was cheaper at the moment.
     void wait_for_readers() { must_return_ = call_.bytes_of(call_.cuts.in.largest()) >= least_single_copy_bytes; }
     bool must_return() const { return must_return_; }
-    // Whether the peers have read what they read from this rank's memory; until then the user must not write it.
+    // Whether the peers have finished reading this rank's memory; until then the user must not write it.
     bool is_returned();
-    // False: blocked, or broken. A step that is done is not run again.
+    // False: blocked, or failed. A step that is done is not run again.
     bool run(const sched::step& s, strand_cursor& st);
 
 private:
@@ -37,7 +37,7 @@ private:
                       bool measures);
     std::size_t touch(const sched::step& s, const strand_cursor& st, int i, const std::byte* in, std::byte* out);
 
-    // A slot's header line is aligned for ordinary types only; short messages of wider ones go to the ring.
+    // A slot's header line is aligned for ordinary types only; short messages of other types go to the ring.
     std::size_t framed(std::size_t bytes) const {
         return call_.elements.is.align > 16 && bytes <= slot_header::inline_bytes ? slot_header::inline_bytes + 1
                                                                                   : bytes;
@@ -62,7 +62,7 @@ private:
     bool receive_single_copy(const sched::step& s, strand_cursor& st, receiving_end& rx, std::uint32_t tag);
     bool read_from_peer(const sched::step& s, const strand_cursor& st, std::uint64_t address, int chunk, std::size_t n);
     void cover(const sched::step& s, strand_cursor& st, std::size_t elems);
-    // To other hosts the system must have everything: this rank may not call again for a long time.
+    // Messages to other hosts must be with the system entirely: this rank may not call again for a long time.
     bool is_back(sending_end& tx) const { return must_return_ || tx.is_remote() ? tx.is_drained() : tx.has_all_back(); }
 
     call_state& call_;

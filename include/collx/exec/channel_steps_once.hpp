@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bodies of channel_steps.hpp, which know no type of an element: compiled once (docs/design/compile-once.md).
+// The bodies of channel_steps.hpp, independent of element types: compiled once (docs/design/compile-once.md).
 #pragma once
 
 #include <cerrno>
@@ -12,7 +12,7 @@
 COLLX_BEGIN_NAMESPACE
 
 COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
-    if (st.awaited != nullptr) { // most turns of a wait end here
+    if (st.awaited != nullptr) { // most polls of a wait end here
         if (!st.awaited->has_message()) return call_.blocked_on(s.peer_from);
         st.awaited = nullptr;
     }
@@ -43,7 +43,7 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
     return move_message(s, st, shape, m, measures);
 }
 
-// Requires: a message and room, as far as the step wants them.
+// Requires: a message and room, as far as the step needs them.
 COLLX_ONCE bool channel_steps::move_message(const sched::step& s, strand_cursor& st, const sched::ref& shape,
                                             channel_message& m, bool measures) {
     if (is_remote(m.bytes, m.rx, m.tx) && detail::by_channels->run(*this, s, st, m)) return push(s, st, m.tx), true;
@@ -71,14 +71,14 @@ COLLX_ONCE bool channel_steps::move_message(const sched::step& s, strand_cursor&
     return true;
 }
 
-// One chunk of a channel step; returns its number of elements.
+// Does one chunk of a channel step; returns its number of elements.
 COLLX_ONCE std::size_t channel_steps::touch(const sched::step& s, const strand_cursor& st, int i, const std::byte* in,
                                             std::byte* out) {
     const pieces& cuts = call_.cuts;
     element_ops& elements = call_.elements;
     const int dst_chunk = cuts.chunk(s.dst.chunks, i);
     if (in == nullptr) {
-        if (out == nullptr) __builtin_unreachable(); // from a message or into one, or into both
+        if (out == nullptr) __builtin_unreachable(); // from a message, into one, or both
         const pieces::part p = cuts.local(s.src.where, cuts.chunk(s.src.chunks, i), st.piece);
         elements.load(out, s.src.where, p.at, p.count);
         return p.count;
@@ -95,15 +95,15 @@ COLLX_ONCE std::size_t channel_steps::touch(const sched::step& s, const strand_c
 }
 
 // ------------------------------------------------------------------ between hosts
-// What is sent when nothing is left to receive need not wait for a look at what may come. Several pieces go together.
+// A message after which nothing is received need not wait for the next look at what arrives. Pieces go together.
 COLLX_ONCE void channel_steps::push(const sched::step& s, const strand_cursor& st, const sending_end* tx) {
     if (tx == nullptr || !tx->is_remote() || call_.cuts.count != 1) return;
     if ((may(s, st) & bound_schedule::last) != 0) call_.net.push(s.peer_to);
 }
 
 // ------------------------------------------------------------------ single copy
-// Cold: compiled for size and kept apart from the other steps. Messages of this size have time for a call.
-// Only plain memory: what hooks or a wire type would change on the way cannot be read at its place.
+// Cold: compiled for size and kept apart from the other steps; messages of this size have time for a call. Only plain
+// memory: what hooks or a wire type would change on the way cannot be read in place.
 COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const {
     const element_ops::facts& is = call_.elements.is;
     return is.plain && is.align <= 16 && call_.plan.allows_single_copy && s.what == sched::send &&
@@ -143,14 +143,14 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
     if (!read_from_peer(s, st, rx.sender_address(), chunk, n))
         return call_.broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);
     rx.say_cost(true, now_ns() - began, call_.bytes_of(n));
-    // A sender that gave up has announced it before its memory was reused.
+    // A sender that gives up announces that before its memory is reused.
     if (const failure f = call_.net.failed()) return call_.op.error = f, false;
     cover(s, st, n);
     rx.release_single_copy();
     return true;
 }
 
-// All at once where it only has to be put into plain memory, else piece by piece through the cache.
+// Reads all at once where it only has to be stored in plain memory, else piece by piece through the cache.
 [[gnu::cold]] COLLX_ONCE bool channel_steps::read_from_peer(const sched::step& s, const strand_cursor& st,
                                                             std::uint64_t address, int chunk, std::size_t n) {
     const pieces& cuts = call_.cuts;

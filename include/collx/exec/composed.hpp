@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The composed form of an algorithm: its function runs straight over a window, with the mover of one call, so that what
-// the compiler sees is the loads, stores and waits of this algorithm on this type. No recorded step is looked at, no
-// cursor is kept, nothing is looked up. It gives the same bytes and signals at the same places as a task, which a peer
-// may be running.
+// The composed form of an algorithm: its function runs directly over a window, with the mover of one call, so that the
+// compiler sees the loads, stores and waits of this algorithm on this type. There are no recorded steps, no cursors and
+// no lookups. It puts the same bytes and signals in the same places as a task, which a peer may be running.
 //
 // For algorithms of one strand over windows (is_composable), on one host, whose chunks travel in one piece.
 #pragma once
@@ -20,7 +19,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Whether the steps of a bound algorithm can be done in the order in which it names them, over windows alone.
+// Whether the steps of a bound algorithm can run in the order in which its function names them, over windows alone.
 inline bool is_composable(const bound_schedule& plan) {
     if (plan.window == nullptr || plan.steps.strands.size() != 1) return false;
     for (const sched::step& s : plan.steps.strands[0])
@@ -28,7 +27,7 @@ inline bool is_composable(const bound_schedule& plan) {
     return true;
 }
 
-// What all runs of one call have in common.
+// The state that all runs of one call have in common.
 template <class Mover>
 struct composed_call {
     links& net;
@@ -37,8 +36,8 @@ struct composed_call {
     const pieces cuts;
     const std::size_t stride_bytes; // of a piece
     const bound_window::cut cut;
-    const user_buffers own; // of a zero-copy schedule
-    // By chunk; a layout would work them out each time.
+    const user_buffers own; // in a zero-copy schedule
+    // By chunk; a layout would compute them each time.
     detail::growing_array<pieces::part> in_parts, out_parts;
 
     composed_call(links& l, bound_schedule& b, Mover& m, const chunk_layout& in, const chunk_layout& out,
@@ -155,7 +154,7 @@ private:
             call_.mover.fold_everywhere(gather_sources(s, from, -1), outs, count, n);
         }
     }
-    // Operands of a fold; except: a rank whose operand is taken from elsewhere.
+    // Collects the operands of a fold. except: a rank whose operand is taken from elsewhere; -1: none.
     COLLX_ALWAYS_INLINE const wire** gather_sources(const sched::step& s, int from, int except) {
         const auto** const sources = reinterpret_cast<const wire**>(call_.plan.sources.data());
         for (int r = s.peer_from; r < s.peer_to; ++r)
@@ -164,12 +163,12 @@ private:
     }
 
     COLLX_ALWAYS_INLINE int chunk(const sched::chunk_set& c, int i) const {
-        // Without a division where there is nothing to divide.
+        // Avoids the divisions of at() where there is nothing to divide.
         if (c.order == nullptr && c.size == 0 && c.base == 0 && c.count == 1 && c.first < call_.plan.chunks)
             return c.first;
         return c.at(i, call_.plan.chunks);
     }
-    // A chunk of a buffer of this rank: where it begins, and how long it is. Scratch has room for a piece of each.
+    // Where a chunk of a buffer of this rank begins, and its length. Scratch has room for a piece of each chunk.
     COLLX_ALWAYS_INLINE std::size_t place_of(sched::place where, int chunk) const {
         if (where == sched::place::tmp) return static_cast<std::size_t>(chunk) * call_.cuts.elems;
         return part(where, chunk).at;
@@ -185,7 +184,7 @@ private:
                                                               static_cast<std::size_t>(chunk) * call_.stride_bytes
                                                         : window_.memory.at(rank, segment, chunk, share_.position));
     }
-    // Chunk of a place of any rank: a window's, or its own buffer's.
+    // A chunk of a place of any rank: in its window, or in its own buffer.
     COLLX_ALWAYS_INLINE const wire* at(sched::place where, int rank, int chunk) const {
         if (sched::is_window(where)) return window_at(rank, sched::segment_of(where), chunk);
         user_buffers b = call_.own;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The counts of a v-variant: how many elements each rank's part has and where it begins, checked once.
+// The counts of a v-variant, checked once: how many elements each rank's part has and where it begins.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ concept CountList = requires(const X& x) {
     { *x.data() } -> std::convertible_to<std::size_t>;
 };
 
-using count_list = detail::growing_array<std::size_t>; // what braces mean
+using count_list = detail::growing_array<std::size_t>; // the type of counts in braces
 
 // Counts and where each part begins. Parts lie one after the other unless offsets are given.
 class count_table {
 public:
     count_table() = default;
-    // Both keep the memory of the table that was there before.
+    // Both reuse the memory of the table that was there before.
     template <CountList Counts>
     void assign(int me, int ranks, const Counts& counts, const char* which) {
         assign(me, ranks, counts, no_offsets{}, which);
@@ -38,21 +38,21 @@ public:
         of_neighbors_ = false;
         fill(me, ranks, counts, offsets, which);
     }
-    // Of the neighbours in a graph, which are numbered as the program lists them.
+    // For the neighbours in a graph, numbered as the program lists them.
     template <CountList Counts, class Offsets>
     void assign_neighbors(int me, std::size_t neighbors, const Counts& counts, const Offsets& offsets,
                           const char* which) {
         of_neighbors_ = true;
         fill(me, static_cast<int>(neighbors), counts, offsets, which);
     }
-    // Of a rank that knows its own part only.
+    // For a rank that knows only its own part.
     void assign_one(int me, int ranks, std::size_t count) {
         const auto n = static_cast<std::size_t>(ranks);
         numbers_.assign(2 * n, 0);
         numbers_[static_cast<std::size_t>(me)] = end_ = total_ = count;
     }
-    // Throws if two parts overlap. For parts that a call writes; those it reads may. Cost: one look at each part where
-    // they lie in rank order, else a sort.
+    // Throws if two parts overlap. For parts that a call writes; parts that it reads may overlap. Cost: one look at
+    // each part where they lie in rank order, else a sort.
     void require_disjoint(int me, const char* which) const {
         std::size_t end = 0;
         for (std::size_t i = 0, n = numbers_.size() / 2; i < n; ++i) {
@@ -100,7 +100,7 @@ private:
         }
         end_ = end, total_ = total;
     }
-    // Of errors.
+    // For error messages.
     const char* unit() const { return of_neighbors_ ? "neighbour" : "rank"; }
     int rank_of(std::size_t part) const { return of_neighbors_ ? -1 : static_cast<int>(part); }
     static std::uint64_t hash_of(const std::size_t* counts, int n) {
@@ -125,7 +125,7 @@ private:
     static std::size_t offset(const Offsets& o, std::size_t i, std::size_t next) {
         return o.size() == 0 ? next : static_cast<std::size_t>(o.data()[i]);
     }
-    // Shell's sort of the ranks by where their parts begin, the longest gaps first.
+    // Sorts the parts by where they begin (Shell sort, the longest gaps first), and looks at neighbouring ones.
     [[gnu::cold, gnu::noinline]] void require_disjoint_unordered(int me, const char* which) const {
         growing_array<std::size_t> by_place;
         const std::size_t n = numbers_.size() / 2;
@@ -145,14 +145,13 @@ private:
     }
     detail::growing_array<std::size_t> numbers_;
     std::size_t end_ = 0, total_ = 0;
-    bool of_neighbors_ = false; // else of ranks: what parts are called in errors
+    bool of_neighbors_ = false; // else of ranks; for error messages
 };
 
 struct count_tables {
     count_table first, second;
-    detail::growing_array<std::size_t>
-        relayed; // what relayed_task works with: of parts that this rank passes on, and more
-    detail::growing_array<std::byte> copied; // what an exchange in place sends
+    detail::growing_array<std::size_t> relayed; // see relayed_numbers::room
+    detail::growing_array<std::byte> copied;    // the data that an exchange in place sends
 };
 
 } // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The typed edge of a call. The engine (task.hpp) moves bytes and is compiled once; what a step does to elements is
-// behind an element_ops: a few functions over a mover, which knows the tensors, the hooks, the operator and the type
-// on the wire. One indirect call per step and piece is the price, 1 to 2 ns.
+// The typed edge of a call. The engine (task.hpp) moves bytes and is compiled once. An element_ops does what a step
+// does to elements: a few functions over a mover, which knows the tensors, the hooks, the operator and the type on the
+// wire. It costs one indirect call per step and piece, 1 to 2 ns.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Positions and counts are in elements, wires are bytes. See mover for what the functions do.
+// Positions and counts are in elements, wires are bytes. See mover for the functions.
 class element_ops {
 public:
     struct facts {
         std::size_t bytes, align; // of an element on the wire
         std::uint64_t kind;       // of elements and operator: ranks compare it
         bool plain, reduces;      // plain: the user's memory holds what travels
-        // Of plain operands; else null and 0.
+        // For plain operands; else null and 0.
         const std::byte* in = nullptr;
         std::byte* out = nullptr;
         std::size_t in_elems = 0, out_elems = 0;
@@ -42,7 +42,7 @@ public:
                          sched::place to, std::size_t to_at, std::byte* forward, std::size_t n) = 0;
     virtual void fold_ranks(const std::byte** sources, int count, int own_index, sched::place own, std::size_t own_at,
                             sched::place to, std::size_t to_at, std::byte* also, std::size_t n) = 0;
-    // `count` arrays into one, in their order. Requires: plain.
+    // Combines `count` arrays into one, in their order. Requires: plain.
     virtual void sum(std::byte* to, const std::byte* const* from, int count, std::size_t n) const = 0;
     virtual void fold_everywhere(const std::byte* const* sources, std::byte* const* to, int count,
                                  std::size_t n) const = 0;
@@ -53,7 +53,7 @@ protected:
     ~element_ops() = default;
 };
 
-// A mover behind that interface.
+// A mover behind the interface of element_ops.
 template <class Mover>
 class typed_elements final : public element_ops {
     using wire = typename Mover::wire_type;
@@ -131,8 +131,8 @@ struct kept_elements {
 };
 } // namespace detail
 
-// An operation together with the elements that it refers to: for calls that go on after the function that began them.
-// (The elements are a base, and the first, because bases are made before members.)
+// An operation with the elements that it refers to, for calls that outlive the function that began them. (The elements
+// are a base, and the first, because bases are constructed before members.)
 template <class Operation, class Mover>
 class typed_operation final : detail::kept_elements<Mover>, public Operation {
 public:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fused kernels: one launch does a whole collective for all ranks of a team on one device, with each rank's data read,
-// reduced, exchanged and stored in one pass. And the machine that launches them: memory by cudaMalloc, reports in
-// mapped host memory, one cooperative launch, for blocks that wait for each other must all be resident. Needs nvcc; the
-// executor itself is exec/device/executor.hpp, and the host's twin of this file testing/twin.hpp.
+// Fused kernels: one launch does a whole collective for all ranks of a team on one device, and reads, reduces,
+// exchanges and stores each rank's data in one pass. Also the machine that launches them: memory by cudaMalloc, reports
+// in mapped host memory, and one cooperative launch, because blocks that wait for each other must all be resident.
+// Needs nvcc. The executor itself is exec/device/executor.hpp, the host's twin of this file testing/twin.hpp.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(block_threads, 1)
 // Throws whatever the CUDA runtime refuses.
 inline void cuda_check(cudaError_t e, const char* what) { require_cuda(e, what); }
 
-// One device for all ranks. Everything happens on the device that was current when it was made.
+// One device for all ranks: the one that was current when the machine was made.
 class cuda_machine {
 public:
     // Errors: unsupported without a device, or on one that cannot launch cooperatively.
@@ -88,24 +88,24 @@ public:
     std::uint64_t load_host(const std::uint64_t* p) const { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
     void store_host(std::uint64_t* p, std::uint64_t x) const { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
 
-    // Lanes that are resident together for all ranks: one block of 512 threads per multiprocessor.
+    // Lanes that can be resident together for all ranks: one block of 512 threads per multiprocessor.
     int lanes(const exchange_shape& s) const {
         const int fit = processors_ / s.ranks;
         return fit < 1 ? 1 : fit < s.lanes ? fit : s.lanes;
     }
 
     bool is_one_launch() const { return true; }
-    // One device's memory: a warp's store to one line of the second-level cache is one access. Not promised by the PTX
-    // memory model, relied upon by NCCL's LL128 on every device from compute capability 7.0 on; here never yet run.
+    // One device's memory: a warp's store to one line of the second-level cache is one access. NCCL's LL128 relies on
+    // it from compute capability 7.0 on, the PTX memory model does not promise it, and here it has never been run.
     bool lines_arrive_whole() const { return true; }
     // A multicast object binds memory of several devices.
     bool has_multicast(const fused_options&) const { return false; }
 
     // Errors: invalid_argument where p is memory of the host or of another device.
     void require_memory(int rank, const void* p, const char* which) {
-        // The question costs as much as a launch, so answers are kept. Where freed memory's address has become
-        // something else's this says nothing: pinned memory works, and what kernels cannot reach ends them with an
-        // error of CUDA's.
+        // The query costs as much as a launch, so answers are kept. They do not notice that an address was freed and
+        // now belongs to other memory. Pinned memory works there; memory that kernels cannot reach ends them with a
+        // CUDA error.
         const void*& known = known_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
         if (p == known && p != nullptr) return;
         const beside_captures free_to_ask;
@@ -128,8 +128,8 @@ public:
     void launch(const fused_args<Algorithm, Types>& a, const fused_options& o) {
         static_assert(sizeof(a) <= parameter_bytes,
                       "collx: views and operators of 16 ranks must fit a kernel's parameters");
-        // Where signals are left out no block waits for another: they need not be on the device together, which a
-        // cooperative launch would have to make sure of first.
+        // Without signals no block waits for another. The blocks need not be resident together, which a cooperative
+        // launch would have to ensure first.
         start(reinterpret_cast<const void*>(&fused_kernel<Protocol, Groups, Algorithm, Types>), a.lanes, a.shape.ranks,
               const_cast<fused_args<Algorithm, Types>*>(&a), o, !a.skips_signals);
     }
@@ -140,7 +140,7 @@ public:
               const_cast<call_list<Calls...>*>(&calls), o, true);
     }
 
-    // As if the last rank had not made the call: for tests of deadlines.
+    // Leaves out the last rank's blocks, as if it had not made the call: for tests of deadlines.
     void leave_out_last() { leaves_out_last_ = true; }
 
 private:
@@ -156,7 +156,7 @@ private:
     int device_ = 0, processors_ = 1;
     bool leaves_out_last_ = false;
     static constexpr std::size_t known_count = 64;
-    const void* known_[known_count] = {}; // device memory
+    const void* known_[known_count] = {}; // addresses of device memory
 };
 
 } // namespace device

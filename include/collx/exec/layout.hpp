@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // From chunks to elements: where chunk c begins in a buffer and how many elements it has. Pieces cut each chunk in
-// equal strides, so that what travels at once fits a slot. Knows no algorithm and no memory. A kernel asks the
-// same questions as the host, so all of it is both.
+// equal strides, so that one piece fits a slot. Knows no algorithm and no memory. Kernels ask the same questions as the
+// host, so all of it is code for both.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ public:
         l.stride_ = each;
         return l;
     }
-    // Chunk c has sizes[c] elements from offsets[c] on. The tables stay the caller's.
+    // Chunk c has sizes[c] elements from offsets[c] on. The caller keeps the tables.
     COLLX_HD static constexpr chunk_layout table(const std::size_t* sizes, const std::size_t* offsets, int chunks) {
         chunk_layout l;
         l.chunks_ = chunks;
@@ -49,7 +49,7 @@ public:
     }
 
     COLLX_HD constexpr int chunks() const { return chunks_; }
-    // The numbers of a layout without tables; kernels take these and no pointers.
+    // The numbers of a layout without tables; kernels take these instead of pointers.
     constexpr bool is_table() const { return sizes_ != nullptr; }
     constexpr std::size_t stride() const { return stride_; }
     constexpr std::size_t total() const { return total_; }

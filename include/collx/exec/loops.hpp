@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The loops in which the bytes are touched: reduce k arrays element by element, in order, into one destination or,
-// block by block, several. Written with the compilers' vector extensions because g++ -O2 does not vectorise them by
-// itself (a factor of 3 to 20 in the cache). Knows no schedule.
+// The loops that touch the bytes. They reduce k arrays element by element, in order, into one destination or, block by
+// block, into several. They use the compilers' vector extensions because g++ -O2 does not vectorise them by itself (a
+// factor of 3 to 20 in the cache). They know no schedule.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ COLLX_ALWAYS_INLINE void store_pack(T* p, typename pack_of<T>::type v) {
 template <int Sources, class Op, class T>
 void fold_fixed(const Op& op, T* to, const T* const* s, std::size_t n) {
     std::size_t i = 0;
-#if !defined(__CUDACC__) // nvcc refuses vectors in functions that are also code of the device, as operators are
+#if !defined(__CUDACC__) // nvcc refuses vectors in functions that are also device code, as operators are
     if constexpr (is_vectorisable_v<Op, T>) {
         constexpr std::size_t lanes = pack_of<T>::lanes;
         const T* p[Sources];
@@ -111,8 +111,8 @@ template <class Op, class T>
     }
 }
 
-// The same for an operator of arrays, which writes over its right operand: the partial result and a copy of the next
-// source change places in the first-level cache. Still ((s[0] op s[1]) op s[2]) …
+// The same for an array operator, which writes over its right operand. The partial result and a copy of the next source
+// alternate between two blocks in the first-level cache. Still ((s[0] op s[1]) op s[2]) …
 template <class Op, class T>
 [[gnu::noinline]] void fold_runs(const Op& op, T* to, const T* const* s, int sources, std::size_t n) {
     if constexpr (requires { op.fold(to, s, sources, n); }) return op.fold(to, s, sources, n);
@@ -133,7 +133,7 @@ template <class Op, class T>
 
 } // namespace detail
 
-// left[i] = left[i] op right[i]; right may change.
+// left[i] = left[i] op right[i]; may overwrite right.
 template <class Op, class T>
 void combine_into_left(const Op& op, T* left, T* right, std::size_t n) {
     if constexpr (ArrayOp<Op, T>) {
@@ -152,13 +152,13 @@ COLLX_ALWAYS_INLINE void fold_arrays(const Op& op, T* to, const T* const* s, int
     else detail::fold_dispatch(op, to, s, sources, n);
 }
 
-inline constexpr int most_in_blocks = 64; // arrays that fold_in_blocks() folds
-// (all_reduce of 4 MiB, caches apart: blocks of 4, 8, 16, 32 KiB take 0.77, 0.68, 0.64, 0.61 of what the loops took;
-// with a shared cache of 512 KiB and more 1.03 to 1.05 of it.)
+inline constexpr int most_in_blocks = 64; // the most arrays that fold_in_blocks() folds
+// (Time of all_reduce of 4 MiB relative to the loops alone, caches apart: 0.77, 0.68, 0.64, 0.61 with blocks of 4, 8,
+// 16, 32 KiB; with a shared cache of 512 KiB and more 1.03 to 1.05.)
 inline constexpr std::size_t block_for_others = 16 * 1024;
 
-// The same in blocks, which `deliver(result, at, count)` copies to where they are wanted. Each block is folded into
-// `kept` or, where that is null, into a room of its own. Requires: at most most_in_blocks sources.
+// The same in blocks: folds each block into `kept` or, where that is null, into a local buffer, and calls
+// `deliver(result, at, count)`, which copies it to where it is wanted. Requires: at most most_in_blocks sources.
 //
 // Memory that another core reads is written by such copies, never by the loops (transport/write_for_others.hpp).
 template <std::size_t BlockBytes, class Op, class T, class Deliver>
@@ -176,7 +176,7 @@ COLLX_ALWAYS_INLINE void fold_in_blocks(const Op& op, T* kept, const T* const* s
     }
 }
 
-// to[0][i] = to[1][i] = … = s[0][i] op s[1][i] op …, and kept[i] unless null. Others read what `to` points at.
+// to[0][i] = to[1][i] = … = s[0][i] op s[1][i] op …, and kept[i] unless null. Other ranks read the memory at `to`.
 template <class Op, class T>
 [[gnu::noinline]] void fold_for_others(const Op& op, T* kept, T* const* to, int destinations, const T* const* s,
                                        int sources, std::size_t n) {

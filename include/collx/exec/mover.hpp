@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What one step does to elements: read the user's tensors, hooks and types on one side, the wire's bytes on the other,
-// in one pass. A mover binds (input, output, operator, wire type); the task that walks the steps is written against
-// this interface only.
+// What one step does to elements, in one pass: between the user's tensors, hooks and types on one side and the wire's
+// bytes on the other. A mover binds (input, output, operator, wire type). The task that walks the steps is written
+// against this interface only.
 //
 //   in --pre--> accumulator --op--> … --post--> out          wire elements in slots and windows, accumulators in tmp
 #pragma once
@@ -31,10 +31,10 @@ public:
     using out_type = std::remove_cv_t<typename Out::value_type>;
     using wire_type = Wire;
     static constexpr bool reduces = !std::is_same_v<Op, no_op>;
-    static constexpr std::uint64_t kind = kind_hash<Wire, Op>(); // that all ranks have alike
+    static constexpr std::uint64_t kind = kind_hash<Wire, Op>(); // the same on all ranks
     using acc_type = std::conditional_t<reduces, combined_t<Op, in_type>, in_type>;
     static constexpr bool hooked = has_pre_v<Op, in_type> || has_post_v<Op, acc_type>;
-    // Every operand is an array of one type: kernels run on the user's memory directly.
+    // Every operand is an array of one type: the loops run on the user's memory directly.
     static constexpr bool plain = In::is_contiguous && Out::is_contiguous && std::is_same_v<in_type, out_type> &&
                                   std::is_same_v<in_type, Wire> && std::is_same_v<in_type, acc_type> && !hooked;
 
@@ -46,8 +46,8 @@ public:
         if constexpr (plain) streams_moves_ = streams_ = is_beyond_caches(ranks);
     }
 
-    // Results that are sent on from where they lie should stay in the caches. What is only copied from the
-    // user's input to the output is sent from the input, if at all.
+    // Keeps results in the caches, for schedules that send them on from where they lie. Moves from the user's input to
+    // the output are not affected: what they copy is sent from the input, if at all.
     void stay_in_caches() { streams_ = false; }
     bool streams() const { return streams_; } // whether results go past the caches
     void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
@@ -63,7 +63,7 @@ public:
         return const_cast<in_type*>(in_.data());
     }
 
-    // A local operand as wire elements: what send and put do.
+    // Writes a local operand as wire elements, for send and put.
     void load(Wire* to, sched::place from, std::size_t at, std::size_t n) const {
         if constexpr (plain) {
             if (n != 0) write_for_others(to, local(from) + at, n * sizeof(Wire));
@@ -75,7 +75,7 @@ public:
         }
     }
 
-    // Received elements into a local operand, as they are: what recv | copy and get | copy do.
+    // Stores received elements in a local operand as they are, for recv | copy and get | copy.
     void store(sched::place to, std::size_t at, const Wire* from, std::size_t n) {
         if constexpr (plain) {
             if (n != 0) copy(streams_ && to == sched::place::out, local(to) + at, from, n);
@@ -87,7 +87,7 @@ public:
         }
     }
 
-    // Local to local. From in to out this is the whole collective of a single rank, so the hooks apply.
+    // Moves from local to local. From in to out this is the whole collective of a single rank, so the hooks apply.
     void move(sched::place from, std::size_t from_at, sched::place to, std::size_t to_at, std::size_t n) {
         if constexpr (plain) {
             if (n != 0 && local(to) + to_at != local(from) + from_at)
@@ -101,8 +101,8 @@ public:
         }
     }
 
-    // received (op) local, or local (op) received, into `to` (complete if that is out) and, if wanted, on to the next
-    // channel.
+    // Combines received (op) local, or local (op) received, into `to` (complete if that is out) and, unless it is null,
+    // into `forward` for the next channel.
     void combine(const Wire* received, bool received_left, sched::place own, std::size_t own_at, sched::place to,
                  std::size_t to_at, Wire* forward, std::size_t n) {
         if constexpr (reduces) {
@@ -130,8 +130,8 @@ public:
         }
     }
 
-    // The rank-ordered reduction of several wires; sources[own_index] is ignored and the local operand `own` stands
-    // there (own_index < 0: none).
+    // Reduces several wires in rank order. The local operand `own` takes the place of sources[own_index], which is
+    // ignored (own_index < 0: none).
     void fold_ranks(const Wire** sources, int count, int own_index, sched::place own, std::size_t own_at,
                     sched::place to, std::size_t to_at, Wire* also, std::size_t n) {
         if constexpr (reduces) {
@@ -161,12 +161,12 @@ public:
         }
     }
 
-    // `count` arrays into one that is read soon.
+    // Combines `count` arrays into one that is read soon.
     void sum(Wire* to, const Wire* const* from, int count, std::size_t n) const requires plain {
         if constexpr (reduces) fold_arrays(op_, to, from, count, n);
     }
 
-    // Zero copy: the rank-ordered reduction of all ranks' buffers into those of all ranks, this rank's own first.
+    // Zero copy: reduces all ranks' buffers in rank order into the buffers of all ranks; to[0] is this rank's own.
     void fold_everywhere(const Wire* const* sources, Wire* const* to, int count, std::size_t n) const requires plain {
         if constexpr (reduces) {
             if (streams_) fold_past_caches(op_, to, count, static_cast<Wire*>(nullptr), sources, count, n);
@@ -177,9 +177,9 @@ public:
 private:
     static constexpr std::size_t block = sizeof(acc_type) >= 64 ? 8 : 512 / sizeof(acc_type);
 
-    // Whether results go past the caches. What counts is what the ranks of the host read and write together in the
-    // cache that they share; with many ranks there are more caches. Sums in place replace what is still there, all of
-    // which the next call reads. (2 ranks, 16 MiB in place: all_reduce 1,036 us past the caches and 685 through them.)
+    // Whether results go past the caches. It depends on what the ranks of the host read and write together in the cache
+    // that they share; many ranks have more caches. Sums in place replace what is still in the cache, and the next call
+    // reads all of it. (2 ranks, 16 MiB in place: all_reduce 1,036 us past the caches and 685 through them.)
     bool is_beyond_caches(int ranks) const requires plain {
         const in_type *a = in_.data(), *b = out_.data();
         const bool apart = a + in_.size() <= b || b + out_.size() <= a;
@@ -193,7 +193,7 @@ private:
         else copy_bytes(out, in, n * sizeof(Wire));
     }
 
-    // Into a local operand, or none, and into memory that others read, or none.
+    // Folds into a local operand, or none, and into memory that other ranks read, or none.
     void fold_plain(sched::place to, std::size_t to_at, Wire* others, const Wire* const* sources, int count,
                     std::size_t n) const requires plain {
         Wire* const kept = to == sched::place::none ? nullptr : local(to) + to_at;
@@ -234,7 +234,7 @@ private:
             for (std::size_t k = 0; k < n; ++k)
                 acc[k] = static_cast<acc_type>(apply_post(op_, acc[k], hook_context{ranks_, at + k}));
     }
-    // A narrower wire rounds; the rank that computes a value must keep what the others will receive, or results differ
+    // A narrower wire rounds. The rank that computes a value must keep what the others receive, or results differ
     // between ranks.
     static void through_wire(acc_type* acc, std::size_t n) {
         if constexpr (!std::is_same_v<Wire, acc_type>)

@@ -18,20 +18,20 @@ struct pieces {
 
     chunk_layout in, out;
     int chunks;
-    std::size_t elems;             // of one chunk that travel at once
+    std::size_t elems;             // of one piece
     std::size_t count;             // iterations: pieces of the largest chunk, at least one
-    const chunk_layout* relayed;   // sizes of scratch chunks where they are not the input's; they stay the caller's
-    const pieces* whole = nullptr; // what these are a part of: messages are tagged with its sizes; the caller's too
+    const chunk_layout* relayed;   // sizes of scratch chunks where they are not the input's; owned by the caller
+    const pieces* whole = nullptr; // what these are a part of: its sizes tag the messages; owned by the caller
 
     COLLX_HD pieces(chunk_layout in_, chunk_layout out_, int chunks_, std::size_t elems_,
                     const chunk_layout* relayed_ = nullptr)
         : in(in_), out(out_), chunks(chunks_), elems(elems_ == 0 ? 1 : elems_), relayed(relayed_) {
         std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
         if (relayed != nullptr && relayed->largest() > most) most = relayed->largest();
-        count = most <= elems ? 1 : (most + elems - 1) / elems; // a division costs as much as a short call's step
+        count = most <= elems ? 1 : (most + elems - 1) / elems; // a division costs as much as a step of a short call
     }
 
-    // A single chunk looked up here and now: three divisions are a good part of a short call.
+    // Resolves a single chunk in advance: three divisions are a good part of a short call.
     COLLX_HD static sched::chunk_set settled(const sched::chunk_set& c, int chunks) {
         return c.count == 1 && chunks > 0 ? sched::chunk_set(c.at(0, chunks)) : c;
     }
@@ -42,13 +42,13 @@ struct pieces {
         if (begin >= size) return {l.offset(chunk), 0};
         return {l.offset(chunk) + begin, size - begin < elems ? size - begin : elems};
     }
-    // Elements from this piece of a chunk on, as many whole pieces as `most` allows, at least one.
+    // Elements that travel together from this piece of a chunk on: as many whole pieces as `most` allows, at least one.
     COLLX_HD std::size_t several(const chunk_layout& l, int chunk, std::size_t piece, std::size_t most) const {
         const std::size_t fit = most / elems, rest = l.size(chunk) - piece * elems;
         const std::size_t together = (fit != 0 ? fit : 1) * elems;
         return rest < together ? rest : together;
     }
-    // An operand of the step in its own buffer; scratch holds one piece per chunk.
+    // Where an operand of a step lies in its own buffer; scratch holds one piece per chunk.
     COLLX_HD part local(sched::place p, int chunk, std::size_t piece) const {
         if (p == sched::place::out) return cut(out, chunk, piece);
         part from = p == sched::place::tmp ? cut(scratch(), kept_as(chunk), piece) : cut(in, chunk, piece);
@@ -66,7 +66,7 @@ struct pieces {
         if (p == sched::place::tmp) return scratch().size(kept_as(chunk));
         return (p == sched::place::out ? out : in).size(chunk);
     }
-    // Iterations that have elements of a chunk of this step, at least one.
+    // The number of iterations in which a chunk of this step has elements, at least one.
     std::size_t count_for(const sched::step& s) const {
         std::size_t most = 1;
         const auto look = [&](const sched::ref& r) {
@@ -76,8 +76,8 @@ struct pieces {
         look(s.src), look(s.dst);
         return (most - 1) / elems + 1;
     }
-    // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message. Of
-    // several chunks each counts, not their sum: two wrong counts must not hide each other.
+    // Elements of the whole transfer, all pieces: ranks that disagree on a count notice at the first message. Several
+    // chunks are hashed, not summed: two wrong counts must not hide each other.
     COLLX_HD std::uint32_t transfer_tag(const sched::ref& r) const {
         const pieces& by = whole != nullptr ? *whole : *this;
         if (r.chunks.count == 1) return static_cast<std::uint32_t>(by.size(r.where, r.chunks.first));
@@ -87,7 +87,7 @@ struct pieces {
     }
 
 private:
-    // Scratch that has more chunks than the buffers has chunks of their sizes over and over.
+    // Scratch with more chunks than the buffers repeats the sizes of the buffers' chunks.
     COLLX_HD int kept_as(int chunk) const {
         const int known = scratch().chunks();
         return chunk < known ? chunk : chunk % known;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A call whose ranks pass on parts of others while each rank knows its own counts only: tasks one after the other on
-// one port. First the counts of what this rank relays, then the data, then, where the plan says so, what is too long to
-// be relayed: both ends of a part compute whether it is, and the relaying rank receives it with the counts. Where the
-// counts come from is the business of the algorithms (aggregated_counts, leader_counts).
+// A call whose ranks relay parts of others while each rank knows only its own counts: tasks one after the other on one
+// port. The first bring the counts of what this rank relays, the next moves the data, and where the plan says so the
+// last moves the parts that are too long to be relayed. Both ends of a part compute whether it is too long; the
+// relaying rank sees it from the counts. The algorithms say where counts come from (aggregated_counts, leader_counts).
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// The numbers of such a call. All of it outlives the task, which writes `room` only.
+// Numbers that outlive the task. It writes only `room`: counts of relayed parts, and sizes of short and long parts.
 struct relayed_numbers {
     const std::size_t *sends, *send_offsets;       // this rank's, by destination
     const std::size_t *receives, *receive_offsets; // by source
     std::size_t* room;
-    std::size_t direct_piece_elems; // of what is not relayed
+    std::size_t direct_piece_elems; // of parts that are not relayed
 
     static constexpr std::size_t room_for(const bound_schedule& b) {
         const auto kept = static_cast<std::size_t>(b.tmp_chunks), n = static_cast<std::size_t>(b.chunks);
@@ -36,7 +36,7 @@ public:
           numbers_(numbers) {
         at_port = plan.at_port;
     }
-    relayed_task(const relayed_task&) = delete; // tasks refer to layouts in here
+    relayed_task(const relayed_task&) = delete; // its tasks refer to its layouts
 
     COLLX_ONCE task_state advance() override; // see ready_operation
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bodies of relayed_task.hpp, which know no type of an element: compiled once (docs/design/compile-once.md).
+// The bodies of relayed_task.hpp, independent of element types: compiled once (docs/design/compile-once.md).
 #pragma once
 
 #include <cstring>
@@ -40,13 +40,13 @@ COLLX_ONCE void relayed_task::gather(bound_schedule& b, bool sends) {
     counts_.emplace(links_, b, counts_mover(own, own, no_op{}, links_.size()), each, each, std::size_t{1}, agreed_);
 }
 
-// Each lies where the data itself will lie, the other cells are 0.
+// Each count lies where the data itself will lie; the other cells are 0.
 COLLX_ONCE void relayed_task::note_counts() {
     const auto* const from = reinterpret_cast<const std::size_t*>(gathering_->scratch);
     for (std::size_t i = 0; i < kept(); ++i) numbers_.room[i] = (gathered_ == 1 ? 0 : numbers_.room[i]) + from[i];
 }
 
-// They came in messages: sizes that no buffer has end the call here, smaller lies at the first message.
+// The counts came in messages. A size that no buffer has ends the call here; the first message reveals smaller errors.
 COLLX_ONCE bool relayed_task::have_sense() {
     for (std::size_t i = 0; i < kept(); ++i)
         if (numbers_.room[i] > SIZE_MAX / 2) return error = failure(errc::mismatch, waiting_for), false;
@@ -77,7 +77,7 @@ COLLX_ONCE void relayed_task::send_directly() {
     data_->skip_empty();
 }
 
-// This rank's parts that are too long to be relayed, or the others.
+// This rank's parts that are too long to be relayed (is_long), or its other parts.
 COLLX_ONCE chunk_layout relayed_task::own_part(bool sends, bool is_long) const {
     const auto n = static_cast<std::size_t>(plan_.chunks);
     return sends ? chosen(numbers_.sends, numbers_.send_offsets, numbers_.room + 2 * kept() + (is_long ? n : 0),

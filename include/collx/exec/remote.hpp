@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the engine needs where ranks do not share all memory, as it sees it: large messages without a stop in a slot,
-// and how ranks show each other a few bytes. The bodies are remote_once.hpp's and tree_exchange.hpp's. Programs whose
-// ranks are threads and processes of one host do not compile them.
+// What the engine needs where ranks do not share all memory: large messages that bypass slots, and an exchange of a few
+// bytes among all ranks. The bodies are in remote_once.hpp and tree_exchange.hpp. Programs whose ranks are threads and
+// processes of one host do not compile them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Below, copying costs less than what it takes to do without.
+// Below this size, copying costs less than avoiding it.
 inline constexpr std::size_t least_remote_bytes = 16 * 1024;
 
 class channel_steps;
@@ -35,12 +35,12 @@ struct channel_message {
 namespace detail {
 
 struct remote_calls {
-    // Finds the steps that may send from and receive into the user's memory, and those that send last.
+    // Marks the steps that may send from and receive into the user's memory, and those that send last.
     void (*mark)(bound_schedule&);
-    // Pre-posts the receive of the message that a step waits for, and of those that come next from others.
+    // Pre-posts the receive of the message that a step waits for, and the next receives from other peers.
     void (*want)(channel_steps&, const sched::step&, const strand_cursor&, receiving_end&, std::size_t bytes,
                  std::uint32_t tag);
-    // Runs a step whose message is received or sent where it lies. False: it is none, and nothing was done.
+    // Runs a step whose message is received or sent in place. False: it has none, and nothing was done.
     bool (*run)(channel_steps&, const sched::step&, const strand_cursor&, const channel_message&);
     // See tree_exchange.hpp.
     void (*open_tree)(links&);
@@ -52,12 +52,12 @@ struct remote_calls {
 #if defined(COLLX_COMPILED)
 extern const remote_calls* const by_channels; // a constant: communicators may be made before main()
 #else
-// Written by: the initialisation of a program that includes collx/net.hpp or brings a transport of its own; read by:
-// communicators whose ranks do not share all memory, which there are in no other.
+// Written by: the initialisation of a program that includes collx/net.hpp or brings a transport of its own. Read by:
+// communicators whose ranks do not share all memory; other programs have none.
 inline const remote_calls* by_channels = nullptr;
 #endif
 
-// Every rank shows the others a few bytes; visit(rank, line). For a communicator that is coming up, too.
+// Shows a few bytes of every rank to all others, by visit(rank, line). Also for a communicator that is coming up.
 template <class Visit>
 void exchange_by_channels(communicator_core& c, const void* mine, std::size_t bytes, Visit&& visit,
                           std::int64_t timeout_ns, communicator_core* parent = nullptr) {

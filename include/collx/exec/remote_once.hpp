@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Large messages between hosts without a stop in a slot: sent from the user's memory and received into it, where the
-// schedule leaves that memory alone for as long (docs/design/sockets.md). Reads schedules and moves both ends of a
-// channel on; what a step does to elements is the task's business.
+// Large messages between hosts that bypass slots: sent from the user's memory and received into it, where the schedule
+// leaves that memory unchanged for long enough (docs/design/sockets.md). The code reads schedules and moves both ends
+// of a channel on; the task does what a step does to elements.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// One step of a call, and the memory that it is about. Requires: plain elements. What hooks or a wire type would change
+// One step of a call, and the memory that it uses. Requires: plain elements, because what hooks or a wire type change
 // on the way is not what lies there.
 struct remote_step {
     const bound_schedule& plan;
@@ -27,7 +27,7 @@ struct remote_step {
     std::size_t strand, index; // where the step is in the schedule
     std::size_t piece;
 
-    // Where all of a message lies; null: not in the user's memory, or in several places.
+    // Where a whole message lies; null: not in the user's memory, or not side by side.
     std::byte* whole(const sched::ref& r) const {
         if (r.where != sched::place::in && r.where != sched::place::out) return nullptr;
         const chunk_layout& l = r.where == sched::place::in ? cuts.in : cuts.out;
@@ -41,14 +41,14 @@ struct remote_step {
         std::byte* const base = r.where == sched::place::in ? const_cast<std::byte*>(elements.is.in) : elements.is.out;
         return base + first.at * elements.is.bytes;
     }
-    // Where the message to come may be received. Whatever the schedule orders before this step comes before the message
-    // too.
+    // Where the message to come may be received. Everything that the schedule orders before this step is also ordered
+    // before the message.
     std::byte* wanted_at() const {
         constexpr auto reduces = sched::reduce | sched::reduce_after;
         if ((s.what & sched::copy) == 0 || (s.what & reduces) != 0 || s.dst.where != sched::place::out) return nullptr;
         return whole(s.dst);
     }
-    // Where the message that the step sends lies once the rest of the step is done, if it stays there.
+    // Where the message that the step sends lies once the rest of the step is done; null if it does not stay there.
     const std::byte* sent_from() const {
         const sched::ref& held = (s.what & sched::recv) != 0 ? s.dst : s.src;
         if (held.where == sched::place::in) {
@@ -61,9 +61,9 @@ struct remote_step {
     }
 };
 
-// A step whose message is in its pre-posted buffer, is sent from where it lies, or both. False if neither: nothing was
-// done. Requires: a message and room, as far as the step wants them. take(from): works a message of a slot in, without
-// sending it on.
+// Runs a step whose message is in its pre-posted buffer, is sent from where it lies, or both. False: neither, and
+// nothing was done. Requires: a message and room, as far as the step needs them. take(from) processes the message of a
+// slot, without sending it on.
 template <class Take>
 bool run_remote(const remote_step& f, receiving_end* rx, sending_end* tx, std::size_t bytes, std::uint32_t tag,
                 Take&& take) {
@@ -73,7 +73,7 @@ bool run_remote(const remote_step& f, receiving_end* rx, sending_end* tx, std::s
     if (rx != nullptr && !is_posted) take(rx->peek(bytes));
     if (users != nullptr) {
         tx->commit_single_copy(users, bytes, tag);
-    } else if (tx != nullptr) { // in its place, and goes on to a slot
+    } else if (tx != nullptr) { // it is in its place, and is sent on through a slot
         copy_bytes(tx->try_acquire(bytes), f.whole(f.s.dst), bytes);
         tx->commit(bytes, tag);
     }
@@ -82,7 +82,7 @@ bool run_remote(const remote_step& f, receiving_end* rx, sending_end* tx, std::s
     return true;
 }
 
-// Channel steps by that way.
+// Channel steps that bypass slots.
 struct remote_steps {
     static remote_step at(const channel_steps& c, const sched::step& s, const strand_cursor& st) {
         const call_state& call = c.call_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The straight reading of a schedule, for calls whose time is that of a few cache lines: one strand, one iteration,
-// plain arrays, run to its end by the calling thread. Gives the same bytes and signals at the same places as a task,
-// which a peer may be running. Over windows it is run_short_steps(); which schedules of messages have one is here, too
-// (call/short_calls.hpp runs them).
+// The short form of a schedule, for calls that take as long as moving a few cache lines: one strand, one iteration,
+// plain arrays, run to its end by the calling thread. It puts the same bytes and signals in the same places as a task,
+// which a peer may be running. run_short_steps() runs schedules over windows. is_short_exchange() says which schedules
+// of messages have a short form; call/short_calls.hpp runs these.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Most bytes of one chunk. Longer ones travel in pieces.
+// The most bytes of one chunk; longer chunks travel in pieces.
 inline constexpr std::size_t most_short_bytes = 16 * 1024;
 
-// One call's data: two arrays and how they are cut. Requires: plain elements.
+// The data of one call: two arrays and how they are cut. Requires: plain elements.
 struct short_call {
     const element_ops& elements;
     const chunk_layout &in_layout, &out_layout;
@@ -33,7 +33,7 @@ struct short_call {
     std::byte* output(int chunk) const { return elements.is.out + bytes_of(out_layout.offset(chunk)); }
 };
 
-// Whether run_short_steps() can run it. Requires: own_orders() has settled single chunks.
+// Whether run_short_steps() can run a program. Requires: own_orders() has settled single chunks.
 inline bool is_short_form(const sched::program& p) {
     using sched::place;
     if (p.strands.size() != 1) return false;
@@ -50,9 +50,9 @@ inline bool is_short_form(const sched::program& p) {
     return true;
 }
 
-// The same for messages: each rank sends parts of its input, then receives parts of its output, one message each way
-// between two ranks. The strands may be read one after the other then: what is sent has room once the peer is in this
-// call, and no peer waits for more than the messages of this call before it comes to the next.
+// Whether a program of messages has a short form: each rank first sends parts of its input, then receives parts of its
+// output, with one message each way between two ranks. Then strands may run one after the other: a message has room
+// once the peer is in this call, and no peer waits for more than this call's messages before its next call.
 inline bool is_short_exchange(const sched::program& p) {
     using sched::place;
     bool has_received = false;
@@ -84,8 +84,8 @@ void run_short_steps(int me, int ranks, bound_schedule& plan, const short_call& 
         return share.is_inline ? memory.line(rank, 0, now).payload + static_cast<std::size_t>(chunk) * stride_bytes
                                : memory.at(rank, 0, chunk, share.position);
     };
-    // Readers that copy have it sooner by a string copy from three lines on, those that add do not. (2 ranks,
-    // all_gather of 384 bytes: 0.59 us by memcpy and 0.40 with caches apart, 0.13 and 0.11 with a shared one.)
+    // From three lines on a string copy is faster for readers that copy, not for readers that add. (2 ranks, all_gather
+    // of 384 bytes, memcpy and string copy: 0.59 and 0.40 us with caches apart, 0.13 and 0.11 with a shared one.)
     const std::size_t least_string_copy = c.elements.is.reduces ? 1280 : 192;
     const auto move = [](std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes != 0 && to != from) copy_bytes(to, from, bytes);

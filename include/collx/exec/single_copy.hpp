@@ -10,13 +10,13 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// A system call costs as much as copying 16 KiB. With more ranks than cores each message costs a switch of processes,
-// so one message by single copy carries several pieces.
+// A system call costs as much as copying 16 KiB. With more ranks than cores each message costs a process switch, so one
+// single-copy message carries several pieces.
 inline constexpr std::size_t least_single_copy_bytes = 32 * 1024, most_single_copy_bytes = 512 * 1024;
 inline constexpr std::size_t least_measured_bytes = 8 * 1024;
 
-// Whether no step of this rank writes where a chunk of its input lies. In place, copying it to itself does not count.
-// Requires: plain elements.
+// Whether no step of this rank writes to the memory of a chunk of its input. A step of an in-place call that copies the
+// chunk to itself does not count. Requires: plain elements.
 inline bool stays_as_it_is(const sched::program& p, const pieces& cuts, const element_ops& elements, int chunk) {
     const std::size_t each = elements.is.bytes;
     const std::byte *const in = elements.is.in, *const out = elements.is.out;

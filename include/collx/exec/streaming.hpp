@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stores that go past the caches, for results too large to stay there: an ordinary store first fetches the line that it
-// is about to overwrite, and pushes out an operand that is still needed. (2 processes, 16 MiB each: 8 GB/s with
-// ordinary stores, 34 with these.)
+// Stores that go past the caches, for results too large to stay there. An ordinary store first fetches the line that it
+// overwrites, and evicts an operand that is still needed. (2 processes, 16 MiB each: 8 GB/s with ordinary stores, 34
+// with these.)
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ COLLX_ALWAYS_INLINE void store_past_caches(stream_pack* p, stream_pack v) {
     __builtin_ia32_movntdq(p, v);
 #endif
 }
-// These stores are ordered with nothing, not even with a release.
+// Orders these stores with later ones; nothing else does, not even a release.
 COLLX_ALWAYS_INLINE void order_streaming_stores() { __builtin_ia32_sfence(); }
 #else
 inline constexpr bool has_streaming_stores = false;
@@ -55,9 +55,9 @@ inline void copy_unordered(void* to, const void* from, std::size_t n) {
     if (n != 0) std::memcpy(out, in, n);
 }
 
-// Inputs and outputs of this many bytes together stay in a cache of so many: five eighths of it, beside the rings, and
-// at most what was measured. (With 32 MiB, 2 ranks near: all_gather of 4 MiB takes 103 us past the caches and 90
-// through them, of 12 MiB 323 and 353; all_to_all of 4 MiB 123 and 119, of 7 MiB 222 and 255; broadcast of 8 MiB 161
+// The bytes of inputs and outputs together that stay in a cache of `cache_bytes`: five eighths of it, beside the rings,
+// and at most what was measured. (Cache of 32 MiB, 2 ranks near: all_gather of 4 MiB takes 103 us past the caches and
+// 90 through them, of 12 MiB 323 and 353; all_to_all of 4 MiB 123 and 119, of 7 MiB 222 and 255; broadcast of 8 MiB 161
 // and 158, of 12 MiB 246 and 343.)
 constexpr std::size_t most_kept_bytes(std::size_t cache_bytes) {
     constexpr std::size_t least = std::size_t{7} << 20, most = std::size_t{20} << 20;
@@ -67,14 +67,14 @@ constexpr std::size_t most_kept_bytes(std::size_t cache_bytes) {
 
 } // namespace detail
 
-// As memcpy. A thread that synchronises with this one afterwards sees the copy.
+// Copies as memcpy does. A thread that synchronises with this one afterwards sees the copy.
 inline void copy_past_caches(void* to, const void* from, std::size_t n) {
     detail::copy_unordered(to, from, n);
     detail::order_streaming_stores();
 }
 
-// As fold_for_others(), all destinations past the caches, and `also` (if not null), which others read soon, through
-// them.
+// As fold_for_others(), but all destinations are written past the caches. `also` (if not null), which others read soon,
+// is written through them.
 template <class Op, class T>
 [[gnu::noinline]] void fold_past_caches(const Op& op, T* const* to, int destinations, T* also, const T* const* s,
                                         int sources, std::size_t n) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host reading of a schedule: one cursor per strand over the recorded steps, moved on by advance() as far as
-// messages and signals allow. Nothing blocks in here, so many operations can be under way; nothing throws either,
-// errors are kept for the waiting call. (What an operator of the program throws goes through.) It moves bytes: what
-// steps do to elements they ask of element_ops.
+// A task runs a schedule on the host: one cursor per strand over the recorded steps, which advance() moves on as far as
+// messages and signals allow. Nothing in here blocks, so many operations can be under way. Nothing throws either,
+// except operators of the program; errors are kept for the waiting call. A task moves bytes; element_ops does what
+// steps do to elements.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@ public:
     // piece_elems: elements of one chunk that travel at once; the same number on all ranks.
     // agreed: see call_state.
     // attached: a zero-copy schedule on private buffers, read through the kernel.
-    // relayed: the chunks kept in scratch, where they are not of the input's sizes. whole: see pieces.
+    // relayed: the layout of chunks in scratch, where it is not the input's. whole: see pieces.
     task(links& net, bound_schedule& plan, element_ops& elements, chunk_layout in, chunk_layout out,
          std::size_t piece_elems, std::uint64_t agreed, bool attached = false, const chunk_layout* relayed = nullptr,
          const pieces* whole = nullptr);
     task(const task&) = delete; // its parts refer to each other
 
     void skip_empty() { channels_.skip_empty(); }             // see channel_steps
-    void wait_for_readers() { channels_.wait_for_readers(); } // likewise
+    void wait_for_readers() { channels_.wait_for_readers(); } // see channel_steps
     task_state advance() override;
     place where() const override;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bodies of task.hpp and of its parts, which know no type of an element: compiled once
-// (docs/design/compile-once.md).
+// The bodies of task.hpp and its parts, independent of element types: compiled once (docs/design/compile-once.md).
 #pragma once
 
 #include <collx/exec/channel_steps_once.hpp>
@@ -43,7 +42,7 @@ COLLX_ONCE task_state task::advance() {
             if (st.piece == st.count) continue;
             if (run_iteration(st)) {
                 moved = true;
-                // A strand that stops within its steps is blocked, whatever it has done; others may not be any more.
+                // A strand that stops within its steps is blocked; what it did may have unblocked other strands.
                 again |= count_ > 1 || st.pc == st.begin;
             }
             if (error) return task_state::failed;
@@ -58,7 +57,7 @@ COLLX_ONCE task_state task::advance() {
     return moved ? task_state::moved : task_state::blocked;
 }
 
-// Of the strand that is behind the others: these may wait for it.
+// The place of the strand that is furthest behind: the others may wait for it.
 [[gnu::cold]] COLLX_ONCE operation::place task::where() const {
     const strand_cursor* last = nullptr;
     for (int s = 0; s < count_; ++s)
@@ -69,7 +68,7 @@ COLLX_ONCE task_state task::advance() {
             static_cast<int>(last->piece), static_cast<int>(last->count)};
 }
 
-// Sizes received from other ranks may be wrong: a strand that has nothing of them must not count up to them.
+// Sizes received from other ranks may be wrong: a strand that uses none of them must not iterate up to them.
 COLLX_ONCE std::size_t task::count_for(const detail::growing_array<sched::step>& steps) const {
     if (call_.cuts.relayed == nullptr) return call_.cuts.count;
     std::size_t most = 1;
@@ -78,7 +77,7 @@ COLLX_ONCE std::size_t task::count_for(const detail::growing_array<sched::step>&
     return most;
 }
 
-// Runs to the end of this iteration or until blocked. True if anything was done.
+// Runs a strand to the end of this iteration or until it is blocked. True if anything was done.
 COLLX_ONCE bool task::run_iteration(strand_cursor& st) {
     const sched::step* const first = st.pc;
     const int seen = st.seen;

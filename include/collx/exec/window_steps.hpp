@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The window steps of a task: signals and waits, what is put into windows, read and folded out of them, and the same on
-// the users' own buffers where a schedule copies nothing. Nothing blocks; errors are kept for the waiting call.
+// The window steps of a task: signals and waits, puts into windows, reads and folds out of them, and the same on the
+// users' own buffers in zero-copy schedules. Nothing blocks; errors are kept for the waiting call.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ public:
 
     bool run(const sched::step& s, strand_cursor& st);
     std::size_t first_position() const { return share_.position; }
-    // Where the iteration after the one at `position` lies in the window's rings.
+    // The position in the window's rings of the iteration after the one at `position`.
     std::size_t next_position(std::size_t position) const {
         position += share_.step_bytes;
         return position + share_.step_bytes > window_.chunk_ring_bytes() ? 0 : position;

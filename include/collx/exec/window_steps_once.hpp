@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bodies of window_steps.hpp, which know no type of an element: compiled once (docs/design/compile-once.md).
+// The bodies of window_steps.hpp, independent of element types: compiled once (docs/design/compile-once.md).
 #pragma once
 
 #include <cerrno>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls of a group that follow one another and run one kernel become one launch of it; a group that names its kinds has
-// one kernel for all of them. What separates calls: another kernel, no room among a kernel's arguments, or memory that
-// one of them writes and another one uses (inside a launch blocks go from call to call by themselves, so no call may
-// need another's result). Each rank decides for itself: the order is the same, and a rank's blocks wait for the peers'
-// calls, not for their launches. It knows no collective.
+// Launches the calls of a group in few kernels. Consecutive calls of one kernel share a launch; a group that names its
+// kinds has one kernel for all. A new launch begins when a call needs another kernel, when the kernel's arguments have
+// no room, or when one of two calls writes memory that the other uses (blocks move from call to call by themselves, so
+// no call may need the result of another). Each rank decides by itself: the order of the calls is the same on all
+// ranks, and a rank's blocks wait for the peers' calls, not for their launches. Knows no collective.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Memory of this rank that a call reads, or reads and writes.
+// A range of this rank's memory that a call reads, or reads and writes.
 struct used_memory {
     std::uintptr_t begin = 0, end = 0;
     bool is_written = false;
@@ -30,7 +30,7 @@ struct used_memory {
         return (is_written || o.is_written) && begin < o.end && o.begin < end;
     }
 };
-// Of a view that does not say where its elements are: all memory.
+// The memory of a view; all memory if the view does not tell where its elements are.
 template <class View>
 used_memory memory_of(const View& v, bool is_written) {
     if (v.size() == 0) return {};
@@ -42,7 +42,7 @@ used_memory memory_of(const View& v, bool is_written) {
     }
 }
 
-// The error of one call of a group, or of several, with their numbers; 0: of its messages.
+// The error `e` with the numbers of the calls that it concerns, `first` to `last`; 0: the group's messages.
 inline error in_group(const error& e, unsigned first, unsigned last) {
     if (last == 0) return e;
     const char* text = e.what() + std::strlen("collx: ");
@@ -60,36 +60,36 @@ inline error in_group(const error& e, unsigned first, unsigned last) {
 
 class kernel_batch {
 public:
-    // Whether the next call has to wait in its stream for what came before the group.
+    // Whether the next call must wait in its stream for the calls before the group.
     bool is_first() const { return number_ <= 1; }
     void begin_call(unsigned number) { number_ = number; }
 
-    // Calls that are put with add_mixed() share this kernel.
+    // Sets the kernel that the calls of add_mixed() share.
     template <class Team, class Kinds>
     void use_mix() {
         make_mix_ = [] { return sole_ptr<kernel>(make_mix<Team>(Kinds())); };
     }
-    // done: what is to happen once the kernel is in its stream.
+    // done: called once the kernel is in its stream.
     template <class Team, class Call, class Done>
     void add(Team& team, Call call, const device::fused_options& o, const std::vector<used_memory>& uses,
              const Done& done) {
         if (!has_place_for(&kind_of<Call>, uses)) open(make_sole<array_of<Team, Call>>(), &team, o, done);
         put(call, uses);
     }
-    // False: the group's kernel is not of this kind.
+    // As add(), to the group's kernel. False: that kernel does not take calls of this kind.
     template <class Team, class Call, class Done>
     bool add_mixed(Team& team, Call call, const device::fused_options& o, const std::vector<used_memory>& uses,
                    const Done& done) {
         if (!has_place_for(&kind_of<Call>, uses)) open(make_mix_(), &team, o, done);
         return put(call, uses);
     }
-    // What ends the group: of the call that was to be added, or of those that were to be launched before it.
+    // Throws the error that ends the group. An error of flush() names its calls; any other is of the call to add.
     [[noreturn]] void end(const error& e) {
         if (has_named_) raise(e);
         flush();
         raise(in_group(e, number_, number_));
     }
-    // Launches what is open. Errors name the calls.
+    // Launches the open kernel. Errors name its calls.
     void flush() {
         used_.clear();
         const sole_ptr<kernel> k = std::exchange(open_, sole_ptr<kernel>());
@@ -107,7 +107,7 @@ private:
     template <class Call>
     static constexpr char kind_of = 0;
 
-    // Kinds are the addresses of their kind_of.
+    // A kind is identified by the address of its kind_of.
     struct kernel {
         virtual ~kernel() = default;
         virtual bool has_room(const void* kind) const = 0;

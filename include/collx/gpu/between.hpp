@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What calls in two levels need of an operator and of staging: a reduction that is begun inside domains and completed
-// between them, with its hooks told the numbers of the whole call; and pieces made of blocks of several ranks.
+// Operators and staging ranges for calls in two levels. A reduction begins inside domains and is completed between
+// them; its hooks get the element numbers of the whole call. A piece may consist of blocks of several ranks.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// `count` elements of the block of each of some ranks, one block after the other in a staging buffer.
+// `count` elements of the block of each of several ranks, one after the other in a staging buffer.
 struct staging_blocks {
-    static constexpr int most = 128; // what a kernel's arguments hold
+    static constexpr int most = 128; // as many as fit a kernel's arguments
     std::size_t count = 0, pitch = 0, at = 0;
     unsigned blocks = 0;
     std::uint16_t rank[most] = {};
@@ -28,7 +28,7 @@ struct staging_blocks {
     COLLX_HD device::staging_run run(unsigned k) const { return {rank[k] * pitch + at, k * count, count}; }
 };
 
-// An operator inside a domain, whose results are partial: with its pre hook only.
+// An operator inside a domain. Its results are partial, so it applies only the pre hook.
 template <class Op>
 struct beginning_op : bare_op<Op> {
     int ranks;
@@ -40,11 +40,11 @@ struct beginning_op : bare_op<Op> {
         return apply_pre(this->op, x, c);
     }
 };
-// The same operator between domains, whose operands have met the pre hook: with its post hook only.
+// The same operator between domains. Its operands have passed the pre hook, so it applies only the post hook.
 template <class Op>
 struct completing_op : bare_op<Op> {
     int ranks;
-    device::staging_runs numbers; // of the results in their owners' buffers
+    device::staging_runs numbers; // where the results lie in their owners' buffers
 
     template <class X>
     requires has_post_v<Op, X>
@@ -53,7 +53,7 @@ struct completing_op : bare_op<Op> {
     }
 };
 
-// Operators without hooks stay what they are, so that they need no other kernel.
+// Operators without hooks keep their type, so that they need no further kernel.
 template <class Op, class T>
 inline constexpr bool has_hooks_v = has_pre_v<Op, T> || has_post_v<Op, T> || has_post_v<Op, accumulator_t<T>>;
 
@@ -67,7 +67,7 @@ auto completion_of(const Op& op, int ranks, const device::staging_runs& numbers)
     if constexpr (has_hooks_v<Op, T>) return completing_op<Op>{{op}, ranks, numbers};
     else return op;
 }
-// Between the two there are neither first operands nor results.
+// For steps between these two, which have neither first operands nor final results: no hook applies.
 template <class T, class Op>
 auto without_hooks(const Op& op) {
     if constexpr (has_hooks_v<Op, T>) return bare_op<Op>{op};

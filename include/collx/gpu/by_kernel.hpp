@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Collectives on device memory where kernels reach every peer: the fused executor runs the algorithm of the rows
-// `device` of the table (plan/choices.hpp). Here are the protocols, and how the buffers are cut.
+// Collectives on device memory where kernels reach every peer. Selects algorithm and protocol by the rows `device` and
+// `switched` of the table of choices (plan/choices.hpp), and cuts the buffers for the fused executor.
 #pragma once
 
 #include <cstddef>
@@ -22,26 +22,26 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// What all ranks say of a call and compare: verb, root, count and the hash of all else. Not: messages.
+// The facts of a call that all ranks compare: verb, root, count, and a hash of all else. Messages have none.
 struct call_sign {
     collective what;
     std::size_t count = 0;
     std::uint64_t hash = 0;
-    bool is_for_each = false; // the count, which then is the kernel's to say
+    bool is_for_each = false; // each peer has its own count, which the kernel fills in
     bool is_compared = true;
 
-    // Of kernels that not all ranks launch: the two ends of each part compare it.
+    // For kernels that not all ranks launch. The two ends of each part compare it.
     static constexpr call_sign of_parts() { return {collective::send_recv, 0, 0, true, false}; }
 };
 
-// What the table of choices says of the protocol, as kernels name it.
+// The type of the protocol that a row of the table of choices names.
 template <choices::protocol P>
 using protocol_of = std::conditional_t<
     P == choices::protocol::packets, device::packet_protocol,
     std::conditional_t<P == choices::protocol::multicast, device::multicast_protocol, device::simple_protocol>>;
 
 struct by_kernel {
-    // Parts of one size.
+    // Runs a collective whose parts have one size.
     template <collective C, class Call, class In, class Out, class Op>
     static void run(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s) {
         if (call.core().settings.checked != 0) compare<C, Op, element_of<Out>>(call, s.count, 0);
@@ -65,7 +65,7 @@ struct by_kernel {
         }
         choose<C, Op, element_of<In>>(policies_of(call.comm), of, start);
     }
-    // Parts of any sizes, which all ranks know: of the input where in_whole, else of the output.
+    // Parts of any sizes, which all ranks know. They are parts of the input if in_whole, else of the output.
     template <collective C, class Call, class In, class Out, class Op>
     static void run_parts(const Call& call, const In& in, const Out& out, const Op& op, const count_table& t,
                           bool in_whole) {
@@ -108,7 +108,7 @@ struct by_kernel {
                  with, in, out);
     }
 
-    // What run() may launch: of a collective with parts of one size.
+    // The kinds of calls that run() may launch.
     template <class Policies, collective C, class In, class Out, class Op>
     static constexpr auto kinds() {
         using types = device::call_types<In, Out, Op, wire_for<Policies, Op, Out>, device::even_cuts, true>;
@@ -124,7 +124,7 @@ struct by_kernel {
         return device::call_kinds<device::fused_call<device::simple_protocol, 1, std::remove_cvref_t<A>, Types>>();
     }
 
-    // Checked calls: nothing on the device would notice.
+    // For checked calls: compares signatures, because nothing on the device would notice a difference.
     template <collective C, class Op, class T, class Call>
     static void compare(const Call& call, std::size_t count, std::uint64_t counts_hash) {
         compare_signatures(call.core(),
@@ -145,7 +145,7 @@ private:
     template <class Policies, class Op, class Out>
     using wire_for = std::conditional_t<std::is_same_v<Op, device::move_only>, element_of<Out>, wire_of<Policies, Out>>;
 
-    // f(protocol, algorithm): what the policies say, or the table.
+    // Calls f(protocol, algorithm) with the algorithm of the policies, else with the choice of the table.
     template <collective C, class Op, class T, class Policies, class F>
     static void choose(const Policies& p, const choices::situation& of, F&& f) {
         if constexpr (Policies::template has_algorithm<C>) {
@@ -160,12 +160,12 @@ private:
                 of, [&](auto chosen) { f(protocol_of<chosen.by>(), algorithm_of<chosen.use, C>()); });
         }
     }
-    // Whether a switch may make such a call's sums: their order is the switch's.
+    // Whether a switch may make the sums of this call. The switch determines their order.
     template <class Policies, collective C, class Types>
     static constexpr bool may_switch =
         !Policies::template has_algorithm<C> && !Policies::rank_order &&
         choices::next_row(choices::switched, C) < choices::row_count && device::may_multicast_v<Types>;
-    // Kinds, and what rows from I on of a venue name.
+    // `Kinds`, and the kinds of calls that the rows of venue P name, from row I on.
     template <choices::venue P, collective C, class Types, class Kinds, int I = choices::next_row(P, C)>
     static constexpr auto kinds_from() {
         if constexpr (I >= choices::row_count) {

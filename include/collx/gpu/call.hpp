@@ -18,12 +18,12 @@ inline std::int64_t timeout_of(communicator& c, const device_call_options& o) {
     return o.timeout.count() > 0 ? o.timeout.count() : c.internals().settings.timeout_ns;
 }
 
-// A call whose stream and device are right.
+// A call whose stream and device have been checked.
 template <class Runtime, class Comm>
 struct device_started {
     using runtime = Runtime;
     using group = gpu_group<Runtime>;
-    using alone = device_started; // what a call of a group is where no kernel goes into the group's
+    using alone = device_started; // a call of a group has this type where it adds no kernel
     using policies = std::remove_cvref_t<decltype(policies_of(std::declval<Comm&>()))>;
 
     device_started(Comm& x, const device_call_options& opts, bool is_collective = true, bool waits = true)
@@ -31,18 +31,18 @@ struct device_started {
           stream(g.begin(c, opts, is_collective, waits)), is_counted_(is_collective) {}
     device_started(const device_started&) = delete;
     ~device_started() {
-        // One that throws between its kernels leaves some in the stream, which the communicator's end must wait for.
+        // A call that throws between its kernels leaves some in the stream, and ~gpu_group() must wait for them.
         if (!has_ended_) {
             try {
                 g.end(o, stream);
-            } catch (const error&) { // the driver's; it was to be thrown, too
+            } catch (const error&) { // an error of the driver, which the call throws, too
             }
         }
-        if (is_counted_) --c.internals().sequence; // refused: no call that the other ranks know of
+        if (is_counted_) --c.internals().sequence; // refused: the other ranks do not count this call
     }
     communicator_core& core() const { return c.internals(); }
     std::int64_t timeout_ns() const { return timeout_of(c, o); }
-    // A kernel that is ready; in and out are what it uses.
+    // Launches a prepared kernel. in and out are the views that it uses.
     template <class Call, class In, class Out>
     void put(const Call& call, const device::fused_options& with, const In&, const Out&) const {
         g.team().run(call, with);
@@ -62,19 +62,19 @@ struct device_started {
 
 private:
     mutable bool has_ended_ = false;
-    mutable bool is_counted_; // among the calls of the communicator, though it may still be refused
+    mutable bool is_counted_; // counted by the communicator, though it may still be refused
 };
 
-// How many elements, and how a rank's buffers fall into parts.
+// The number of elements, and how the buffers of a rank are divided into parts.
 struct device_shape {
     std::size_t in = 0, out = 0; // elements of the views
     std::size_t count = 0;       // of one part, or of all where there are no parts
     bool in_parts = false, out_parts = false;
-    std::size_t in_at = 0, out_at = 0; // where this rank's only part lies, in place
+    std::size_t in_at = 0, out_at = 0; // in place: where this rank's only part lies
     bool in_packed = false, out_packed = false;
 };
 
-// What check_call() asks of a call, and of device memory beside that: kernels of this rank can use it.
+// Checks a call as check_call() does, and also that kernels of this rank can use its memory.
 template <verb V, class Call, class In, class Out>
 call_facts check_on_device(const Call& call, const In& in, const Out& out, bool is_in_place = false,
                            count_tables* tables = nullptr) {

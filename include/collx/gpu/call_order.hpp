@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The calls of one communicator on its device, one after the other: they share its exchange memory. In streams by an
-// event, in branches of a graph that is captured by an edge. Knows no kernel and no memory.
+// Orders the calls of one communicator on its device, which share its exchange memory: one after the other. Streams
+// are ordered by an event, branches of a captured graph by an edge. Knows no kernel and no memory.
 #pragma once
 
 #include <sched.h>
@@ -24,11 +24,11 @@ public:
             if (e != nullptr) runtime_.free_event(e);
         abandon();
     }
-    // Leaves the events to a kernel that cannot be ended.
+    // Does not free the events, because a kernel that cannot be ended may still use them.
     void abandon() { launched_ = captured_ = nullptr; }
 
-    // The next call waits, in its stream, for the last one: always in a graph, outside where `waits` says so. (Streams
-    // are not told apart by their addresses: one may be gone and another in its place.)
+    // Makes the next call wait in its stream for the last one: always inside one captured graph, outside only if
+    // `waits`. (Addresses do not distinguish streams: a new stream may have the address of one that is gone.)
     void before(void* stream, const device::stream_facts& f, bool waits) {
         if (f.is_capturing) {
             if (f.capture == captured_in_) runtime_.wait(stream, captured_);
@@ -41,7 +41,7 @@ public:
         if (f.is_capturing) captured_in_ = f.capture;
         else has_launched_ = true;
     }
-    // Whether all calls that were launched have ended, or do so in time.
+    // Waits until all launched calls have ended. False: they have not within limit_ns.
     bool has_ended(std::int64_t limit_ns) const {
         const deadline until = deadline::in_ns(limit_ns);
         while (has_launched_ && !runtime_.has_happened(launched_)) {
@@ -55,8 +55,8 @@ private:
     Runtime runtime_;
     void* launched_ = nullptr; // recorded after each call that is not captured
     bool has_launched_ = false;
-    void* captured_ = nullptr;      // recorded after each that is,
-    std::uint64_t captured_in_ = 0; // in this capture last
+    void* captured_ = nullptr;      // recorded after each captured call
+    std::uint64_t captured_in_ = 0; // the capture of the last captured call
 };
 
 } // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The verbs on device memory: which of the ways a call takes, and what it needs there. Kernels where they reach every
-// peer; kernels among those near and staging between them (two_level.hpp); else all staged (staged.hpp). What only
-// moves parts from rank to rank is exchange.hpp's. Compiled with nvcc, or with the fake runtime.
+// The verbs on device memory: each call takes one of three ways. Kernels carry it where they reach every peer. Where
+// they reach some, kernels work inside domains, and data between domains is staged (two_level.hpp). Else all is staged
+// (staged.hpp). exchange.hpp has the calls that only move parts. Compiled with nvcc, or with the fake runtime.
 #pragma once
 
 #include <cstddef>
@@ -69,7 +69,7 @@ struct device_calls {
         (void)check_on_device<verb::all_to_all_v>(call, in, out, false, &t);
         exchange<C>(call, in, out);
     }
-    // Along the edges of a graph: as all_to_all_v, in which most parts are empty.
+    // Exchanges parts along the edges of a graph, as an all_to_all_v in which most parts are empty.
     template <verb V, class Comm, class In, class Out, class S, class SO, class R, class RO>
     static void neighbors(Comm& comm, const collx::neighbors& g, const In& in, const Out& out,
                           const device_call_options& o, const part_counts<S, SO>& send,
@@ -149,7 +149,7 @@ private:
                  "the first call on device memory sets things up on all ranks, and a message is between two");
     }
 
-    // What all have that is no exchange of parts. Started: a call by itself, or one of a group.
+    // The common path of collectives that are not an exchange of parts. Started: a single call, or one of a group.
     template <collective C, class Started, class In, class Out, class Op>
     static void call(const Started& call, const In& in, const Out& out, const Op& op, bool is_in_place) {
         if constexpr (!std::is_same_v<Op, device::move_only>) require_reduce_op<Op, element_of<In>>();
@@ -160,7 +160,7 @@ private:
         auto& g = call.g;
         const device_shape s = device_shape_of(check_on_device<verb_of(C)>(call, in, out, is_in_place), in.size(),
                                                out.size(), is_in_place, g.rank());
-        const typename Started::alone& alone = call; // so that a group adds no code to what is staged
+        const typename Started::alone& alone = call; // so that staged calls are not compiled for groups again
         if (g.is_direct()) by_kernel::run<C>(call, in, out, op, s);
         else if (!two_level::try_run<C>(alone, in, out, op, s)) staged_call::run<C>(alone, in, out, op, s);
         call.end();
@@ -203,8 +203,8 @@ private:
                                         name_of(C));
         rooted<C, false>(call, in, out);
     }
-    // The first table is the root's; it becomes the one of what its side of an exchange has, and the other side, like
-    // all other ranks, has one part.
+    // gather and scatter as an exchange. The first table has the root's parts, which the root receives or sends. Each
+    // rank, the root too, has one part in the other direction: its own.
     template <collective C, bool Private = true, class Call, class In, class Out>
     static void rooted(const Call& call, const In& in, const Out& out) {
         constexpr bool gathers = C == collective::gather;
@@ -236,8 +236,8 @@ private:
         else if (!two_level::try_parts(call, in, out, op, t)) staged_call::reduce_parts(call, in, out, op, t);
         call.end();
     }
-    // Private: ranks know their own counts only, so no algorithm may pass parts on.
-    // parts: see exchange_parts; 0: one for each rank, or one alone of a message.
+    // Private: ranks know only their own counts, so no algorithm may pass parts on through other ranks.
+    // parts: see exchange_parts; 0: one for each rank, or one for a message.
     template <collective C, bool Private = true, class Started, class In, class Out>
     static void exchange(const Started& call, const In& in, const Out& out, std::size_t parts = 0) {
         using policies = typename Started::policies;
@@ -252,14 +252,14 @@ private:
         }
         if (core.settings.checked != 0)
             compare_parts<C>(call, static_cast<std::uint32_t>(type_hash<element_of<Out>>()));
-        // Ranks need not know the other counts, but those of a pair agree.
+        // Ranks need not know the counts of others, but the two ranks of a pair must agree.
         call_sign sign = call_sign::of_parts();
         if (C != collective::send_recv) sign = {C, 0, type_hash<element_of<Out>>(), true};
         const exchange_parts x{core.tables.first, core.tables.second, parts, sign};
         device_exchange::run(call, in, out, x);
         call.end();
     }
-    // Checked calls: kernels would not notice that a peer sends another count. By way of the host messages say it.
+    // For checked calls: kernels do not notice that a peer sends another count. Staged messages announce their counts.
     template <collective C, class Comm>
     static void compare_parts(const started<Comm>& call, std::uint32_t type) {
         communicator_core& core = call.core();
@@ -283,8 +283,8 @@ private:
 
 } // namespace detail
 
-// Sets up calls on device memory, on the current device of each rank: exchange memory, mappings, a thread that watches.
-// The first call does it too; here settings can be given, and calls captured afterwards. Collective.
+// Sets up calls on device memory, on the current device of each rank: exchange memory, mappings, the proxy thread. The
+// first call does the same; use_device() takes settings, and calls can be captured after it. Collective.
 // Errors: unsupported without a device; resource; mismatch where settings differ; invalid_argument while capturing.
 template <class Comm>
 void use_device(Comm&& comm, const device_settings& s = {}, void* stream = nullptr) {
@@ -294,8 +294,8 @@ void use_device(Comm&& comm, const device_settings& s = {}, void* stream = nullp
                                    stream, &s);
 }
 
-// Waits until the stream has done what is in it, and throws what ended a call on device memory: timed_out, aborted,
-// peer_failed. Local.
+// Waits for the stream, and throws the error that ended a call on device memory: timed_out, aborted, peer_failed.
+// Local.
 template <class Comm>
 void synchronize(Comm&& comm, const device_call_options& o = {}) {
     using policies = std::remove_cvref_t<decltype(detail::policies_of(comm))>;
@@ -305,8 +305,8 @@ void synchronize(Comm&& comm, const device_call_options& o = {}) {
         .synchronize(c, o.stream);
 }
 
-// Which way calls on device memory take, and why not the shorter one: "kernels over nvlink", "staged through the host:
-// rank 0 cannot reach rank 3: it is on another host". Collective where nothing has been set up.
+// Says which way calls on device memory take, and why not a shorter one: "kernels over nvlink", "staged through the
+// host: rank 0 cannot reach rank 3: it is on another host". Collective where nothing has been set up.
 template <class Comm>
 std::string device_route(Comm&& comm) {
     using policies = std::remove_cvref_t<decltype(detail::policies_of(comm))>;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// device_group: several calls on device memory at once, like group for the host's. All messages of a group are under
-// way together, so rings and exchanges of groups do not lock; its collectives follow, in order. Those of one kind share
-// a kernel; and all calls of a group that is written as one chain do, whatever their kinds, for then its type says
-// them.
+// device_group: several calls on device memory at once, as group for host memory. All messages of a group are under
+// way together, so rings and exchanges do not deadlock. The collectives follow in order; those of one kind share a
+// kernel. A group that is written as one chain has one kernel for all its calls, because its type names their kinds.
 //
 //   collx::device_group g(world);
 //   for (auto& x : gradients) g.all_reduce(x);
@@ -25,17 +24,17 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Of a communicator, or of one with policies bound. Buffers must stay in place until the stream is done.
-// Every rank adds the same collectives in the same order; the messages between two ranks are added by both, to one
-// group each, in the same order.
-// Kinds: of calls that share one kernel: (verb, views, operator), and messages. Each call in a chain adds its own, and
-// gives the group with it back; a group that is kept (auto g = device_group(w).all_reduce(x)) takes more of the same.
-// Cost: calls of its Kinds are one kernel, up to 32 and 16 KiB of arguments. Other messages: one kernel for all first
-//     ones to each peer, one for all second ones, and so on. Other collectives that follow one another and differ only
-//     in buffers, counts and roots: one kernel, up to 16. A call that uses memory which one before it writes begins
-//     another one.
-// Errors: as of the calls by themselves, with the call's number in the group. Calls before it are made. A group that is
-//     destroyed with calls that were not launched says so on stderr; if the communicator is checked, it ends.
+// Calls of a communicator, or of one with policies bound. Buffers must stay in place until the stream is done.
+// Every rank adds the same collectives in the same order. Both ranks of a pair add the messages between them, each to
+// one group, in the same order.
+// Kinds: the kinds of calls that share one kernel: (verb, views, operator), or messages. Each call in a chain returns
+// a group with its kind added; a group that is kept (auto g = device_group(w).all_reduce(x)) takes more of its Kinds.
+// Cost: one kernel for calls of Kinds, up to 32 calls and 16 KiB of arguments. Other messages: one kernel for all
+//     first ones to each peer, one for all second ones, and so on. Other consecutive collectives that differ only in
+//     buffers, counts and roots: one kernel, up to 16. A call begins another kernel if it or an earlier one writes
+//     memory that both use.
+// Errors: those of the single calls, with the call's number in the group. Calls before it are made. A group that is
+//     destroyed with calls that were not launched reports so on stderr; a checked communicator ends.
 template <class Comm, class... Kinds>
 class device_group : public detail::group_verbs<device_group<Comm, Kinds...>, true> {
 public:
@@ -43,10 +42,10 @@ public:
     template <class... P>
     explicit device_group(const bound_communicator<P...>& c) : comm_(c) {}
 
-    // How many calls it has.
+    // The number of calls in the group.
     std::size_t size() const { return calls_.size() + messages_.size(); }
 
-    // The group is empty afterwards.
+    // Launches the calls. The group is empty afterwards.
     void launch(const device_call_options& o = {}) {
         communicator_core& core = detail::base_of(comm()).internals();
         const detail::one_caller::call here(core.caller, core.net.rank());
@@ -101,7 +100,7 @@ private:
         if constexpr (is_bound) return comm_;
         else return *comm_;
     }
-    // This group, with one kind more and with what f adds.
+    // This group with one more kind and the call that f adds.
     template <detail::verb V, class In, class Out, class Op, class F>
     auto chain(F&& f) {
         using kind = typename kind_of<V, In, Out, Op>::type;

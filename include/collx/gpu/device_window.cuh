@@ -18,18 +18,18 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What a kernel takes to use a device_window, by value.
+// The argument by which a kernel uses a device_window; passed by value.
 template <class T>
 struct device_window_handle : device::window_handle<T> {
-    // By all threads of a block, once at the kernel's beginning. Blocks of a grid have a line each, in their order;
-    // what block k of one rank signals, block k of another waits for.
+    // The window for one block. All threads of the block call it once, at the beginning of the kernel. Block k of the
+    // grid has line k: it waits for the signals of block k of another rank.
     __device__ auto block() const { return block(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)); }
     // The same on a line that the program names.
     __device__ auto block(unsigned line) const { return this->on_block(device::cuda_env<1>(), line); }
 };
 
-// basic_device_window on the current CUDA device. The program's kernels that use it wait for those of other ranks, so
-// docs/gpu.md's rules hold for them: loaded before one of them runs, all blocks resident.
+// basic_device_window on the current CUDA device. Kernels that use it wait for kernels of other ranks, so the rules of
+// docs/gpu.md hold: they are loaded before one of them runs, and all their blocks are resident.
 template <class T>
 class device_window : public basic_device_window<T, device::cuda_runtime> {
     using base = basic_device_window<T, device::cuda_runtime>;
@@ -37,7 +37,7 @@ class device_window : public basic_device_window<T, device::cuda_runtime> {
 public:
     device_window(communicator& c, std::size_t n, const device_window_options& o = {})
         : base(c, n, device::cuda_runtime(), o) {}
-    // For a kernel's arguments. Valid as long as the window.
+    // The window as a kernel's argument. Valid as long as the window.
     device_window_handle<T> on_device() const { return {this->handle()}; }
 };
 

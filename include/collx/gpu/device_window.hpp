@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Windows in device memory, as the host sees them: made by all ranks together, used by kernels of the program, and in a
-// stream by the host. device_window.cuh is the same for CUDA; docs/windows.md has the rules.
+// Windows in device memory, as the host sees them. All ranks make a window together; kernels of the program use it,
+// and the host uses it in a stream. device_window.cuh is the same for CUDA; docs/windows.md has the rules.
 #pragma once
 
 #include <cstddef>
@@ -12,42 +12,42 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// The same on all ranks, but for the part's size.
+// Options of a device window: the same on all ranks.
 struct device_window_options {
-    unsigned lines = 64;      // blocks of a kernel that signal and wait, each on a line of its own
+    unsigned lines = 64;      // blocks of a kernel that signal and wait, each on its own line
     device_settings settings; // how the peers' memory is mapped: see use_device()
 };
 
 // A part of T on each rank's device, which the kernels of all ranks write and read. Every rank's kernels must reach
-// every other rank's memory (one device each on NVLink or PCI Express, or shares_device). Each rank ends it when its
-// kernels have ended; the last to come frees the memory.
+// every other rank's memory (one device each on NVLink or PCI Express, or shares_device). Each rank destroys the
+// window when its kernels have ended; the memory is freed when all ranks have done so.
 //
-// Calls with a stream are made by the host and done in that stream's order, on line 0 if none is named. The caller may
-// not use a line while a kernel's block does.
-// Errors, of each: invalid_argument (a peer or place that is not there, naming rank, byte and size; another current
-//     device), and what check() throws.
+// The host makes calls with a stream; they are done in that stream's order, on line 0 if none is named. A call must
+// not use a line while a kernel's block uses it.
+// Errors, of each call: invalid_argument (no such peer or place, naming rank, byte and size; another current device),
+//     and those of check().
 template <class T, device::GpuRuntime Runtime>
 class basic_device_window {
 public:
-    // A part of n elements on the current device, zero at first; n may differ from rank to rank. Collective.
+    // Makes a part of n zeroed elements on the current device; n may differ from rank to rank. Collective.
     // Errors: mismatch naming the first rank with another element type or other lines · unsupported on all ranks,
-    // naming the first pair whose kernels do not reach each other's memory and why · resource.
+    //     naming the first pair whose kernels do not reach each other's memory and why · resource.
     basic_device_window(communicator& c, std::size_t n, const Runtime& r, const device_window_options& o = {})
         : bytes_(c, r, part_of(c, n, o), o.settings) {}
 
     // This rank.
     int rank() const { return bytes_.rank(); }
-    // How many ranks have a part.
+    // The number of ranks, each of which has a part.
     int ranks() const { return bytes_.ranks(); }
-    // Elements of a rank's part.
+    // The number of elements of a rank's part.
     std::size_t size(int peer) const {
         return peer >= 0 && peer < ranks() ? static_cast<std::size_t>(bytes_.bytes(peer)) / sizeof(T) : 0;
     }
     // This rank's part, in memory of its device.
     T* local() const { return reinterpret_cast<T*>(bytes_.part()); }
-    // Which way kernels reach the peers, in words.
+    // How kernels reach the peers, in words.
     std::string route() const { return bytes_.route(); }
-    // What a kernel takes to use the window: see window_handle.
+    // The argument by which kernels use the window: see window_handle.
     device::window_handle<T> handle() const { return {bytes_.table()}; }
 
     // Writes n elements of this device's memory into the peer's part from `place` on. Cost: one copy by a kernel.
@@ -58,18 +58,18 @@ public:
     void get(int peer, std::size_t place, T* to, std::size_t n, void* stream) {
         launch_copy("get", peer, place, to, n, true, stream);
     }
-    // One signal more to a peer: what this stream has put there before is seen by who waits for it.
+    // Sends one more signal to a peer. A rank that has waited for it sees what this stream has put there before.
     void signal(int peer, void* stream, unsigned line = 0) {
         bytes_.require_peer(peer), require_line(line);
         bytes_.launch(device::window_signal_call{bytes_.table(), peer, line}, 1, stream);
     }
-    // put() and signal().
+    // put(), then signal().
     void put_signal(int peer, std::size_t place, const T* from, std::size_t n, void* stream, unsigned line = 0) {
         put(peer, place, from, n, stream);
         signal(peer, stream, line);
     }
-    // The stream goes on when `count` signals more of a peer have come on the line, or when the window has ended. Holds
-    // a block of the device while it waits.
+    // Makes the stream wait until `count` more signals of a peer have come on the line, or the window has ended.
+    // Occupies a block of the device while it waits.
     void wait(int peer, void* stream, std::uint64_t count = 1, unsigned line = 0) {
         bytes_.require_peer(peer), require_line(line);
         bytes_.launch(device::window_wait_call{bytes_.table(), peer, line, count}, 1, stream);
@@ -77,15 +77,15 @@ public:
 
     // Waits for the stream, then check().
     void synchronize(void* stream) { bytes_.synchronize(stream); }
-    // All that all ranks have done in their streams is done, and all see it. Collective.
+    // Waits until all ranks have completed what they did in their streams; all ranks then see it. Collective.
     void fence(void* stream) { bytes_.fence(stream); }
-    // Throws what has ended the window, if something has: a window that has ended stays so.
+    // Throws the error that has ended the window, if one has. A window that has ended stays so.
     // Errors: timeout naming the rank whose signal did not come, its number and the line · invalid_argument for a
-    // place, peer or line that is not there · unsupported for an addition over PCI Express · peer_failed · aborted:
-    // another rank has ended it.
+    //     place, peer or line that is not there · unsupported for an addition over PCI Express · peer_failed ·
+    //     aborted: another rank has ended it.
     void check() { bytes_.check(); }
-    // How long a wait() may take, in kernels that begin from now on; at first as the communicator's. No kernel of this
-    // rank uses the window meanwhile.
+    // Sets how long a wait() may take in kernels that begin from now on; initially the communicator's timeout. No
+    // kernel of this rank may use the window meanwhile.
     void set_timeout(duration t) { bytes_.set_timeout(t); }
 
 private:
@@ -103,7 +103,7 @@ private:
     void launch_copy(const char* what, int peer, std::size_t place, T* mine, std::size_t n, bool is_get, void* stream) {
         bytes_.require_place(what, peer, place <= SIZE_MAX / sizeof(T) ? place * sizeof(T) : SIZE_MAX,
                              n <= SIZE_MAX / sizeof(T) ? n * sizeof(T) : SIZE_MAX);
-        constexpr std::size_t lane_bytes = 64 << 10; // so much keeps a block busy for longer than its start
+        constexpr std::size_t lane_bytes = 64 << 10; // copying this much takes longer than starting a block
         const std::size_t wanted = n * sizeof(T) / lane_bytes + 1;
         const auto most = static_cast<std::size_t>(bytes_.most_lanes());
         bytes_.launch(device::window_copy_call<T>{bytes_.table(), peer, place, mine, n, is_get},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where kernels reach some peers and not all: the ranks in domains, inside each of which every kernel reaches every
-// peer, the exchange memory of this rank's domain, and a communicator along each rail between them. A domain is a host,
-// the hosts of one NVLink fabric, or what of a host has peer access. Knows no collective and no kernel.
+// Domains, where kernels reach some peers and not all. Inside a domain every kernel reaches every peer. Holds the
+// division into domains, the exchange memory of this rank's domain, and a communicator along each rail. A domain is a
+// host, the hosts of one NVLink fabric, or the ranks of a host with peer access. Knows no collective and no kernel.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// As many rails as the smallest domain has ranks: rail k is the k-th rank of every domain. In larger domains some ranks
-// are on none, and what they have for other domains, or get from them, goes through those that are.
+// There are as many rails as the smallest domain has ranks; rail k joins the k-th ranks of all domains. Larger domains
+// have ranks that are on no rail. Their data to and from other domains goes through ranks that are on one.
 template <device::GpuRuntime Runtime>
 class gpu_domains {
 public:
-    // Collective; null on all ranks where it would not do: one domain or one rank in each, some pair inside a domain
-    // that does not reach each other after all, or no room for more communicators.
+    // Makes the domains. Collective. Null on all ranks if there is one domain, if each has one rank, if some pair
+    // inside a domain does not reach each other, or if there is no room for more communicators.
     static sole_ptr<gpu_domains> find(const Runtime& r, communicator& side, const gpu_route<Runtime>& whole,
                                       const device_settings& s, const device::exchange_shape& shape) {
         communicator_core& core = side.internals();
         const auto n = static_cast<std::size_t>(side.size());
-        // A host may have kinds of handles that do not go further, so its ranks are tried together before what each has
-        // reached so far.
+        // Some kinds of handles work inside one host only, so the ranks of a host are tried together first, and then
+        // the ranks that each has reached so far.
         std::int32_t lowest[2] = {side.rank(), whole.first_reached() < 0 ? side.rank() : whole.first_reached()};
         for (int q = side.rank(); q >= 0; --q)
             if (core.home->place(core.members[static_cast<std::size_t>(q)]) >= 0) lowest[0] = q;
@@ -55,14 +55,14 @@ public:
     int rails() const { return map().smallest(); }
     bool is_on_rail() const { return rank() < rails(); }
     int lanes() const { return lanes_; }
-    // Inside this rank's domain.
+    // This rank's domain.
     int size() const { return inside_->size(); }
     int rank() const { return inside_->rank(); }
     communicator& inside() { return *inside_; }
     const gpu_route<Runtime>& route() const { return route_; }
 
-    // Blocks of all ranks that pass through rail k, of one domain and of all: block r goes along rail local_of(r)
-    // modulo the rails.
+    // The number of blocks that go along a rail, of the ranks of one domain or of all: the block of rank r goes along
+    // rail local_of(r) modulo the rails.
     int blocks(int node, int rail) const { return (map().size(node) - rail + rails() - 1) / rails(); }
     int most_blocks() const {
         int n = 0;
@@ -77,11 +77,11 @@ public:
         return "kernels inside " + std::to_string(v.nodes()) + " domains of " + sizes + " ranks, staged between them: ";
     }
 
-    links::traffic sent_to(int peer) const { // along this rank's rail; peer: among all ranks
+    links::traffic sent_to(int peer) const { // along this rank's rail; peer: its number among all ranks
         const node_view v = map();
         return is_on_rail() && v.local_of(peer) == rank() ? rail_->sent_to(v.node_of(peer)) : links::traffic{};
     }
-    // What kernels inside have made for the rails, and what comes from them for other ranks.
+    // Allocates the buffers for data to the rails (outgoing), and from the rails for other ranks (incoming).
     void make_room(std::size_t bytes) {
         room_bytes_ = bytes;
         for (std::byte*& p : room_) p = runtime_.allocate(bytes);
@@ -96,15 +96,15 @@ public:
     }
     std::size_t room_bytes() const { return room_bytes_; }
 
-    // f(the communicator of this rank's rail), on the proxy's thread. What goes wrong there is reported in the numbers
-    // of all ranks.
+    // Calls f(the communicator of this rank's rail), on the proxy's thread. Its errors are reported in the numbers of
+    // all ranks.
     template <class F>
     void on_rail(communicator& side, F&& f) {
         try {
             f(*rail_);
         } catch (const error& e) {
-            // A peer that gave up because of another rank has said so to all, but may have left the rail before that
-            // came.
+            // A peer that gave up because of another rank has reported that rank to all, but may have left the rail
+            // before the report arrives here.
             communicator_core& c = side.internals();
             for (const deadline until = deadline::in_ns(250'000'000); !until.passed(); nap_ns(200'000))
                 for (communicator_core* other = &c; other != nullptr; other = other->heeded) {
@@ -115,11 +115,11 @@ public:
             throw;
         }
     }
-    // A failure of the proxy's communicator, or of the program's, ends waits on a rail too.
+    // A failure of the proxy's communicator, or of the program's, ends waits on the rail, too.
     void heed(communicator_core* side) {
         if (is_on_rail()) rail_->internals().heeded = side;
     }
-    int rank_of(int inner) const { return inner < 0 ? inner : map().rank_of(node_, inner); } // among all
+    int rank_of(int inner) const { return inner < 0 ? inner : map().rank_of(node_, inner); } // among all ranks
     int node() const { return node_; }                                                       // this rank's domain
 
     void unmap() { route_.unmap(); }
@@ -153,7 +153,7 @@ private:
         made->route_.close(true); // no kernel ran
         return nullptr;
     }
-    // Ranks of one domain say the same rank first. Too many for one kernel are cut evenly.
+    // Ranks with the same `first` are in one domain. Domains with more ranks than a kernel takes are cut evenly.
     static std::vector<int> labels(const std::vector<int>& first) {
         std::vector<int> size(first.size()), place, label;
         for (const int f : first) place.push_back(size[static_cast<std::size_t>(f)]++);
@@ -185,7 +185,7 @@ private:
     sole_ptr<communicator> inside_, rail_; // the second is empty where this rank is on no rail
     node_map map_;
     int node_;
-    gpu_route<Runtime> route_; // inside
+    gpu_route<Runtime> route_; // inside the domain
     int lanes_ = 1;
     std::byte* room_[2] = {};
     std::size_t room_bytes_ = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Parts of any size on device memory, each straight from one rank to another, of which every rank needs to know its own
-// only: gather, scatter, the v-variants that move, messages. Where kernels reach every peer it is one text for all of
-// them, pairwise_all_to_all, in which most parts may be empty; by way of the host pieces travel as messages. Where
-// kernels reach the peers of a domain, each part goes its own way.
+// Exchanges of parts of any size on device memory: gather, scatter, the v-variants that move, messages. Each part goes
+// straight from one rank to another, and a rank needs to know only its own parts. Where kernels reach every peer, all
+// of these use pairwise_all_to_all, in which most parts may be empty. Staged parts travel in pieces, as messages.
+// Where kernels reach the peers of a domain, parts inside it go by kernel and the others are staged.
 #pragma once
 
 #include <cstddef>
@@ -21,28 +21,28 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// What goes from here to rank k, and what comes from it: sizes and places, in elements. The tables stay the caller's.
+// The parts sent to rank k and received from it: sizes and places, in elements. Refers to the caller's tables.
 struct exchange_parts {
     const count_table& sent;
     const count_table& received;
-    // Pieces are cut alike at both ends of every part, so by what all ranks know: how many parts may share a buffer.
+    // How many parts may share a buffer. All ranks know it, so both ends of a part cut it into the same pieces.
     std::size_t parts = 1;
     call_sign sign = call_sign::of_parts();
 };
 
-// One piece by way of the host: where parts lie in the staging buffers.
+// One staged piece: where its parts lie in the staging buffers.
 struct staged_exchange {
     struct part {
         int peer;
-        std::size_t at, bytes, all_elems; // all: of the whole part, not of this piece
+        std::size_t at, bytes, all_elems; // all_elems: of the whole part, not of this piece
     };
     std::vector<part> sent, received;
     bool is_first = false;
     duration timeout{};
 };
 
-// Both ends say how long a part is before its first piece: else one that is longer by whole pieces would be found out
-// by whatever comes next.
+// Compares the length of each part at both ends before its first piece. Otherwise a part that is longer by whole
+// pieces would be noticed only by whatever comes next.
 inline void announce_parts(communicator& c, const staged_exchange& x) {
     std::vector<std::size_t> announced(x.received.size());
     std::vector<work<void>> under_way;
@@ -86,10 +86,10 @@ using unit_of = std::conditional_t<
     Bytes == 8, std::uint64_t,
     std::conditional_t<Bytes == 4, std::uint32_t, std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>;
 
-// Kernels notice a rank that does not come before the rails do, for they know whom they wait for.
+// Rails wait this much longer, so that kernels time out first: a kernel knows which rank it waits for.
 inline constexpr std::int64_t rail_patience_ns = 3'000'000'000;
 
-// Of a call: what kernels inside this rank's domain need to know.
+// A call, as kernels inside this rank's domain see it.
 template <class Call>
 struct inside_call {
     using runtime = typename Call::runtime;
@@ -101,13 +101,13 @@ struct inside_call {
         std::byte* exchange_of_all() const { return all.exchange_of_all(); }
         const device_settings& settings() const { return all.settings(); }
     };
-    // after_rails: peers may have waited for other domains meanwhile.
+    // after_rails: the time limit is longer, because peers may have waited for other domains.
     explicit inside_call(const Call& x, bool after_rails = false)
         : comm(x.comm), o(x.o), g{x.g},
           limit_ns(after_rails ? longer(longer(on_rails(x), on_rails(x)), 1'000'000'000) : x.timeout_ns()) {}
     std::int64_t timeout_ns() const { return limit_ns; }
     static std::int64_t on_rails(const Call& x) { return longer(x.timeout_ns(), rail_patience_ns); }
-    // At once, also in a group: what is staged comes before and after it.
+    // Launches at once, also in a group, because staging kernels precede and follow it.
     template <class Kernel, class In, class Out>
     void put(const Kernel& kernel, const device::fused_options& with, const In&, const Out&) const {
         g.all.team().run(kernel, with);
@@ -120,7 +120,7 @@ struct inside_call {
 };
 
 struct device_exchange {
-    // The view of a rank that sends or receives nothing is not looked at.
+    // The view of a rank that sends or receives nothing is not used.
     template <class Call, class In, class Out>
     static void run(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
         const typename Call::alone& alone = call; // see device_calls::call
@@ -130,8 +130,8 @@ struct device_exchange {
             over_host(
                 alone, in, out, x, [](int) { return true; }, [] {});
     }
-    // Contiguous elements that travel as they are travel as numbers of their size, so that a program has few kernels;
-    // bytes in fours where nothing begins or ends between.
+    // Contiguous elements that keep their type travel as integers of up to 8 bytes, so that a program has few kernels.
+    // Bytes travel in fours if all parts begin and end at multiples of four.
     template <class Call, class In, class Out>
     static void over_links(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts,
                            const call_sign& sign) {
@@ -148,7 +148,7 @@ struct device_exchange {
         }
     }
 
-    // What over_links() may launch for messages: of words, and of bytes unless all of them are words.
+    // The kinds of calls that over_links() may launch for messages: of words, and of bytes unless AreWords.
     template <bool AreWords>
     static constexpr auto kinds() {
         if constexpr (AreWords) return device::call_kinds<call_of<device_view<const std::uint32_t>>>();
@@ -158,7 +158,7 @@ struct device_exchange {
     }
 
 private:
-    // The algorithm of messages moves all parts that have counts of their own: as an exchange in which some are empty.
+    // Parts with private counts use the algorithm of messages, as an exchange in which some parts are empty.
     using by_parts =
         algorithm_of<choices::last_choice(choices::device, collective::send_recv).use, collective::all_to_all>;
     template <class View, class T = element_of<View>>
@@ -175,7 +175,7 @@ private:
         }
         return cuts;
     }
-    // Parts inside the domain by kernel, the others staged; the kernel runs while the first of these are on their way.
+    // A kernel moves the parts inside the domain, while the first staged piece of the other parts is under way.
     template <class Call, class In, class Out>
     static void in_domains(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
         const auto& d = *call.g.domains();
@@ -213,7 +213,7 @@ private:
     static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts,
                        const call_sign& sign) {
         using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts, true>;
-        // Of a length that does not depend on the counts.
+        // The length of a piece does not depend on the counts.
         const std::size_t slot = call.g.settings().slot_bytes, wanted = policies_of(call.comm).piece_bytes;
         by_kernel::launch<types>(
             device::simple_protocol{}, by_parts{}, call, in, out, device::move_only{}, [&](int) { return cuts; }, sign,
@@ -221,8 +221,8 @@ private:
     }
 
     // ------------------------------------------------------------------------------------------ by way of the host
-    // Peers in groups that fit a kernel's arguments, by distance, so that both ends come to a pair at the same place.
-    // takes(peer): whether its parts go this way. meanwhile(): puts into the stream what does not depend on them, once.
+    // Peers in groups that fit a kernel's arguments, by distance, so that both ends have a pair in the same group.
+    // takes(peer): whether its parts are staged. meanwhile(): puts independent work into the stream, once.
     template <class Call, class In, class Out, class Takes, class Meanwhile>
     static void over_host(const Call& call, const In& in, const Out& out, const exchange_parts& x, Takes&& takes,
                           Meanwhile&& meanwhile) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The calls of a fused team, checked and cut but not launched: fused_team launches one at a time, or several in one
-// kernel (group). Counts that differ between ranks are read off the buffers; only an exchange of all with all names
-// them. Knows no CUDA.
+// kernel (group). Counts that differ between ranks are the sizes of the buffers; only all_to_all_v and send_recv take
+// them as arguments. Knows no CUDA.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ struct fused_message {
 
 namespace detail {
 
-// The algorithm of the table's rows `team` for any length.
+// The algorithm that the table's rows `team` name for any length.
 template <collective C>
 using team_algorithm = algorithm_of<choices::last_choice(choices::team, C).use, C>;
 
@@ -41,20 +41,20 @@ class fused_calls : public detail::team_verbs<fused_calls<Machine>> {
 public:
     // The options of its calls.
     using options = device::fused_options;
-    // How buffers fall into chunks.
+    // How buffers are cut into chunks.
     using cuts = device::even_cuts;
 
     fused_calls(Machine& machine, device::team<Machine>& team) : machine_(machine), team_(team) {}
 
-    // The ranks of the team.
+    // The number of ranks.
     int size() const { return team_.size(); }
 
-    // Each pair of ranks has a count of its own.
+    // Whether each pair of ranks has its own count.
     template <detail::verb V>
     static constexpr bool is_of_pairs = detail::row_of(V).counts == detail::part_counts_of::own
                                         || detail::row_of(V).is_message();
 
-    // A call of parts of one length, or of the lengths that the buffers have.
+    // Prepares a call whose parts have one length, or the lengths of the buffers.
     template <detail::verb V, class In, class Out, class Op = device::move_only>
     requires(!is_of_pairs<V>) auto on(const options& o, In& in, Out& out, int root = 0, const Op& op = {}) const {
         constexpr detail::verb_row row = detail::row_of(V);
@@ -78,12 +78,12 @@ public:
                              row.out == detail::extent::part ? l.packed() : l));
         }
     }
-    // The sizes of such a call's buffers. Returns its count, or how its parts lie.
+    // Checks the sizes of that call's buffers. Returns its count, or where its parts lie.
     template <detail::verb V, class In, class Out>
     auto check(In& in, Out& out, int root) const {
         using detail::at_root, detail::extent;
         constexpr detail::verb_row row = detail::row_of(V);
-        // All ranks have the buffer that the count is taken from.
+        // The count is taken from the buffer that all ranks have.
         constexpr bool by_output = row.out == extent::part, has_part = by_output || row.in == extent::part;
         const auto other_has = [&](std::size_t n) {
             const auto require = [&](auto& x, const char* which, bool is_root_s) {
@@ -156,7 +156,7 @@ public:
             o);
     }
 
-    // Any text, protocol and wire type.
+    // Prepares a call with any algorithm, protocol and wire type.
     template <class Protocol, int Groups, class Wire, class Algorithm, class In, class Out, class Op, class Cuts>
     auto make(const Algorithm& a, In& in, Out& out, const Op& op, const options& o, const Cuts& t) const {
         using in_view = buffer_t<decltype(in[0])>;
@@ -171,7 +171,7 @@ public:
             require_reduce_op<Op, element<In>>();
             if constexpr (sched::reorders_v<Algorithm>) require_commutative<Op, element<In>>();
         }
-        // What is refused becomes a call that compiles, so that there is no other error.
+        // A refused call becomes one that compiles, so that the assertion is the only error.
         if constexpr (out_view::is_output && !loses_fractions && (!reduces || ReduceOp<Op, element<In>>)) {
             using wire = std::conditional_t<std::is_void_v<Wire>, element<Out>, Wire>;
             using types = device::call_types<in_view, out_view, Op, wire, Cuts>;
@@ -195,8 +195,8 @@ public:
     template <class X>
     using element = std::remove_cv_t<typename buffer_t<decltype(std::declval<X&>()[0])>::value_type>;
 
-    // The elements of each rank's buffer.
-    // Errors: invalid_argument naming the first rank whose buffer has others.
+    // The number of elements of each rank's buffer.
+    // Errors: mismatch naming the first rank whose buffer has another number.
     template <class X>
     std::size_t same_size(X& x, const char* which) const {
         require_count(x, which);
@@ -204,7 +204,7 @@ public:
         require_size(x, n, which);
         return n;
     }
-    // Errors: invalid_argument naming the first rank whose buffer has not n elements.
+    // Errors: mismatch naming the first rank whose buffer does not have n elements.
     template <class X>
     void require_size(X& x, std::size_t n, const char* which) const {
         require_count(x, which);
@@ -223,7 +223,7 @@ private:
     }
 
     std::size_t ranks() const { return static_cast<std::size_t>(size()); }
-    // Parts of the sizes of x's buffers, one after the other in the whole that is on the other side.
+    // Parts with the sizes of x's buffers, one after the other in the buffer of the other side.
     template <class X>
     device::table_cuts parts_of(X& x, const char* which, bool is_out, std::size_t& all) const {
         require_count(x, which);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A team of ranks whose collectives are single kernels: the ranks of one device, each with its own buffers. A call
-// names the buffers of all ranks, is put into a stream and returns; nothing is allocated and nothing waits, so it may
-// be captured into a graph. The verbs take a team in the place of a communicator:
+// A team of the ranks of one device, each with its own buffers. A collective is one kernel: a call names the buffers
+// of all ranks, launches the kernel in a stream and returns. It allocates nothing and waits for nothing, so it may be
+// captured into a graph. The verbs take a team in place of a communicator:
 //
 //   collx::gpu_team team(4);                                               // gpu/team.cuh
 //   collx::all_reduce(team, gradients, collx::plus{}, {.stream = stream}); // gradients[r]: rank r's, on the device
@@ -24,7 +24,7 @@ class fused_team : public detail::team_verbs<fused_team<Machine>>, detail::team_
     using refusals = detail::team_refusals<Machine>;
 
 public:
-    // Both say what a member takes: the one by its forms, the other by a sentence.
+    // Both have these members: one has the forms, the other refuses other arguments with an error message.
     using refusals::all_gather, refusals::all_gather_v, refusals::all_reduce, refusals::all_to_all,
         refusals::all_to_all_v, refusals::broadcast, refusals::exclusive_scan, refusals::gather, refusals::gather_v,
         refusals::reduce, refusals::reduce_scatter, refusals::reduce_scatter_v, refusals::scan, refusals::scatter,
@@ -32,40 +32,40 @@ public:
     using verbs::all_gather, verbs::all_gather_v, verbs::all_reduce, verbs::all_to_all, verbs::all_to_all_v,
         verbs::broadcast, verbs::exclusive_scan, verbs::gather, verbs::gather_v, verbs::reduce, verbs::reduce_scatter,
         verbs::reduce_scatter_v, verbs::scan, verbs::scatter, verbs::scatter_v, verbs::send_recv;
-    // What FusedTeam looks for.
+    // The concept FusedTeam requires it.
     using is_fused_team = void;
     // The options of its calls.
     using options = device::fused_options;
 
-    // Errors: unsupported without a device; resource without memory; invalid_argument for shapes that cannot be.
+    // Errors: unsupported without a device; resource without memory; invalid_argument for impossible shapes.
     explicit fused_team(const device::exchange_shape& shape, Machine machine = Machine())
         : machine_(std::move(machine)), team_(machine_, shape) {}
     explicit fused_team(int ranks) : fused_team(shape_for(ranks)) {}
 
-    // How many ranks it has.
+    // The number of ranks.
     int size() const { return team_.size(); }
-    // What launches its kernels.
+    // The machine, which launches the kernels.
     Machine& machine() { return machine_; }
-    // The team below the verbs.
+    // The team below the verbs, which prepares and runs kernels.
     device::team<Machine>& ranks() { return team_; }
 
-    // Waits for the stream; then throws what made a kernel give up (timed_out, aborted).
+    // Waits for the stream, then throws the error that made a kernel give up (timed_out, aborted).
     void synchronize(const options& o = {}) {
         machine_.synchronize(o);
         team_.check();
     }
 
-    // The same calls, not launched: for group.
+    // The same calls, prepared but not launched: for group().
     fused_calls<Machine> calls() { return {machine_, team_}; }
 
-    // One kernel for several calls, which must not depend on one another.
+    // Launches one kernel for several calls, which must not depend on one another.
     // Example: team.group({.stream = s}, team.calls().all_reduce(x, x), team.calls().all_gather_v(y, z));
     template <class... Calls>
     void group(const options& o, const Calls&... prepared) {
         team_.run_group(o, prepared...);
     }
 
-    // A call of a verb, launched. arguments: as fused_calls::on() takes them.
+    // Launches a call of a verb. arguments: those of fused_calls::on().
     template <detail::verb V, class... Arguments>
     void on(const options& o, Arguments&&... arguments) {
         if constexpr (V == detail::verb::all_reduce)
@@ -73,7 +73,7 @@ public:
         team_.run(calls().template on<V>(o, arguments...), o);
     }
 
-    // Any text of algo/ instead of the default choice; cut(chunks) says how buffers fall into chunks.
+    // Runs any algorithm of algo/ instead of the default choice. cut_in(chunks), cut_out(chunks): how buffers are cut.
     // Example: team.run<device::simple_protocol>(algo::ring_all_reduce{}, x, x, plus{}, {}, cut, cut);
     template <class Protocol, int Groups = 1, class Wire = void, class Algorithm, class In, class Out, class Op,
               class CutIn, class CutOut>
@@ -84,13 +84,13 @@ public:
                   o);
     }
 
-    // Sums up to here are exchanged as LL words.
+    // The table's row for short sums, which are exchanged as LL words.
     static constexpr choices::row short_sums = choices::rows[choices::next_row(choices::team, collective::all_reduce)];
     static_assert(short_sums.by == choices::protocol::packets);
-    // The most bytes of such a sum.
+    // The most bytes of a short sum.
     static constexpr std::size_t short_bytes = short_sums.up_to;
 
-    // Lanes for every multiprocessor, rings of a few tens of MiB in all.
+    // The default shape: lanes for every multiprocessor, rings of a few tens of MiB in all.
     static device::exchange_shape shape_for(int ranks) {
         device::exchange_shape s;
         s.set_ranks(ranks);

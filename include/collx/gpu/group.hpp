@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a communicator needs for calls on device memory, made by all its ranks together at the first such call or by
-// use_device(): exchange memory on each rank's device, mapped by the peers whose kernels can reach it, and pinned
-// staging memory and a proxy where some pair cannot. It knows no collective.
+// The resources of a communicator for calls on device memory. All its ranks make them together, at the first such call
+// or in use_device(): exchange memory on each rank's device, mapped by the peers whose kernels can reach it; a proxy;
+// and pinned staging memory where some pair of ranks cannot reach each other. Knows no collective.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class gpu_group final : public device_kept {
     using team_type = device::team<device::peer_machine<Runtime>>;
 
 public:
-    // The communicator's, made if it has none. Collective the first time.
+    // The group of a communicator, made if it has none. Collective the first time.
     static gpu_group& of(communicator& c, const Runtime& r, void* stream, const device_settings* s = nullptr) {
         auto& core = c.internals();
         if (core.device != nullptr) {
@@ -53,19 +53,19 @@ public:
     }
 
     ~gpu_group() override {
-        // What is in a stream ends first: by itself, or by the abort that follows.
+        // Calls in streams end first: by themselves, or by the abort that follows.
         const bool is_over = proxy_ == nullptr || proxy_->has_ended();
         if (!order_.has_ended(is_over ? 1'000'000'000 : last_timeout_ns_)) {
             stop_kernels();
             core().net.report(failure(errc::aborted, rank())); // the proxy may wait for a peer
         }
         proxy_ = sole_ptr<gpu_proxy>();
-        if (!order_.has_ended(1'000'000'000)) { // a kernel uses the memory: it stays
+        if (!order_.has_ended(1'000'000'000)) { // a kernel uses the memory, so it is not freed
             forget();
             return;
         }
-        // Peers' kernels may read this rank's memory a little longer than its own do, and what a peer has still open
-        // by CUDA IPC must not be freed either.
+        // Kernels of peers may read this rank's memory a little longer than its own do, and memory that a peer still
+        // has open by CUDA IPC must not be freed either.
         bool may_free = team_ == nullptr;
         if (!may_free) {
             communicator& mapped = domains_ != nullptr ? domains_->inside() : side_;
@@ -77,8 +77,8 @@ public:
                 barrier(mapped, two_seconds);
                 may_free = true;
             } catch (const error& e) {
-                // The only peer is a process that has ended, and its kernels with it. (Where this rank is the one that
-                // failed, its peer's kernels may still be there.)
+                // The only peer is a process that has ended, and its kernels with it. (If this rank is the one that
+                // failed, its peer's kernels may still run.)
                 may_free = e.code() == errc::peer_failed && mapped.size() == 2 && e.peer() != mapped.rank() &&
                            !core().home->is_threads;
             }
@@ -89,12 +89,12 @@ public:
     int size() const { return side_.size(); }
     int rank() const { return side_.rank(); }
     bool is_direct() const { return route_.is_direct(); } // kernels reach every peer
-    // Not null: kernels reach every peer of this rank's domain, and proxies the rest.
+    // If not null, kernels reach every peer of this rank's domain, and proxies reach the others.
     const gpu_domains<Runtime>* domains() const { return domains_.get(); }
     gpu_domains<Runtime>* domains() { return domains_.get(); }
-    // All peers, or those of this rank's domain.
+    // The team of all ranks, or of those of this rank's domain.
     team_type& team() { return *team_; }
-    // Not null: a switch reduces and multicasts these peers' exchange memories.
+    // If not null, a switch reduces and multicasts the exchange memories of these ranks, at this address.
     std::byte* exchange_of_all() const {
         return domains_ != nullptr ? domains_->route().exchange_of_all() : route_.exchange_of_all();
     }
@@ -107,7 +107,7 @@ public:
     device::staging_counts* staging_counts() const { return counts_; }
     const device::staging_peers& staging_peers() const { return staging_peers_; }
 
-    // Which way calls take, and why not the shorter one.
+    // Says which way calls take, and why not a shorter one.
     std::string route() const {
         if (domains_ == nullptr) return route_.text();
         return domains_->text() + route_.obstacle() + "; here " + domains_->route().text() +
@@ -117,8 +117,8 @@ public:
                       "intervals of ranks");
     }
 
-    // Bytes that calls, captured ones included, have copied out to the host and in again. Counted as they are put into
-    // the stream.
+    // Bytes that calls, captured ones included, have copied out to the host and in again. Counted when a call is put
+    // into the stream.
     struct staged {
         std::uint64_t out_bytes = 0, in_bytes = 0;
     };
@@ -127,7 +127,7 @@ public:
         staged_.out_bytes += out_bytes, staged_.in_bytes += in_bytes;
     }
 
-    // What this rank's proxy has sent to another rank, among all or along its rail. While no call is under way.
+    // What this rank's proxy has sent to another rank, among all or along its rail. Requires: no call under way.
     links::traffic sent_to(int peer) const {
         links::traffic t = side_.sent_to(peer);
         if (domains_ == nullptr) return t;
@@ -136,8 +136,8 @@ public:
         return t;
     }
 
-    // Before each call: throws what ended the group, and what is wrong with stream and device.
-    // waits: in its stream, for the last call; not where that is in this stream.
+    // Called before each call. Throws the error that ended the group, or one about the stream or the device.
+    // waits: the call waits in its stream for the last call; false if that one is in the same stream.
     device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective, bool waits) {
         check_agreement(c);
         proxy_->check();
@@ -159,9 +159,9 @@ public:
         if (is_collective) ++c.internals().sequence;
         return f;
     }
-    // After the kernels of a call.
+    // Called after the kernels of a call.
     void end(const device_call_options& o, const device::stream_facts& f) { order_.after(o.stream, f); }
-    // Waits for the stream; throws what ended its calls.
+    // Waits for the stream, and throws the error that ended its calls.
     void synchronize(communicator& c, void* stream) {
         if (runtime_.stream(stream).is_capturing)
             fail(errc::invalid_argument, rank(), -1, "end the capture first, then launch the graph",
@@ -170,7 +170,7 @@ public:
         check_kernels(c);
     }
 
-    // The host's verbs ask it once calls on device memory have been made.
+    // Called by the host's verbs once calls on device memory have been made.
     void require_host_memory(const void* p, const char* which) override {
         const void*& known = known_host_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
         if (p == known) return;
@@ -181,7 +181,7 @@ public:
         known = p;
     }
 
-    // Errors: invalid_argument where p is not memory that this rank's kernels may use.
+    // Errors: invalid_argument if v is not in memory that this rank's kernels may use.
     template <class View>
     void require_memory(const View& v, const char* which) {
         if constexpr (requires { v.pointer(0); })
@@ -209,7 +209,7 @@ private:
     }
 
     communicator_core& core() { return side_.internals(); }
-    // Where there is no device all ranks shall hear of it, not this one alone.
+    // If there is no device, the setup that follows reports so on all ranks; an error here would be on this one alone.
     static bool is_capturing(Runtime& r, void* stream) {
         try {
             return r.stream(stream).is_capturing;
@@ -267,7 +267,7 @@ private:
         if (team_ != nullptr) team_->abort();
         if (staging_.words != nullptr) runtime_.store_host(&staging_.words->abort, 1);
     }
-    // What kernels of this rank found says more than what others report.
+    // Checked first: a mismatch that this rank's kernels found says more than the reports of other ranks.
     void check_agreement(communicator& c) {
         try {
             if (team_ != nullptr) in_my_numbers([&] { team_->check_agreement(); });
@@ -280,7 +280,7 @@ private:
         proxy_->end(e);
         raise(e);
     }
-    // Kernels inside a domain count its ranks only.
+    // Kernels inside a domain number only its ranks: translates the ranks of an error.
     template <class F>
     void in_my_numbers(F&& f) {
         try {
@@ -288,7 +288,7 @@ private:
         } catch (const error& e) {
             if (domains_ == nullptr) throw;
             if (e.code() != errc::mismatch && !has_timed_out())
-                listen(); // a kernel or a result beside this rank's gave up
+                listen(); // a kernel of another rank of the domain gave up
             const int peer = domains_->rank_of(e.peer());
             fail(e.code(), rank(), peer, "is every rank in the same call?",
                  "a kernel gave up on rank %d (in the numbers of its domain: %s)", peer, e.what());
@@ -300,7 +300,7 @@ private:
                 if (team_->report(domains_->rank(), l, k).state == device::wait_state::timed_out) return true;
         return false;
     }
-    // Throws the reason that the rank which gave up reported.
+    // Waits for the reason that the rank that gave up reports, and throws it.
     void listen() const {
         for (const deadline until = deadline::in_ns(3'000'000'000); !until.passed(); nap_ns(200'000)) proxy_->check();
     }
@@ -314,7 +314,7 @@ private:
         fail(errc::aborted, rank(), -1, "see what that rank says",
              "a kernel of another rank gave up, and what it had for this rank is missing");
     }
-    // What kernels gave up for. The others hear of it, too.
+    // Throws the error for which kernels gave up, after it has reported it to the other ranks.
     void check_kernels(communicator& c) {
         check_agreement(c);
         proxy_->check();
@@ -322,15 +322,15 @@ private:
             if (team_ != nullptr) in_my_numbers([&] { team_->check(); });
             if (staging_.words != nullptr) check_staging();
         } catch (const error& e) {
-            if (e.code() != errc::mismatch) proxy_->check(); // it may know better
+            if (e.code() != errc::mismatch) proxy_->check(); // its cause may be more precise
             end(c, e);
         }
     }
 
     void require_pointer(const void* p, const char* which) {
-        // The question costs as much as a launch, so answers are kept. Where freed memory's address has become
-        // something else's this says nothing: pinned memory works, and what kernels cannot reach ends them with an
-        // error of CUDA's.
+        // The query costs as much as a launch, so answers are kept. An answer may be outdated if the memory was freed
+        // and its address is in use again: pinned memory works, and memory that kernels cannot reach ends them with a
+        // CUDA error.
         const void*& known = known_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
         if (p == known && p != nullptr) return;
         if (p == nullptr)
@@ -373,7 +373,7 @@ private:
     device::exchange_shape shape_;
     int device_ = -1;
     sole_ptr<device::peer_machine<Runtime>> machine_;
-    sole_ptr<team_type> team_; // null: all by way of the host
+    sole_ptr<team_type> team_; // null: all calls are staged
     std::byte* host_ = nullptr;
     gpu_proxy::buffers staging_;
     device::staging_words* words_there_ = nullptr; // as the device sees them

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a device_group launches: its messages, the k-th of every pair of ranks together, then its collectives, as many
-// as fit into each kernel (batch.hpp). A group that names its kinds has one kernel for all of it.
+// Launches a device_group: first its messages, the k-th of every pair of ranks together, then its collectives, as many
+// as fit into each kernel (batch.hpp). A group that names its kinds has one kernel for all.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Bytes from or for one peer.
+// A message to or from one peer.
 struct device_message {
     int peer;
     bool outgoing;
@@ -21,7 +21,7 @@ struct device_message {
     std::size_t bytes;
 };
 
-// What goes to each peer, or comes from it: at most one buffer each.
+// The buffers that go to all peers, or come from them: at most one for each peer.
 struct message_side {
     std::vector<std::size_t> bytes;
     std::vector<std::uintptr_t> address;
@@ -47,7 +47,7 @@ struct message_side {
     }
 };
 
-// A kind of call, as the compiler sees it: a verb, its views and its operator; or messages, of words or of bytes too.
+// A kind of call as a type: a verb with its views and its operator; or messages, of words only or of bytes, too.
 template <collective C, class In, class Out, class Op>
 struct grouped_kind {
     template <class Policies>
@@ -72,7 +72,7 @@ struct kernels_of<Policies, First, Rest...> {
     using type = decltype(First::template kernels<Policies>().with(typename kernels_of<Policies, Rest...>::type()));
 };
 
-// One of a group's calls: its kernel is not launched but added to the batch; Mixed: to the group's own kernel.
+// A call of a group. Its kernel is not launched but added to the batch; Mixed: to the group's own kernel.
 template <class Runtime, class Comm, bool Mixed>
 struct device_in_group : device_started<Runtime, Comm> {
     using base = device_started<Runtime, Comm>;
@@ -96,7 +96,7 @@ struct device_in_group : device_started<Runtime, Comm> {
         if (!this->g.is_direct()) base::end();
     }
     kernel_batch& batch;
-    std::vector<used_memory> uses; // that the views do not tell
+    std::vector<used_memory> uses; // memory that the views do not show
 };
 
 template <class Runtime>
@@ -110,14 +110,14 @@ struct device_group_calls {
         else device_calls<Runtime>::template call<C>(call, in, out, op, is_in_place);
     }
 
-    // The kernel that calls of these kinds share.
+    // Sets the kernel that calls of these kinds share.
     template <class Policies, class... Kinds>
     static void use_mix(kernel_batch& batch) {
         using team = std::remove_reference_t<decltype(std::declval<gpu_group<Runtime>&>().team())>;
         batch.use_mix<team, typename kernels_of<Policies, Kinds...>::type>();
     }
 
-    // The k-th message to and from each peer, together: each round in a kernel of its own, or all in the group's.
+    // The k-th message to and from each peer, together. Each k is a separate kernel; Mixed: all are in the group's.
     template <bool Mixed, class Comm>
     static void messages(Comm& comm, const std::vector<device_message>& all, const device_call_options& o,
                          kernel_batch& batch) {
@@ -137,7 +137,7 @@ struct device_group_calls {
     }
 
 private:
-    // How many rounds there are.
+    // Adds one round. Returns the number of rounds.
     template <class Call, class Uses>
     static std::size_t add_round(const Call& call, const std::vector<device_message>& all, std::size_t round,
                                  Uses&& uses) {
@@ -162,7 +162,7 @@ private:
         count_tables& t = c.internals().tables;
         t.first.assign(c.rank(), c.size(), sides[0].bytes, sides[0].offsets(), "group's");
         t.second.assign(c.rank(), c.size(), sides[1].bytes, sides[1].offsets(), "group's");
-        // One view on all buffers of a side, from the first to the end of the last.
+        // One view spans all buffers of a side, from the first to the end of the last.
         device_calls<Runtime>::template exchange<collective::send_recv>(
             call, device_view<const std::uint8_t>(sides[0].template first<const std::uint8_t>(), t.first.end()),
             device_view<std::uint8_t>(sides[1].template first<std::uint8_t>(), t.second.end()), n);

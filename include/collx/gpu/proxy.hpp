@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A thread of the host beside the kernels of one communicator. It carries out what kernels have staged in pinned
-// memory, over a communicator of its own and so over whatever joins the ranks (shared memory, sockets), and it looks
-// whether a rank died or aborted, so that no kernel waits for what will not come. Knows no GPU: it reads and writes
-// words.
+// The proxy: a thread of the host that serves the kernels of one communicator. It runs collectives on the pieces that
+// kernels have staged in pinned memory, over its own communicator, and so over any transport (shared memory, sockets).
+// It also checks for ranks that died or aborted, and then ends kernels that would wait for them for ever. Knows no
+// GPU: it reads and writes words.
 #pragma once
 
 #include <cstring>
@@ -29,17 +29,17 @@ namespace detail {
 
 class gpu_proxy {
 public:
-    // Reads the piece that was staged and leaves the result: collectives over `side`.
+    // Runs collectives over `side` on a staged piece at `in`, and leaves the result at `out`.
     using order = std::function<void(communicator& side, const std::byte* in, std::byte* out)>;
 
     struct buffers {
-        device::staging_words* words = nullptr; // null: nothing is staged, the thread only looks
+        device::staging_words* words = nullptr; // null: nothing is staged, the thread only checks for failures
         int lanes = 0;
         std::byte *in = nullptr, *out = nullptr; // staging_turns of each
-        std::size_t bytes = 0;                   // of one
+        std::size_t bytes = 0;                   // of one buffer
     };
 
-    // parent: whose failures end the kernels. stop_kernels: called once, from the thread, when there is a cause.
+    // parent: its failures end the kernels. stop_kernels: called once, by the first end().
     gpu_proxy(communicator_core& parent, communicator& side, buffers b, std::function<void()> stop_kernels)
         : parent_(parent), side_(side), with_(b), stop_kernels_(std::move(stop_kernels)),
           bell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -63,8 +63,8 @@ public:
         side_.internals().heeded = nullptr;
     }
 
-    // The number that a kernel stages with its piece. Kept for ever where the kernel is part of a graph, because CUDA
-    // does not report the end of a graph; else until it has been carried out.
+    // Returns the number that a kernel stages with its piece. The order of a kernel in a graph is kept for ever,
+    // because CUDA does not report the end of a graph; any other is kept until it has been carried out.
     std::uint64_t add(order f, bool is_in_graph) {
         const std::uint64_t id = ++orders_made_;
         const std::lock_guard lock(mutex_);
@@ -73,12 +73,12 @@ public:
         else issued_.fetch_add(1, memory_order::relaxed);
         return id;
     }
-    // The kernels of what was added are in their stream.
+    // Wakes the thread: the kernels of added orders are in their stream.
     void ring() {
         const std::uint64_t one = 1;
         [[maybe_unused]] const auto n = ::write(bell_.get(), &one, sizeof one);
     }
-    // A kernel was refused after its order had been added.
+    // Removes an order whose kernel was refused.
     void drop(std::uint64_t id) {
         const std::lock_guard lock(mutex_);
         const auto at = orders_.find(id);
@@ -87,19 +87,19 @@ public:
         orders_.erase(at);
     }
 
-    // Throws what ended the calls on device memory of this communicator.
+    // Throws the error that ended the calls on device memory of this communicator.
     void check() const {
         if (is_ended_.load(memory_order::acquire)) raise(*cause_);
     }
     bool has_ended() const { return is_ended_.load(memory_order::acquire); }
-    // The first cause stays. From any thread.
+    // Ends the calls with an error; the first one stays. From any thread.
     void end(const error& e) {
         {
             const std::lock_guard lock(mutex_);
             if (cause_ != nullptr) return;
             cause_ = make_sole<error>(e);
         }
-        // Others may wait elsewhere for what this rank will not send any more.
+        // Other ranks may wait elsewhere for data that this rank will not send any more.
         const bool may_be_own = e.peer() < 0 && e.code() != errc::timeout && e.code() != errc::mismatch;
         side_.internals().net.report(failure(e.code(), may_be_own ? side_.rank() : e.peer()));
         is_ended_.store(true, memory_order::release);
@@ -119,7 +119,7 @@ private:
                 carry_out();
                 idle.reset();
             } else if (!has_ended() && issued_.load(memory_order::relaxed) != 0) {
-                (void)idle.pause(); // a kernel will be there soon
+                (void)idle.pause(); // a kernel will stage a piece soon
             } else {
                 rest(has_graphs_.load(memory_order::relaxed) && !has_ended() ? 50'000 : look_every_ns);
             }
@@ -178,8 +178,8 @@ private:
         if (now < next_look_ns_) return;
         next_look_ns_ = now + look_every_ns;
         auto& mine = side_.internals();
-        // Failure notifications from other hosts: while kernels wait for each other no other thread may look, and after
-        // the end others have to hear of it.
+        // Moves failure notifications between hosts: while kernels wait for each other there may be no other thread
+        // that does, and after the end other ranks must still be notified.
         (void)parent_.net.move_remote();
         (void)mine.net.move_remote();
         if (has_ended()) return;
@@ -195,7 +195,7 @@ private:
             end(e);
         }
     }
-    // Who ended without leaving the job: it will not stage, send or signal anything any more.
+    // A rank that ended without leaving the job, or -1. It will not stage, send or signal anything any more.
     static int find_dead(communicator_core& c) {
         job& home = *c.home;
         if (home.is_threads) return c.find_failed_thread();
@@ -221,7 +221,7 @@ private:
     atomic<long> issued_{0}; // orders that are not part of a graph and not carried out
     std::uint64_t orders_made_ = 0, next_ = 0;
     std::int64_t next_look_ns_ = 0;
-    std::thread thread_; // last: it uses the others
+    std::thread thread_; // the last member, because it uses the others
 };
 
 } // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Persistent calls on device memory. Where kernels reach every peer, a collective is checked, its algorithm chosen and
-// the arguments of its kernel prepared when it is made; a start is a launch. By all other ways, and for what only moves
-// parts between ranks, a start makes the whole call. Either way it is done when its stream is.
+// Persistent calls on device memory. Where kernels reach every peer, making a collective checks it, chooses its
+// algorithm and prepares the arguments of its kernel; a start is a launch. On other ways, and for calls that only move
+// parts between ranks, a start makes the whole call. Either way the call is done when its stream is.
 #pragma once
 
 #include <utility>
@@ -38,7 +38,7 @@ private:
     device::fused_options with_;
 };
 
-// A call that keeps its kernel instead of launching it.
+// A call that keeps its prepared kernel instead of launching it.
 template <class Runtime, class Comm>
 struct device_recorder : device_started<Runtime, Comm> {
     device_recorder(Comm& c, const device_call_options& o, sole_ptr<recorded_launch>& to)
@@ -51,7 +51,7 @@ struct device_recorder : device_started<Runtime, Comm> {
     sole_ptr<recorded_launch>* recorded;
 };
 
-// In the place of device_calls: records what can be recorded.
+// Takes the place of device_calls: records the calls that can be recorded.
 template <class Runtime>
 struct device_recording {
     sole_ptr<recorded_launch> launch; // null: a start makes the whole call
@@ -81,7 +81,7 @@ template <class Runtime, class F>
 class ready_launch final : public ready_call {
 public:
     explicit ready_launch(F f) : make_(std::move(f)) { make_(recording_); }
-    void require_unmoved() const override {} // views say nothing of a device's memory
+    void require_unmoved() const override {} // a view does not show whether device memory has moved
     void start() override {
         if (recording_.launch != nullptr) recording_.launch->start();
         else make_(device_calls<Runtime>());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which way calls on device memory take, agreed on by all ranks: exchange memory on each rank's device, shown by the
-// kind of handle that reaches furthest and mapped by every peer, or by way of the host where some pair has no such way.
-// Knows no kernel and no proxy.
+// Chooses the way of calls on device memory; all ranks agree on it. Either kernels reach the exchange memory on every
+// rank's device, shown by the kind of handle that reaches furthest and mapped by every peer; or calls are staged, if
+// some pair has no such way. Knows no kernel and no proxy.
 #pragma once
 
 #include <unistd.h>
@@ -22,29 +22,29 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// The same on all ranks.
+// Settings for calls on device memory: the same on all ranks.
 struct device_settings {
     bool staged = false; // stage through pinned memory even where kernels can reach every peer
-    // Where kernels reach some peers only: kernels among these, and staged between them what must cross. false: stage
-    // everything there.
+    // Where kernels reach some peers only: kernels inside domains, and staging between them. false: stage everything
+    // there.
     bool two_levels = true;
     int lanes = 32; // blocks of a kernel; fewer where a device has fewer multiprocessors
     std::uint32_t slot_bytes = 32768, packet_bytes = 16384; // see device::exchange_shape
     std::uint32_t stage_bytes = 0;                          // 0: 64 KiB for each rank whose kernels reach each other
-    std::size_t staging_bytes = std::size_t{4} << 20;       // of one piece by way of the host
-    int staging_lanes = 8;                                  // blocks that copy such a piece
-    // Kernels of two launches on one device may wait for each other for ever, so such ranks go by way of the host.
-    // true: they are tried out first, and go by kernels where they ran at the same time. Nothing says that later ones
-    // do, beside kernels of the program; the deadline of a wait then ends what hangs. For tests on a machine with one
+    std::size_t staging_bytes = std::size_t{4} << 20;       // of one staged piece
+    int staging_lanes = 8;                                  // blocks that copy a staged piece
+    // Kernels of two launches on one device may wait for each other for ever, so ranks that share a device are staged.
+    // true: their kernels are tried, and used if they ran at the same time. Later kernels need not run at the same
+    // time, beside kernels of the program; then the deadline of a wait ends the call. For tests on a machine with one
     // device.
     bool shares_device = false;
-    // Where a switch reduces and multicasts (NVLink SHARP) long sums go by it, unless they are `deterministic`.
+    // Long sums use a switch that reduces and multicasts (NVLink SHARP) where there is one, unless `deterministic`.
     bool multicast = true;
 };
 
 namespace detail {
 
-// Every rank does it, and goes on only if all could.
+// Runs f on every rank. Throws on all ranks if one rank could not.
 template <class F>
 void together(communicator_core& c, const char* what, F&& f) {
     std::exception_ptr mine;
@@ -73,7 +73,7 @@ public:
     gpu_route(const Runtime& r, communicator& side) : runtime_(r), side_(side), links_(r), switch_(r, side) {}
     gpu_route(const gpu_route&) = delete;
 
-    // Collective. Returns the lanes that all devices have room for. bytes: of the exchange memory.
+    // Chooses the way. Collective. bytes: of the exchange memory. Returns the lanes that all devices have room for.
     int choose(const device_settings& s, std::size_t bytes) {
         settings_ = s, bytes_ = bytes;
         const std::vector<device::gpu_card> cards = show(links_.card());
@@ -97,7 +97,7 @@ public:
     int first_reached() const { return first_reached_; }
     const std::vector<typename device::gpu_links<Runtime>::peer>& peers() const { return links_.peers(); }
 
-    // Which way calls take, and why not the shorter one.
+    // Says which way calls take, and why not a shorter one.
     std::string text() const {
         if (!is_direct_) {
             const std::string text = "staged through the host: ";
@@ -119,16 +119,16 @@ public:
         return text;
     }
 
-    // Of the pair that keeps kernels from joining all ranks; which rank cannot be reached.
+    // The first pair whose kernels do not reach each other: the rank that is not reached, and the reason in words.
     int obstacle_peer() const { return obstacle_peer_; }
     std::string obstacle() const {
         return "rank " + std::to_string(obstacle_rank_) + " cannot reach rank " + std::to_string(obstacle_peer_) +
                ": " + device::name_of(obstacle_) + found_out();
     }
 
-    // Unmaps the peers' memory. No kernel of this rank runs any more.
+    // Unmaps the peers' memory. Requires: no kernel of this rank runs any more.
     void unmap() { switch_.close(), links_.close(); }
-    // Unmaps, and frees this rank's memory where no peer may use it any more.
+    // Unmaps the peers' memory, and frees this rank's if no peer may use it any more.
     void close(bool may_free) {
         switch_.close();
         links_.close();
@@ -173,7 +173,7 @@ private:
         return hash_bytes(reinterpret_cast<const char*>(words), sizeof words, 13);
     }
 
-    // By what all ranks know, so that they try the same kinds. CUDA IPC, or no handle at all, is the last.
+    // Depends only on facts that all ranks know, so all try the same kinds. CUDA IPC, or no handle at all, is last.
     bool is_possible(device::handle_kind kind, const std::vector<device::gpu_card>& cards) {
         if (kind == device::handle_kind::ipc) return true;
         const bool is_one_host = core().net.is_one_host();
@@ -184,7 +184,7 @@ private:
             if ((cards[r].offers & bit_of(kind)) == 0 && without < 0) without = static_cast<int>(r);
         }
         if (kind == device::handle_kind::file && !is_one_host) return false;
-        // One process needs no handle, but for memory that a switch multicasts to.
+        // Ranks of one process need no handle, except for memory that a switch multicasts to.
         if (is_one_process && (kind == device::handle_kind::fabric || !may_multicast(cards))) return false;
         if (without >= 0) note(kind, "the driver of rank " + std::to_string(without) + " offers none");
         return without < 0;
@@ -194,7 +194,7 @@ private:
         std::int32_t peer;
         device::gpu_obstacle why;
     };
-    // Makes memory of this kind and maps the peers'. Direct only if every rank's kernels reach every peer.
+    // Makes memory of this kind and maps that of the peers. True if every rank's kernels reach every peer.
     bool attempt(device::handle_kind kind) {
         const bool is_last = kind == device::handle_kind::ipc;
         const auto make = [&] { memory_ = runtime_.allocate_shared(bytes_, kind); };
@@ -203,7 +203,7 @@ private:
         } else {
             try {
                 make();
-            } catch (const error&) { // its card has no handle
+            } catch (const error&) { // then the card has no handle
             }
         }
         const std::vector<device::gpu_card> cards = show(links_.card(memory_));
@@ -225,7 +225,7 @@ private:
                                                                              : " could not map memory of rank ") +
                            std::to_string(obstacle_peer_));
         links_.close();
-        together(core(), "unmap its peers' memory", [] {}); // before it is gone
+        together(core(), "unmap its peers' memory", [] {}); // before it is freed
         if (memory_.at != nullptr) runtime_.free_shared(memory_);
         memory_ = {};
         return false;
@@ -242,8 +242,8 @@ private:
         });
         return all;
     }
-    // Whether every mapping carries what kernels write and read, and kernels of ranks on one device run side by side.
-    // The memory is as it was afterwards, once all ranks have met again.
+    // Whether every mapping transfers correctly what kernels write and read, and kernels of ranks on one device run at
+    // the same time. Afterwards the memory is as before, once all ranks have synchronized.
     bool proves(const std::vector<device::gpu_card>& cards, device::handle_kind kind) {
         using phase = device::mapping_proof::phase;
         device::mapping_proof p;
@@ -274,7 +274,7 @@ private:
         runtime_.free_host(words);
         return is_good;
     }
-    // Where some call would go by it. A device is joined once.
+    // Whether some call would use the switch. A device can join it only once.
     bool may_multicast(const std::vector<device::gpu_card>& cards) const {
         const choices::situation longest{.bytes = choices::any_bytes, .ranks = static_cast<int>(cards.size())};
         if (choices::find_choice(choices::switched, collective::all_reduce, longest) == nullptr) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Collectives on device memory by way of the host: cut into pieces, of each of which the proxy runs the same verb.
+// Staged collectives on device memory: buffers are cut into pieces, and the proxy runs the same verb on each.
 #pragma once
 
 #include <cstddef>
@@ -74,12 +74,12 @@ struct staged_call {
             }
             if (k == 0) continue;
             auto to = range(k - 1, s.out_parts, s.out_at);
-            if (takes_nothing) to.count = 0; // but waits
+            if (takes_nothing) to.count = 0; // take() still waits
             pieces.take(out, to);
         }
     }
 
-    // reduce_scatter_v: in pieces of the whole, whatever parts they are of.
+    // reduce_scatter_v. A piece is a range of the whole buffer and may span several parts.
     template <class Call, class In, class Out, class Op>
     static void reduce_parts(const Call& call, const In& in, const Out& out, const Op& op, const count_table& t) {
         using in_type = element_of<In>;
@@ -91,7 +91,7 @@ struct staged_call {
         for (std::size_t at = 0; at < t.end(); at += most) {
             device::staging_range from, to;
             from.at = at, from.count = t.end() - at < most ? t.end() - at : most;
-            std::vector<std::size_t> inside; // of each rank's part
+            std::vector<std::size_t> inside; // elements of each rank's part in this piece
             for (std::size_t k = 0; k < static_cast<std::size_t>(call.g.size()); ++k) {
                 const std::size_t begin = t.offsets()[k] > at ? t.offsets()[k] : at;
                 const std::size_t part_end = t.offsets()[k] + t.sizes()[k], piece_end = at + from.count;
@@ -114,7 +114,7 @@ struct staged_call {
     }
 
 private:
-    // What the proxy does with a piece: the same verb, on views of the staging buffers.
+    // The order for the proxy: runs the same verb on views of the staging buffers.
     template <collective C, class InType, class OutType, class Call, class Op>
     static gpu_proxy::order order_for(const Call& call, const Op& op, const device::staging_range& from,
                                       const device::staging_range& to) {
@@ -133,7 +133,7 @@ private:
                 call_reduction<C>(c, in, out, with_numbers<InType>(op, from, to), with);
             });
     }
-    // f(the same communicator and policies on the proxy's side, views of the staging buffers, options).
+    // An order that calls f(the proxy's communicator with the same policies, views of the staging buffers, options).
     template <class InType, class OutType, class Call, class F>
     static gpu_proxy::order order_on(const Call& call, std::size_t in_count, std::size_t out_count, F f) {
         using bound = std::remove_cvref_t<decltype(on_side(call.comm, call.c))>;

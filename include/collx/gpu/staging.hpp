@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A call by way of the host, piece by piece: what copies a piece out and what copies its result in are put into the
-// stream, and the proxy gets a job in between. Knows no collective.
+// Stages a call piece by piece. For each piece it puts two kernels into the stream, which copy the piece out and copy
+// its result in, and gives the proxy an order to carry out in between. Knows no collective.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// A time limit and some more. What is for ever stays so.
+// A time limit with some time added. No limit stays no limit.
 constexpr std::int64_t longer(std::int64_t ns, std::int64_t more_ns) {
     return ns < INT64_MAX - more_ns ? ns + more_ns : INT64_MAX;
 }
 
-// A buffer is filled while the one before it is on its way: after put() for a piece comes take() for the one before.
-// The stream orders the rest: what fills a buffer comes after what took the result of its last use.
+// One buffer is filled while the other is under way: after put() for a piece comes take() for the one before. The
+// stream orders the rest: the kernel that fills a buffer comes after the one that took the result of its last use.
 template <class Runtime>
 class staged_pieces {
 public:
@@ -27,7 +27,7 @@ public:
         : group_(g), stream_(stream), is_in_graph_(is_in_graph),
           timeout_ns_(static_cast<std::uint64_t>(longer(longer(timeout_ns, timeout_ns), 1'000'000'000))) {}
 
-    // Elements of `bytes` that fit a buffer.
+    // How many elements of `bytes` bytes fit a buffer.
     std::size_t room(std::size_t bytes) const {
         const std::size_t most = group_.staging().bytes / bytes;
         if (most == 0)
@@ -68,7 +68,7 @@ public:
         group_.runtime().launch_lanes(body, group_.settings().staging_lanes, stream_);
         group_.count_staged(0, to.size() * sizeof(typename device::stage_in<Out, Range>::value_type));
     }
-    // Where kernels beside this rank's have a part in what was put or taken.
+    // For calls whose data also came through kernels of other ranks: checks that none of these was ended.
     void check_peers() {
         const device::staging_verdict body{group_.staging_words_on_device(), group_.staging_peers()};
         group_.runtime().launch_lanes(body, 1, stream_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The exchange memories of all ranks at one address, by a switch that reduces what is loaded there and stores to all
-// (NVLink SHARP). Made when kernels reach every peer already, by all ranks together; where some rank cannot, none has
-// it, and what does not need it goes on as before. Knows no kernel but the one that tries it out.
+// The exchange memories of all ranks at one address, through a switch (NVLink SHARP): a load is the sum over all
+// ranks, a store goes to all. All ranks make it together, once kernels reach every peer. If some rank cannot, no rank
+// has it, and calls that do not need it continue as before. Knows no kernel but the one that tests the switch.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ public:
     gpu_switch(const gpu_switch&) = delete;
     ~gpu_switch() { close(); }
 
-    // Collective. mine: this rank's exchange memory; memories: all ranks', as this device sees them. False on all ranks
-    // where it cannot be; obstacle() says why.
+    // Makes the common address. Collective. mine: this rank's exchange memory; memories: those of all ranks, as this
+    // device sees them. False on all ranks if it cannot be made; obstacle() says why.
     bool open(const device::gpu_mapping& mine, const std::vector<std::byte*>& memories) {
         if constexpr (device::MulticastRuntime<Runtime>) {
             // All devices are added before any memory is bound.
@@ -37,11 +37,11 @@ public:
         }
         return false;
     }
-    // Null: there is none.
+    // The common address; null if there is none.
     std::byte* of_all() const { return is_open_ ? object_.at : nullptr; }
     const std::string& obstacle() const { return obstacle_; }
 
-    // No kernel of this rank runs any more.
+    // Requires: no kernel of this rank runs any more.
     void close() {
         is_open_ = false;
         close_file();
@@ -49,13 +49,13 @@ public:
             if (object_.at != nullptr || object_.driver != 0) runtime_.close_multicast(object_);
         object_ = {};
     }
-    // Leaves it mapped, for a kernel that cannot be ended.
+    // Leaves the memory mapped, for a kernel that cannot be ended.
     void abandon() { close_file(), object_ = {}, is_open_ = false; }
 
 private:
     communicator_core& core() { return side_.internals(); }
 
-    // Rank 0 makes the object, the others open it.
+    // Rank 0 makes the multicast object, the other ranks open it.
     bool share(const device::gpu_mapping& mine) {
         const int me = side_.rank(), n = side_.size();
         std::vector<device::memory_handle> cards(static_cast<std::size_t>(n));
@@ -64,7 +64,7 @@ private:
         const bool by_file = mine.kind == device::handle_kind::file;
         const bool is_shown = all_could("make a multicast object", [&] {
             if (by_file) files.open();
-            own = device::handle_of_file(-1); // the others have none to show
+            own = device::handle_of_file(-1); // the other ranks have none to show
             if (me == 0) {
                 object_ = runtime_.make_multicast(mine.bytes, n, mine.kind);
                 own = runtime_.export_memory(object_);
@@ -92,7 +92,7 @@ private:
     bool bind(const device::gpu_mapping& mine) {
         return all_could("bind its memory to the multicast object", [&] { runtime_.bind_multicast(object_, mine); });
     }
-    // Whether the switch adds up what ranks have written, and all see what it stores.
+    // Whether the switch adds up what all ranks have written, and stores to all.
     bool proves(const std::vector<std::byte*>& memories) {
         using phase = device::switch_proof::phase;
         device::switch_proof p;
@@ -114,7 +114,7 @@ private:
         return is_open_;
     }
 
-    // Runs f; true if it ended well on all ranks. Else says who could not do what.
+    // Runs f. True if it succeeded on all ranks; else obstacle_ says which rank could not do what.
     template <class F>
     bool all_could(const char* what, F&& f) {
         std::int32_t is_done = 1;
@@ -135,7 +135,7 @@ private:
             obstacle_ = "rank " + std::to_string(first) + " could not " + what + (first == side_.rank() ? why : "");
         return first < 0;
     }
-    // Before memory that was bound is freed anywhere.
+    // Waits until all ranks have closed the object, before bound memory is freed anywhere.
     void together_at_the_end() {
         (void)all_could("close the multicast object", [] {});
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// gpu_team: a fused team on the current CUDA device. Include it in .cu files; the verbs are collx/comm's as ever, or
-// the team's members where a file wants to compile fast.
+// gpu_team: a fused team on the current CUDA device. Include it in .cu files. The verbs of collx/comm take a team; its
+// members are the same verbs and compile faster.
 #pragma once
 
 #include <collx/exec/fused.cuh>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a fused team says to arguments that no form of a member takes: too few, a misspelt option in braces, a buffer
-// where a list of them stands. The members here are the compiler's last choice, which would else list all forms; as
-// comm/group_refusals.hpp for groups, without the communicator that a team does not know.
+// Refuses, with one error message, arguments that no form of a fused team's member takes: too few, a misspelt option
+// in braces, a buffer in place of a list. The compiler takes these members last; without them it would list all forms.
+// comm/group_refusals.hpp does the same for groups, with the communicator that a team does not know.
 #pragma once
 
 #include <type_traits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The verbs as members of a fused team and of its calls: their forms, once. What differs between two verbs of one form
-// is their row in the table of verbs.
+// The verbs as members of fused_team and fused_calls. Two verbs of one form differ only in their row in the table of
+// verbs.
 #pragma once
 
 #include <collx/call/verb_table.hpp>
@@ -26,7 +26,7 @@ public:
     auto all_reduce(In&& in, Out&& out, const Op& op = {}, const options& o = {}) {
         return team().template on<verb::all_reduce>(o, in, out, 0, op);
     }
-    // Only the root's output is written; the others may be empty.
+    // Only the root's output is written; the other outputs may be empty.
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     auto reduce(In&& in, Out&& out, int root, const Op& op = {}, const options& o = {}) {
         return team().template on<verb::reduce>(o, in, out, root, op);
@@ -85,7 +85,7 @@ public:
     auto all_to_all(In&& in, Out&& out, const options& o = {}) {
         return team().template on<verb::all_to_all>(o, in, out);
     }
-    // Rank r sends counts[r][d] elements to rank d; parts lie one after the other, by receiver and by sender.
+    // Rank r sends counts[r][d] elements to rank d; inputs are in the order of receivers, outputs of senders.
     template <RankBuffers In, RankBuffers Out, class Counts>
     auto all_to_all_v(In&& in, Out&& out, const Counts& counts, const options& o = {}) {
         return team().template on<verb::all_to_all_v>(o, in, out, counts);
@@ -95,7 +95,7 @@ public:
     auto send_recv(In&& in, Out&& out, const Messages& messages, const options& o = {}) {
         return team().template on<verb::sendrecv>(o, in, out, messages);
     }
-    // What follows in the stream begins when all ranks have come; one launch does so by itself.
+    // Work that follows in the stream begins when all ranks have come. (Any single launch ensures that, too.)
     auto barrier(const options& o = {}) { return team().template on<verb::barrier>(o); }
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which calls on device memory go in two levels (two_level_call.hpp and two_level_scan.hpp say how), where kernels
-// reach the peers of a domain and not all.
+// Decides which calls on device memory go in two levels, where kernels reach the peers of a domain and not all.
+// two_level_call.hpp and two_level_scan.hpp carry them out.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 struct two_level {
-    // False, and nothing is done, where the call does not go this way.
+    // False: the call does not go in two levels, and nothing is done.
     template <collective C, class Call, class In, class Out, class Op>
     static bool try_run(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s) {
         if constexpr (may_take<C, Call, Op, element_of<In>> &&
@@ -54,7 +54,7 @@ struct two_level {
 private:
     template <collective C>
     static constexpr bool is_scan = C == collective::scan || C == collective::exclusive_scan;
-    // Not where the program has bound an algorithm for all ranks, or asked for an order that this one is not.
+    // Not if the program has bound an algorithm, or asks for an order of operands that two levels do not keep.
     template <collective C, class Call, class Op, class T>
     static constexpr bool may_take = [] {
         using policies = typename Call::policies;
@@ -69,7 +69,7 @@ private:
     static bool takes(const Call& call) {
         const auto* d = call.g.domains();
         if (d == nullptr) return false;
-        // The ranks before one are whole domains and some of its own only where domains are intervals.
+        // The ranks before a rank are whole domains and a part of its own only if domains are intervals of ranks.
         if constexpr (is_scan<C> || (!std::is_same_v<Op, device::move_only> && !is_commutative_v<Op, T>))
             if (!d->map().in_rank_order()) return false;
         return C != collective::all_gather || d->most_blocks() <= staging_blocks::most;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One collective on device memory in two levels: inside domains kernels move and reduce over the peers' memory; what
-// must cross is staged, each rank of a rail its share, and the proxies run the same verb along the rails. Cut into
-// pieces, of which one is on its way between domains while kernels work on the next.
+// One collective on device memory in two levels. Inside domains kernels move and reduce data in the peers' memory.
+// Each rank of a rail stages its share of the data between domains, and the proxies run the same verb along the rails.
+// The call is cut into pieces; one is under way between domains while kernels work on the next.
 //
-// Staged bytes, S of a buffer or c of a part, G ranks in a domain, D domains, R rails:
+// Staged bytes, S of a buffer or c of a part, D domains, R rails:
 //   all_reduce      S / R out and in, per rank of a rail      broadcast  S / R out in the root's domain, in elsewhere
 //   reduce_scatter  c out for each rank whose part the rail   reduce     S / R out, in only in the root's domain
-//   (and _v)        carries (D if even), in for its own       barrier    none, and one rank of a domain
+//   (and _v)        carries (D if even), in for its own       barrier    none, by one rank of each domain
 //   all_gather      c out for each rank whose part the rail   all_to_all c for each rank of another domain, both ways
 //                   carries here (1), in for the others (D - 1)
 //
-// Order: ranks of a domain in the order of ranks, then the domains in the order of their first ranks.
+// Order: inside a domain the order of ranks, then domains in the order of their first ranks.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ class two_level_call {
     using piece = typename pieces::piece;
 
 public:
-    // As two_level_pieces.
+    // Arguments: as two_level_pieces.
     two_level_call(collective what, const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s,
                    std::uint64_t hash = 0)
         : call_(what, call, in, out, op, s, hash) {}
@@ -114,10 +114,10 @@ public:
                 call_.spread(p, is_there ? at : -1);
             });
     }
-    // The parts of this domain to all of it; then each rail carries its blocks to the other domains.
+    // Kernels gather this domain's parts on all its ranks; then each rail carries its blocks to other domains.
     void all_gather() {
         const auto mine = static_cast<std::size_t>(
-            call_.domains.blocks(call_.domains.node(), call_.local())); // of no meaning off the rails
+            call_.domains.blocks(call_.domains.node(), call_.local())); // not used by ranks on no rail
         const std::size_t room =
             call_.staging.room(static_cast<std::size_t>(call_.domains.most_blocks()) * sizeof(out_type));
         call_.each_piece(
@@ -129,7 +129,7 @@ public:
                         pieces::receive(cuts, k, block(call_.domains.node(), k, p));
                 pieces::move(call_.in, call_.out, cuts, call_.before);
                 if (!call_.domains.is_on_rail()) return;
-                // This domain's own come last in the staging buffer: they need not be copied in.
+                // This domain's blocks come last in the staging buffer, because they are not copied in.
                 std::vector<std::size_t> counts, at;
                 std::size_t others = 0;
                 for (int d = 0; d < call_.map.nodes(); ++d) {
@@ -155,8 +155,8 @@ public:
                         spread_blocks(d, first, p);
             });
     }
-    // For each domain the parts of its ranks, reduced here, to the rail that carries them; each rail reduces its own.
-    // Parts of any sizes: a piece is made of a piece of each that is not over yet.
+    // Kernels reduce the parts of each domain's ranks over this domain, into the buffers of the rails that carry them;
+    // each rail then reduces its parts. Parts of any sizes: a piece has a piece of each part that has not ended.
     void reduce_scatter(const count_table& parts) {
         const device_view<out_type> come(call_.domains.template incoming<out_type>(),
                                          call_.domains.room_bytes() / sizeof(out_type));
@@ -166,9 +166,9 @@ public:
         call_.each_piece(
             longest, [&](std::size_t at) { return part_room(parts, at); },
             [&](piece p) {
-                std::size_t filled[device::max_ranks] = {}; // of what goes along each rail
+                std::size_t filled[device::max_ranks] = {}; // elements that go along each rail
                 reduce_inside(parts, p, filled);
-                if (filled[call_.local()] == 0) return; // always so off the rails
+                if (filled[call_.local()] == 0) return; // always 0 for ranks on no rail
                 std::vector<std::size_t> counts;
                 for (int d = 0; d < call_.map.nodes(); ++d) counts.push_back(carried(parts, d, p));
                 const std::size_t mine = counts[static_cast<std::size_t>(call_.domains.node())];
@@ -182,7 +182,7 @@ public:
             },
             [&](piece p) {
                 const piece own{out_at + p.at, part_of(parts, call_.domains.node(), call_.local(), p).count};
-                std::size_t all = 0; // along this rail
+                std::size_t all = 0; // elements along this rail
                 for (int d = 0; d < call_.map.nodes(); ++d) all += carried(parts, d, p);
                 if (call_.domains.size() == call_.domains.rails()) {
                     if (all != 0) call_.staging.take(call_.out, pieces::range(own));
@@ -221,9 +221,9 @@ public:
 
 private:
     // ------------------------------------------------------------------------------------------ parts of any sizes
-    // Elements of each part in a piece that begins here: parts that are over leave their room to the others.
+    // Elements of each part in a piece that begins here. Parts that have ended leave their room to the others.
     std::size_t part_room(const count_table& parts, std::size_t at) const {
-        std::size_t most = 1; // that go along one rail
+        std::size_t most = 1; // parts that go along one rail
         for (int k = 0; k < call_.domains.rails(); ++k) {
             std::size_t open = 0;
             for (int d = 0; d < call_.map.nodes(); ++d)
@@ -233,8 +233,8 @@ private:
         }
         return call_.staging.room(most * pieces::larger_bytes);
     }
-    // A piece of the parts of all domains, reduced over the ranks of this one; `filled` counts what goes along each
-    // rail.
+    // Reduces a piece of the parts of all domains over the ranks of this one; `filled` counts the elements that go
+    // along each rail.
     void reduce_inside(const count_table& parts, piece p, std::size_t* filled) {
         for (int d = 0; d < call_.map.nodes(); ++d)
             for (int first = 0; first < call_.map.size(d); first += call_.domains.rails()) {
@@ -252,7 +252,7 @@ private:
         const std::size_t size = parts.sizes()[r], begin = p.at < size ? p.at : size, left = size - begin;
         return {parts.offsets()[r] + begin, left < p.count ? left : p.count};
     }
-    // What this rank's rail has for a domain.
+    // The elements that this rank's rail carries for a domain.
     std::size_t carried(const count_table& parts, int node, piece p) const {
         std::size_t sum = 0;
         for (int k = call_.local(); call_.domains.is_on_rail() && k < call_.map.size(node); k += call_.domains.rails())
@@ -273,7 +273,7 @@ private:
     piece block(int node, int k, piece p) const {
         return {static_cast<std::size_t>(call_.map.rank_of(node, k)) * call_.shape.count + p.at, p.count};
     }
-    // That this rank's rail carries: of this domain, or of all others.
+    // The blocks that this rank's rail carries: of this domain, or of all others.
     staging_blocks blocks_of(piece p, bool own) const {
         staging_blocks b{.count = p.count, .pitch = call_.shape.count, .at = p.at};
         for (int d = 0; d < call_.map.nodes(); ++d)
@@ -282,7 +282,7 @@ private:
                 b.add(call_.map.rank_of(d, k));
         return b;
     }
-    // Blocks of another domain, one from each rail, to all of this one.
+    // Sends blocks of another domain, one from each rail, to all ranks of this one.
     void spread_blocks(int node, int first, piece p) {
         device::own_cuts cuts;
         for (int k = 0; k < call_.domains.size(); ++k) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the calls in two levels are made of: pieces and the rails' shares of them, kernels inside a domain, and orders
-// for the proxies between domains. Knows no verb.
+// The parts that calls in two levels are made of: pieces and the rails' shares of them, kernels inside a domain, and
+// orders for the proxies between domains. Knows no verb.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Of one call: two_level_call and two_level_scan have one.
+// The pieces of one call; two_level_call and two_level_scan have one such object.
 template <class Call, class In, class Out, class Op>
 class two_level_pieces {
 public:
-    // hash: what else all ranks say of the call and compare.
+    // hash: of all other facts that the ranks compare.
     two_level_pieces(collective what, const Call& call, const In& in, const Out& out, const Op& op,
                      const device_shape& s, std::uint64_t hash = 0)
         : what(what), started(call), in(in), out(out), operation(op), shape(s), hash(hash), domains(*call.g.domains()),
@@ -35,7 +35,7 @@ public:
     int local() const { return domains.rank(); }
     static constexpr std::size_t larger_bytes = sizeof(in_type) > sizeof(out_type) ? sizeof(in_type) : sizeof(out_type);
 
-    // most(at): how many elements, of `total`, may be in a piece that begins there.
+    // Calls begin(piece), then end(the piece before). most(at): the most elements of a piece that begins there.
     template <class Most, class Begin, class End>
     void each_piece(std::size_t total, Most&& most, Begin&& begin, End&& end) {
         for (piece last{0, 0}; last.at + last.count < total || last.count != 0;) {
@@ -52,13 +52,13 @@ public:
     }
 
     // ------------------------------------------------------------------------------------------ shares of the rails
-    // Elements of a piece of which every rail carries a share.
+    // The argument `most` of each_piece() for pieces of which every rail carries a share.
     auto shared_room() {
         room_ = staging.room(larger_bytes);
         if (room_ > 16) room_ -= room_ % 16;
         return [all = room_ * static_cast<unsigned>(domains.rails())](std::size_t) { return all; };
     }
-    // Alike on all ranks. Off the rails there is none.
+    // The share of rail k; the same on all ranks. Ranks on no rail have an empty one.
     piece share_of(piece p, int k) const {
         const auto rails = static_cast<std::size_t>(domains.rails()), number = static_cast<std::size_t>(k);
         std::size_t each = (p.count + rails - 1) / rails;
@@ -77,7 +77,7 @@ public:
         if (const piece mine = share_of(p, local()); mine.count != 0)
             staging.template put<in_type>(gone(), range({0, mine.count}), on_rail<in_type>(mine.count, mine.count, f));
     }
-    // From each rail's rank to all others of the domain, but to one that has all already.
+    // Each rank on a rail sends its share to all others of the domain except rank `but`, which has everything already.
     void spread(piece p, int but = -1) {
         if (domains.size() == 1) return;
         device::own_cuts cuts;
@@ -105,7 +105,7 @@ public:
     device_view<in_type> gone() const {
         return {domains.template outgoing<in_type>(), domains.room_bytes() / sizeof(in_type)};
     }
-    // Each rail's part of the operands of this domain, to what goes between domains.
+    // Reduces each rail's part over this domain, into the buffer for what goes between domains.
     void launch_reduction(const device::table_cuts& cuts) {
         const auto op = beginning_of<in_type>(operation, map.ranks());
         using view = device_view<in_type>;
@@ -121,7 +121,7 @@ public:
     }
     static device::staging_range range(piece p) { return {.at = p.at, .count = p.count}; }
 
-    // What the proxy does with a piece: f(the rail with the call's policies, the views of the staging buffers,
+    // An order for the proxy that calls f(the rail with the call's policies, the views of the staging buffers,
     // options).
     template <class Sent, class F>
     gpu_proxy::order on_rail(std::size_t in_count, std::size_t out_count, F f) {
@@ -149,7 +149,7 @@ public:
     const std::uint64_t hash;
     gpu_domains<runtime>& domains;
     node_view map;
-    inside_call<Call> before, after; // the rails
+    inside_call<Call> before, after; // before and after the rails
     staged_pieces<runtime> staging;
 
 private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Scans on device memory in two levels, where domains are intervals of ranks. Each domain scans by itself while its
-// sum, each rail's rank a share, is on its way; along the rails an exclusive scan of these sums; what comes is put
-// before what the ranks of the domain have.
+// Scans on device memory in two levels, where domains are intervals of ranks. Each domain reduces its operands, each
+// rank of a rail a share, and an exclusive scan of these sums runs along the rails. Meanwhile each domain scans by
+// itself. Then the sum from the rail is put before the results of the domain's ranks.
 //
-// Staged bytes, S of a buffer, D domains, R rails: S / R out in all domains but the last, S / R in in all but the
-// first; (D - 1) S over all ranks, each way. Between domains (D - 1) S along a chain.
+// Staged bytes, for S bytes, D domains, R rails: S / R out in all domains but the last, S / R in in all but the first;
+// (D - 1) S over all ranks, each way. Between domains (D - 1) S along a chain.
 #pragma once
 
 #include <collx/algo/preceding.hpp>
@@ -23,7 +23,7 @@ class two_level_scan {
     static_assert(std::is_same_v<in_type, out_type>);
 
 public:
-    // As two_level_pieces.
+    // Arguments: as two_level_pieces.
     two_level_scan(collective what, const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s,
                    std::uint64_t hash = 0)
         : call_(what, call, in, out, op, s, hash) {}
@@ -38,7 +38,7 @@ public:
             [&](piece p) {
                 if (!is_last) call_.reduce_inside(p);
                 const piece mine = call_.share_of(p, call_.local());
-                // What the last one has is not read.
+                // The sum of the last domain is not read.
                 if (mine.count != 0)
                     call_.staging.template put<in_type>(
                         call_.gone(), pieces::range({0, is_last ? 0 : mine.count}),

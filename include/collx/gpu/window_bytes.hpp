@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A window of bytes on devices, as the host sees it: all ranks make it together, its memory is mapped by every rank's
-// kernels, and what ended it is thrown here. The typed front is device_window.hpp. Knows no kernel of a program.
+// A window of bytes on devices, as the host sees it. All ranks make it together, every rank's kernels map its memory,
+// and the error that ended it is thrown here. device_window.hpp is the typed front. Knows no kernel of a program.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// What a rank brings to a window on devices.
+// A rank's part of a window on devices.
 struct device_window_part {
     std::uint64_t bytes = 0, elem_bytes = 1, type = 0; // type: see type_hash
     std::uint32_t lines = 64;
@@ -45,8 +45,8 @@ public:
         }
     }
     window_bytes(const window_bytes&) = delete;
-    // The program's own kernels have ended. The peers' may use this rank's memory a little longer, so all ranks meet
-    // before it is freed; where one does not come, it stays.
+    // Requires: this rank's kernels have ended. Kernels of peers may use this rank's memory a little longer, so it is
+    //     freed after a barrier; if a rank does not come to it, the memory stays.
     ~window_bytes() {
         bool may_free = false;
         try {
@@ -64,14 +64,14 @@ public:
     std::uint64_t bytes(int peer) const { return table_.bytes[peer]; }
     std::byte* part() const { return table_.part(rank()); }
     unsigned lines() const { return table_.lines; }
-    // Where kernels find it.
+    // The table that kernels read, in device memory.
     const table_type* table() const {
         return reinterpret_cast<const table_type*>(table_.memory[rank()] + table_type::at);
     }
-    // Which way kernels reach the peers.
+    // How kernels reach the peers, in words.
     std::string route() const { return route_.text(); }
 
-    // Of a call by the host, before it is launched.
+    // Checks a call by the host before it is launched.
     void require_place(const char* what, int peer, std::uint64_t at, std::uint64_t bytes) const {
         require_peer(peer);
         if (at > table_.bytes[peer] || bytes > table_.bytes[peer] - at) refuse_place(what, peer, at, bytes);
@@ -96,13 +96,13 @@ public:
         runtime_.synchronize(stream);
         check();
     }
-    // All ranks have ended what they did before, and all see it. Collective.
+    // Waits until all ranks have completed what they did before; all ranks then see it. Collective.
     void fence(void* stream) {
         synchronize(stream);
         barrier(side_);
         check();
     }
-    // What kernels of this rank, or of another, ended the window for.
+    // Throws the error for which kernels of this rank, or of another, ended the window.
     void check() {
         if (runtime_.load_host(&host()->gave_up) == 0) return;
         const device::window_report* by_peer = nullptr;
@@ -116,7 +116,7 @@ public:
             fail(errc::aborted, rank(), -1, "see what the rank says that ended it: check() or synchronize() there",
                  "device window: another rank has ended it");
     }
-    // How long a wait() may take, in kernels that begin from now on. Collective in effect: give all ranks the same.
+    // Sets how long a wait() may take in kernels that begin from now on. Give all ranks the same limit.
     void set_timeout(duration t) {
         core().require_time_limit(t.count());
         table_.timeout_ns = static_cast<std::uint64_t>(t.count());
@@ -182,7 +182,7 @@ private:
         const auto line = static_cast<unsigned>(r.line);
         switch (why) {
             case device::window_end::timed_out:
-                core().require_alive(); // who has died says more
+                core().require_alive(); // a dead rank is the better reason
                 fail(errc::timeout, rank(), peer,
                      "does it signal on this line as often as this rank waits? A longer limit: set_timeout()",
                      "device window: a kernel waited too long for signal %llu of rank %d on line %u, which has given "

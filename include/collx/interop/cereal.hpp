@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Objects of any shape between ranks, through cereal (https://uscilab.github.io/cereal): what has a serialize()
-// travels, with maps, strings and pointers in it. The calls are those of by_value.hpp: they never write into an
-// argument, and find out sizes by themselves. For tensors use the verbs: this copies every object twice.
+// Moves objects of any shape between ranks, through cereal (https://uscilab.github.io/cereal). An object needs a
+// serialize(), and may contain maps, strings and pointers. The calls are those of by_value.hpp: they never write into
+// an argument, and exchange sizes by themselves. For tensors use the verbs: these calls copy every object twice.
 //
 //   struct settings { std::map<std::string, double> rates; template <class A> void serialize(A& a) { a(rates); } };
 //   const settings s = collx::objects::broadcast(world, mine, {.root = 0});
@@ -25,7 +25,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// What a serialize() throws on this rank alone ends the communicator: the others wait for this rank's part.
+// An exception of serialize() on one rank ends the communicator, because the other ranks wait for this rank's part.
 template <class Comm, class T>
 std::string packed_object(Comm& comm, const T& x) {
     return base_of(comm).internals().or_abandon([&] {
@@ -49,7 +49,7 @@ std::vector<T> unpacked_objects(const Texts& texts) {
     for (const std::string& text : texts) all.push_back(unpacked_object<T>(text));
     return all;
 }
-// One text after the other, of these lengths.
+// Cuts a text into texts of these lengths.
 inline std::vector<std::string> cut_text(const std::string& all, const std::vector<std::size_t>& lengths) {
     std::vector<std::string> texts;
     std::size_t at = 0;
@@ -65,42 +65,42 @@ std::vector<std::string> packed_objects(Comm& comm, const std::vector<T>& all) {
 
 } // namespace detail
 
-// T: default-constructible, with a serialize(), or save() and load(), that cereal finds; include cereal/types/... for
-//     the standard's containers in it.
+// T: default-constructible, with a serialize(), or save() and load(), that cereal finds. For standard containers in
+// it, include headers of cereal/types/.
 // Cost: the call by value on the bytes, and two copies of the object.
-// Errors: as the verbs. What cereal or the object throws while it is written ends the communicator (the other ranks get
-//     aborted); while it is read it concerns this rank alone, after the call, and the communicator can be used on.
+// Errors: as the verbs. An exception while an object is written ends the communicator (the other ranks get aborted).
+//     One while it is read, after the call, concerns this rank alone; the communicator can be used on.
 namespace objects {
 
-// The root's object, on every rank.
+// Returns the root's object on every rank.
 template <detail::Communicates Comm, class T>
 T broadcast(Comm&& comm, const T& x, const call_options& o = {}) {
     const bool is_root = comm.rank() == o.root;
     return detail::unpacked_object<T>(
         by_value::broadcast(comm, is_root ? detail::packed_object(comm, x) : std::string(), o));
 }
-// One object of each rank, in rank order, on every rank.
+// Returns the objects of all ranks, in rank order, on every rank.
 template <detail::Communicates Comm, class T>
 std::vector<T> all_gather(Comm&& comm, const T& x, const call_options& o = {}) {
     const std::string mine = detail::packed_object(comm, x);
     const auto lengths = by_value::all_gather(comm, mine.size(), o);
     return detail::unpacked_objects<T>(detail::cut_text(by_value::all_gather(comm, mine, o), lengths));
 }
-// The same at the root; nothing elsewhere.
+// The same at the root; an empty list elsewhere.
 template <detail::Communicates Comm, class T>
 std::vector<T> gather(Comm&& comm, const T& x, const call_options& o = {}) {
     const std::string mine = detail::packed_object(comm, x);
     const auto lengths = by_value::gather(comm, mine.size(), o);
     return detail::unpacked_objects<T>(detail::cut_text(by_value::gather(comm, mine, o), lengths));
 }
-// all[r] of the root, on rank r. Other ranks' lists are not looked at.
+// Returns all[r] of the root on rank r. Lists of other ranks are not used.
 template <detail::Communicates Comm, class T>
 T scatter(Comm&& comm, const std::vector<T>& all, const call_options& o = {}) {
     const bool is_root = comm.rank() == o.root;
     return detail::unpacked_object<T>(
         by_value::scatter(comm, is_root ? detail::packed_objects(comm, all) : std::vector<std::string>(), o));
 }
-// all[r] of each rank goes to rank r; what came from each, in rank order.
+// Sends all[r] to rank r. Returns what came from each rank, in rank order.
 template <detail::Communicates Comm, class T>
 std::vector<T> all_to_all(Comm&& comm, const std::vector<T>& all, const call_options& o = {}) {
     return detail::unpacked_objects<T>(by_value::all_to_all(comm, detail::packed_objects(comm, all), o));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// RDMA by libibverbs: a program that includes this header anywhere and links collx::verbs can use devices of InfiniBand
-// and RoCE (docs/design/verbs.md). Here is how one of them is chosen; the addresses of queue pairs are carried over by
-// the caller, so librdmacm is not needed, and iWARP, which cannot do without, is not served.
+// RDMA through libibverbs: a program that includes this header anywhere and links collx::verbs can use InfiniBand and
+// RoCE devices (docs/design/verbs.md). This file chooses the device. The caller exchanges the addresses of queue
+// pairs, so librdmacm is not needed; iWARP, which needs it, is not supported.
 // collx-header: needs=verbs
 #pragma once
 
@@ -72,7 +72,7 @@ struct verbs_device_list {
     }
 };
 
-// Takes the first active port. False: refusal says why there is none.
+// Takes the first active port. False: `no` says why there is none.
 inline bool choose_verbs_port(ibv_context* context, const verbs_choice& which, verbs_port& port, verbs_refusal& no) {
     const char* name = ::ibv_get_device_name(context->device);
     if (context->device->transport_type != IBV_TRANSPORT_IB) {
@@ -101,8 +101,8 @@ inline bool choose_verbs_port(ibv_context* context, const verbs_choice& which, v
     return false;
 }
 
-// Which of the port's addresses: as verbs_choice says. RoCE v1, which is not routed, has entries of the same text; and
-// the address that an interface has by itself reaches no further than its own wire.
+// Chooses an address of the port, as verbs_choice says. RoCE v2 is preferred: RoCE v1 has entries of the same text and
+// is not routed. Link-local addresses (fe80::) come second: they reach no further than the link.
 inline bool choose_verbs_address(ibv_context* context, const verbs_choice& which, verbs_port& port, verbs_refusal& no) {
     growing_array<ibv_gid_entry> table(static_cast<std::size_t>(port.attributes.gid_tbl_len) *
                                        port.limits.phys_port_cnt);
@@ -129,7 +129,7 @@ inline bool choose_verbs_address(ibv_context* context, const verbs_choice& which
     return best >= 0;
 }
 
-// No device says how much a send may carry with it, other than by making a queue pair or not.
+// How many bytes a send may carry inline. No device reports it, so queue pairs are made on trial.
 inline std::uint32_t most_verbs_inline(ibv_pd* domain) {
     const verbs_completions_handle completions(::ibv_create_cq(domain->context, 2, nullptr, nullptr, 0));
     for (std::uint32_t bytes = completions ? 256 : 0; bytes >= 16; bytes /= 2) {
@@ -150,7 +150,7 @@ inline sole_ptr<verbs_device> open_verbs_device(ibv_device* device, const verbs_
         char path[80];
         std::snprintf(path, sizeof path, "/dev/infiniband/%s", device->dev_name);
         if (::access(path, R_OK | W_OK) != 0)
-            e = errno; // the library looks elsewhere after that, and says what came last
+            e = errno; // the library tries other places next, and reports the last error
         no.set("may this user read and write /dev/infiniband? In a container, is that device passed in?",
                "%s cannot be opened by %s: %s", name, path, std::strerror(e));
         return nullptr;
@@ -169,13 +169,13 @@ inline sole_ptr<verbs_device> open_verbs_device(ibv_device* device, const verbs_
     return make_sole<libibverbs_device>(std::move(context), std::move(domain), port);
 }
 
-// Why the last call of open_libibverbs() of this thread returned null.
+// Why the last open_libibverbs() of this thread returned null.
 inline thread_local char verbs_reason[400] = "";
 
 inline sole_ptr<verbs_device> open_libibverbs(const verbs_choice& which) {
-    // A child of fork() must not make the parent's pages move away from under the device. Linux takes care of it since
-    // 5.12; before, the library must, by hiding registered pages from children, which it would do needlessly even where
-    // Linux does. Where it comes too late, because memory was registered before, only programs that fork lose.
+    // After a fork(), copy-on-write must not move the parent's pages away from the device. Linux ensures this since
+    // 5.12. Before, the library must, by hiding registered pages from children, which is not needed where Linux does
+    // it. If memory was registered earlier, it comes too late; only programs that fork are affected.
     if (::ibv_is_fork_initialized() != IBV_FORK_UNNEEDED) (void)::ibv_fork_init();
     const verbs_device_list devices;
     verbs_refusal no;

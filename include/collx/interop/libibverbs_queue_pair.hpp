@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory and queue pairs of libibverbs, as a stream over verbs wants them (transport/verbs_device.hpp): the service of
-// reliable connections, each queue pair with a completion queue of its own. Which device and port is the business of
-// libibverbs.hpp, which programs include.
+// Memory and queue pairs of libibverbs, for transport/verbs_device.hpp: the reliable-connection service, and a
+// separate completion queue for each queue pair. libibverbs.hpp, which programs include, chooses the device and the
+// port.
 // collx-header: needs=verbs
 #pragma once
 
@@ -24,8 +24,8 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Owns what the library gave, except in a child of fork(): it shares the parent's file of the device, and would take
-// away what the parent uses.
+// Owns an object of the library, except in a child of fork(): the child shares the parent's device file, and would
+// destroy what the parent uses.
 template <class T, int (*Close)(T*)>
 class verbs_handle {
 public:
@@ -84,7 +84,7 @@ private:
     verbs_region_handle region_;
 };
 
-// Written and read by one thread at a time.
+// Used by one thread at a time.
 class libibverbs_queue_pair final : public queue_pair {
 public:
     libibverbs_queue_pair(const verbs_port& port, ibv_pd* domain, const verbs_limits& limits)
@@ -122,12 +122,12 @@ public:
         a.dest_qp_num = peer.number;
         a.rq_psn = peer.first_packet;
         a.max_dest_rd_atomic = 1;
-        // A head without a place: the credits of collx do not let it happen. So only some slack, no waiting: 6 times
-        // (7 would mean for ever) 10 ms, which is what 20 stands for.
+        // The delay after which a peer sends a head again that found no posted receive. The credits of collx prevent
+        // that, so only some slack is needed: 6 times (7 would mean for ever) 10 ms, which has the code 20.
         a.min_rnr_timer = 20;
         a.ah_attr.port_num = port_->number;
         a.ah_attr.dlid = peer.lid;
-        // Inside a subnet of InfiniBand the LID does it.
+        // Inside an InfiniBand subnet the LID is enough.
         a.ah_attr.is_global = port_->is_ethernet || std::memcmp(peer.gid, port_->gid.raw, 8) != 0;
         std::memcpy(a.ah_attr.grh.dgid.raw, peer.gid, sizeof peer.gid);
         a.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(port_->gid_index);
@@ -140,8 +140,8 @@ public:
         a.qp_state = IBV_QPS_RTS;
         a.sq_psn = first_packet_;
         a.max_rd_atomic = 1;
-        // 4.096 us * 2^16 = 0.27 s until a packet is sent again, 6 times: a peer that is gone is noticed after 1.9 s (a
-        // device may take up to four times as long), and a link that comes back within a second breaks nothing. 7 would
+        // A packet is sent again after 4.096 us * 2^16 = 0.27 s, 6 times: a dead peer is noticed after 1.9 s (a device
+        // may take up to four times as long), and a link that comes back within a second breaks no connection. 7 would
         // be seven times, but for ever with soft-RoCE.
         a.timeout = 16;
         a.retry_cnt = 6;
@@ -182,7 +182,7 @@ public:
             if (i < count) {
                 const verbs_write& w = writes[i];
                 piece = {reinterpret_cast<std::uintptr_t>(w.from), w.bytes, w.local_key};
-                r.num_sge = w.bytes != 0; // to some devices a piece of 0 bytes has 2 GiB
+                r.num_sge = w.bytes != 0; // some devices read a size of 0 as 2 GiB
                 r.opcode = IBV_WR_RDMA_WRITE;
                 r.wr.rdma.remote_addr = w.to;
                 r.wr.rdma.rkey = w.remote_key;
@@ -193,7 +193,7 @@ public:
                 r.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
             }
         }
-        // The queue's places come free only with a completion behind them: without heads, one now and then.
+        // Only a completion behind them frees places of the queue, so posts without heads ask for one now and then.
         const bool is_own = !has_head && 2 * (unsignalled_ + all) > depth_;
         if (is_own) requests_[static_cast<std::size_t>(all - 1)].send_flags = IBV_SEND_SIGNALED;
         return start(all, has_head || is_own, is_own, id);
@@ -236,13 +236,13 @@ public:
     }
 
 private:
-    // Behind how many requests a completion comes, and whether the caller wants to know.
+    // A completion to come: the number of requests it frees, and whether it is for this queue, not for the caller.
     struct signal {
         int requests = 0;
         bool is_own = false;
     };
 
-    // Posts the first of requests_. is_signalled: the last of them completes; is_own: for this queue only.
+    // Posts the first `all` requests_. is_signalled: the last one completes; is_own: for this queue only.
     bool start(int all, bool is_signalled, bool is_own, std::uint64_t id) {
         unsignalled_ += all;
         if (is_signalled) {
@@ -285,7 +285,7 @@ private:
              std::strerror(e));
     }
 
-    // Reported by the next poll(). What is under way ends, too: what arrived is unknown.
+    // The next poll() reports it. Requests under way end, too; whether they have arrived is unknown.
     [[gnu::cold]] void stop(std::uint64_t id, const char* why) {
         if (has_failed_) return;
         has_failed_ = true;
@@ -296,7 +296,7 @@ private:
         (void)::ibv_modify_qp(pair_.get(), &a, IBV_QP_STATE);
     }
 
-    // 1 if it is one for the caller.
+    // Returns 1 if the completion is for the caller, else 0.
     int take(const ibv_wc& from, verbs_completion& to) {
         if (from.status != IBV_WC_SUCCESS) {
             has_failed_ = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A communicator of the ranks of an MPI communicator, so that an MPI program can take one collective after the other to
-// collx. Needs mpi.h: link collx::mpi, or compile with mpicxx. MPI serves to agree on a name and to tell addresses,
-// nothing else.
+// Makes a communicator of the ranks of an MPI communicator, so that an MPI program can move one collective after the
+// other to collx. Needs mpi.h: link collx::mpi, or compile with mpicxx. collx uses MPI only to agree on a name and to
+// exchange addresses.
 // collx-header: needs=mpi
 #pragma once
 
@@ -22,7 +22,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// MPI's own handler ends the program by default; a program that has set another one gets an exception.
+// MPI's default error handler ends the program; a program that has set another one gets an exception.
 inline void check_mpi(int code, int rank, const char* call) {
     if (code == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING + 1] = {};
@@ -31,7 +31,7 @@ inline void check_mpi(int code, int rank, const char* call) {
     fail(errc::environment, rank, -1, "see MPI's own messages", "%s failed: %.200s", call, text);
 }
 
-// What ranks on several hosts tell each other through MPI.
+// The card that each rank shows the other ranks through MPI, on several hosts.
 struct mpi_card {
     unsigned long long host = 0, machine = 0, settings = 0;
     int has_address = 0;
@@ -39,7 +39,7 @@ struct mpi_card {
     char address[80] = {};
 };
 
-// All ranks see all cards, so that all come to the same verdict.
+// All ranks see all cards, so all reach the same verdict.
 inline void check_cards(const std::vector<mpi_card>& cards, int rank) {
     int lonely = -1;
     bool is_remote = false;
@@ -62,7 +62,7 @@ inline void check_cards(const std::vector<mpi_card>& cards, int rank) {
 
 inline unsigned long long hash_of(const std::string& text) { return hash_bytes(text.data(), text.size(), 5); }
 
-// Ranks on several hosts: addresses by MPI, all else over collx's own connections.
+// Joins ranks on several hosts: MPI exchanges addresses, everything else goes over collx's own connections.
 inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64_t timeout_ns,
                                     const host_description& h, const std::vector<unsigned long long>& hosts,
                                     const transports& over) {
@@ -84,7 +84,7 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
             fail(errc::environment, rank, -1, "give COLLX_ADDRESS a shorter form", "the address '%s' is too long",
                  at.c_str());
         std::memcpy(mine.address, at.data(), at.size());
-    } catch (...) { // the others wait in MPI
+    } catch (...) { // the other ranks wait in MPI
         trouble = std::current_exception();
         mine.has_failed = 1;
     }
@@ -105,12 +105,12 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
 
 } // namespace detail
 
-// Collective over `mpi`, which must stay unused by other threads meanwhile and is not needed afterwards. Rank numbers
-// are the same.
+// Makes a communicator of the ranks of `mpi`, with the same numbers. Collective over `mpi`, which no other thread may
+// use meanwhile, and which is not needed afterwards.
 // Errors: environment when MPI is not initialised or fails, or when hosts cannot reach each other · those of
 //     communicator.
-// Cost: a gathering of 8 bytes a rank and a broadcast of 128 bytes; on several hosts a gathering of 112 bytes a rank
-//     more.
+// Cost: an all_gather of 8 bytes per rank and a broadcast of 128 bytes; on several hosts one more all_gather of 112
+//     bytes per rank.
 inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = std::chrono::seconds(60),
                              const transports& over = {}) {
     int is_ready = 0, is_over = 0, rank = -1, size = 0;
@@ -126,7 +126,7 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
     try {
         h = detail::separated(describe_host(environment(), size > 1 ? detail::process_protection() : job_protection()),
                               over, rank);
-    } catch (...) { // the others wait in MPI
+    } catch (...) { // the other ranks wait in MPI
         trouble = std::current_exception();
     }
     unsigned long long here = trouble ? 0 : detail::hash_of(h.id) | 1;
@@ -145,7 +145,7 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
     unique_id id;
     try {
         if (rank == 0) id = unique_id::make_here();
-    } catch (...) { // the others wait in MPI; an id of zeros is none, and they will say so
+    } catch (...) { // the other ranks wait in MPI, and will report that an id of zeros is not valid
         trouble = std::current_exception();
     }
     detail::check_mpi(MPI_Bcast(id.bytes, static_cast<int>(unique_id::most_bytes), MPI_CHAR, 0, mpi), rank,

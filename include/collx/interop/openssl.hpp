@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sealed connections by OpenSSL: a program that includes this header anywhere and links collx::openssl can use
-// COLLX_SECURITY=integrity and encrypted (docs/security.md): AES-256 in Galois/counter mode, a key for each direction
-// of each connection. It can authenticate, too, and so replaces interop/sodium.hpp.
+// Sealed connections through OpenSSL: a program that includes this header anywhere and links collx::openssl can use
+// COLLX_SECURITY=integrity and encrypted (docs/security.md): AES-256 in Galois/counter mode, with a separate key for
+// each direction of each connection. It also authenticates, and so replaces interop/sodium.hpp.
 // collx-header: needs=openssl
 #pragma once
 
@@ -28,7 +28,7 @@ inline void sign_by_openssl(const unsigned char* key, const void* text, std::siz
         fail_openssl("HMAC-SHA256");
 }
 
-// Key and first nonce of one direction, by HKDF (RFC 5869), as TLS 1.3 makes its own.
+// The key and the first nonce of one direction, derived by HKDF (RFC 5869) as in TLS 1.3.
 struct direction_secret {
     unsigned char key[32], nonce[12];
     direction_secret(const secret& session, bool from_connecting, bool hides) {

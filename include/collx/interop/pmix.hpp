@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Starting under PMIx (Open MPI's mpirun, PRRTE's prterun, srun --mpi=pmix) by its client library. A program that
-// includes this header anywhere and links collx::pmix meets through PMIx; without it ranks of one host still meet, see
-// launchers.hpp. Compiled against the library's own header: its structures differ between versions.
+// Startup under PMIx (Open MPI's mpirun, PRRTE's prterun, srun --mpi=pmix) through its client library. A program that
+// includes this header anywhere and links collx::pmix exchanges addresses through PMIx; without it ranks of one host
+// still connect, see launchers.hpp. Compiled against the library's own header: its structures differ between versions.
 // collx-header: needs=pmix
 #pragma once
 
@@ -20,12 +20,12 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// This process as PMIx knows it, and a Store with PMIx's order: what a rank sets, the others see after a barrier of all
-// ranks. There are no sums. PMIx counts its users, so an MPI library may come and go beside it. Errors: environment
-// when no PMIx server answers · protocol · timeout.
+// This process as PMIx knows it, and a Store with PMIx's ordering: the other ranks see what a rank sets after a
+// barrier of all ranks. add() is unsupported. PMIx counts its users, so an MPI library may start and end it
+// independently. Errors: environment when no PMIx server answers · protocol · timeout.
 class pmix_store {
 public:
-    // set() is seen after a barrier only.
+    // Values that are set become visible only after a barrier.
     static constexpr bool is_collective = true;
 
     pmix_store() : owner_(::getpid()) {
@@ -47,7 +47,7 @@ public:
     pmix_store(const pmix_store&) = delete;
     pmix_store& operator=(const pmix_store&) = delete;
     ~pmix_store() {
-        if (owner_ == ::getpid()) (void)PMIx_Finalize(nullptr, 0); // a fork() is no rank
+        if (owner_ == ::getpid()) (void)PMIx_Finalize(nullptr, 0); // a child of fork() is no rank
     }
 
     int rank = 0, size = 1, local_rank = 0, local_size = 1; // of the job, and among its ranks on this host
@@ -64,8 +64,8 @@ public:
         check(PMIx_Put(PMIX_GLOBAL, name(key).c_str(), &v), "PMIx_Put");
         check(PMIx_Commit(), "PMIx_Commit");
     }
-    // PMIx keeps values by the rank that has set them, so a key is looked for at all: first at the rank whose number it
-    // ends with, if it does. (Asking for no rank in particular finds nothing under Open MPI 4.1.)
+    // PMIx keeps values by the rank that has set them, so a key is looked up at all ranks, first at the rank whose
+    // number it ends with. (A lookup without a rank finds nothing under Open MPI 4.1.)
     kept_text get(name_view key, const deadline& until) {
         detail::check_store_key(key);
         std::size_t digits = 0;
@@ -87,22 +87,22 @@ public:
     std::int64_t add(name_view, std::int64_t) {
         fail(errc::unsupported, rank, -1, "use a tcp_store or a file_store", "PMIx has no sums");
     }
-    // Of all ranks of the job; names only say what is waited for.
+    // A barrier of all ranks of the job; its name is used in messages only.
     void barrier(name_view what, int ranks, const deadline& until) {
         if (ranks != size)
             fail(errc::invalid_argument, rank, -1, "", "a PMIx barrier is of all %d ranks, not of %d", size, ranks);
-        // Not PMIx's own waiting: not every server knows its time limit.
+        // Does not wait inside PMIx, because not every server knows its time limit.
         pmix_info_t options[1];
         std::memset(options, 0, sizeof options);
         std::strcpy(options[0].key, PMIX_COLLECT_DATA);
         options[0].value.type = PMIX_BOOL;
         options[0].value.data.flag = true;
         const auto answer = make_counted<fence_answer>();
-        auto* held = new counted_ptr<fence_answer>(answer); // PMIx's share: its answer may come after we have gone
+        auto* held = new counted_ptr<fence_answer>(answer); // PMIx's share: its answer may come after this call
         const pmix_proc_t all = all_ranks();
         const pmix_status_t started = PMIx_Fence_nb(&all, 1, options, 1, &take_answer, held);
         if (started != PMIX_SUCCESS) delete held;
-        if (started == PMIX_OPERATION_SUCCEEDED) return; // done already, and there is no answer to come
+        if (started == PMIX_OPERATION_SUCCEEDED) return; // done already; no answer will come
         check(started, "PMIx_Fence_nb");
         for (detail::retry_pause pause(1'000'000); !answer->is_there.load(std::memory_order_acquire);)
             if (!pause.sleep(until))
@@ -117,7 +117,7 @@ public:
 private:
     struct fence_answer {
         pmix_status_t status = PMIX_SUCCESS; // written by: PMIx's thread, before is_there
-        std::atomic<bool> is_there{false};   // written by: PMIx's thread (release); read by: who waits (acquire)
+        std::atomic<bool> is_there{false};   // written by: PMIx's thread (release); read by: barrier() (acquire)
     };
     static void take_answer(pmix_status_t status, void* held) {
         auto* answer = static_cast<counted_ptr<fence_answer>*>(held);
@@ -134,7 +134,7 @@ private:
         return p;
     }
     pmix_proc_t all_ranks() const { return proc(PMIX_RANK_WILDCARD); }
-    // Keys of our own kind, and each rank's apart from the others'.
+    // Keys have a prefix of collx; PMIx separates those of different ranks.
     static kept_text name(name_view key) { return "collx." + kept_text(key); }
 
     void check(pmix_status_t status, const char* call) const {
@@ -159,7 +159,7 @@ private:
     bool look_up(int r, name_view key, kept_text& value) const {
         pmix_info_t options[1];
         std::memset(options, 0, sizeof options);
-        std::strcpy(options[0].key, PMIX_IMMEDIATE); // do not wait for who has not set it
+        std::strcpy(options[0].key, PMIX_IMMEDIATE); // do not wait for a rank that has not set it
         options[0].value.type = PMIX_BOOL;
         options[0].value.data.flag = true;
         pmix_value_t* v = nullptr;
@@ -178,7 +178,7 @@ private:
 
 namespace detail {
 
-// Until the program ends: PMIx takes a rank that leaves without a word for failed.
+// Lives until the program ends: PMIx regards a rank that exits without PMIx_Finalize as failed.
 inline pmix_store& process_pmix() {
     static pmix_store store;
     return store;

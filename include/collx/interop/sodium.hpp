@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Authentication by libsodium: a program that includes this header anywhere and links collx::sodium can compute with a
-// job's key (docs/security.md). Nothing else changes; without a key it does nothing.
+// Authentication through libsodium: a program that includes this header anywhere and links collx::sodium can
+// authenticate with a job's key (docs/security.md). Nothing else changes; without a key the header does nothing.
 // collx-header: needs=sodium
 #pragma once
 

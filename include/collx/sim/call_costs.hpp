@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How long one call takes on the cores of one host: counts of what its ranks do, times what each of these costs. Where
-// ranks share cores, memory is not the narrow part but the cores are, and simulate() has none; so the work of all ranks
-// is divided among them here. The costs are alpha (call, task, round, step), beta (bytes, by where they come from) and
-// gamma (bytes that are reduced), one set for each medium; collx_perf --fit measures them.
+// Predicts how long one call takes on the cores of one host: counts of what its ranks do, times the cost of each.
+// Where ranks share cores, the cores are the bottleneck and not memory. simulate() has no cores, so the work of all
+// ranks is divided among them here. The costs are alpha (call, task, round, step), beta (bytes, by where they come
+// from) and gamma (bytes that are reduced), one set for each medium; collx_perf --fit measures them.
 #pragma once
 
 #include <algorithm>
@@ -15,37 +15,37 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
-// How bytes go from rank to rank: windows or channels in shared memory, sockets, or channels of ranks that also wait
-// for sockets (each look for a message asks the system, too).
+// How bytes move between ranks: windows or channels in shared memory, sockets, or channels of ranks that also wait for
+// sockets (mixed: each poll for a message also makes a system call).
 enum class medium : unsigned char { windows, channels, sockets, mixed };
-// How many media there are.
+// The number of media.
 inline constexpr int medium_count = 4;
-// Its word in machine files.
+// The name of a medium in machine files.
 constexpr const char* name_of(medium w) {
     constexpr const char* names[] = {"windows", "channels", "sockets", "mixed"};
     return names[static_cast<int>(w)];
 }
 
-// What a call is made of. A count is that of the rank that has most, or where ranks share cores that of all ranks
-// divided by the cores.
+// The terms of a prediction. A count is that of the rank that has most or, if it is more, that of all ranks divided by
+// the cores.
 enum term : unsigned char {
     call,     // one
-    task,     // one, where the steps are not run straight through (a short call over windows)
+    task,     // one, unless the steps run straight through (a short call over windows)
     round,    // messages or signals that must follow one another, unless calls overlap
-    step,     // sends, receives, signals, and looks at another rank's signal
+    step,     // sends, receives, signals, and waits for another rank's signal
     byte,     // moved
     l2_byte,  // of these, the share that does not fit the second-level caches
-    far_byte, // likewise, the last-level cache
+    far_byte, // of these, the share that does not fit the last-level cache
     reduced_byte
 };
-// How many terms a prediction has.
+// The number of terms.
 inline constexpr int term_count = 8;
 constexpr const char* name_of(term t) {
     constexpr const char* names[] = {"call_ns", "task_ns",    "round_ns",    "step_ns",
                                      "byte_ns", "l2_byte_ns", "far_byte_ns", "reduced_byte_ns"};
     return names[t];
 }
-// How much of each term a call takes.
+// The count of each term in a call.
 struct work {
     double of[term_count] = {};
 };
@@ -56,21 +56,21 @@ struct cores {
     std::size_t l2_bytes = 1 << 20, last_bytes = 32 << 20; // of one core's second level, of the last level
 };
 
-// The share of what is touched that a cache does not hold.
+// The share of the touched bytes that a cache does not hold.
 constexpr double missing(double touched, std::size_t cache_bytes) {
     const auto holds = static_cast<double>(cache_bytes);
     return touched > holds ? 1 - holds / touched : 0;
 }
 
-// What of a call is not in its schedule.
+// The facts of a call that are not in its schedule.
 struct call_shape {
     double bytes = 0;      // of the whole buffer
-    double pieces = 1;     // the steps are repeated for each
+    double pieces = 1;     // the steps are repeated for each piece
     bool is_short = false; // no task
 };
 
-// Whether no rank waits for one that follows it, as in a scan: then a rank goes on to its next call while later ranks
-// are at this one, and rounds pass beside each other. Not so of rooted calls, where the next root may be any rank.
+// Whether no rank waits for a rank with a higher number, as in a scan. Then a rank continues with its next call while
+// later ranks are in this one, and rounds overlap. False for rooted calls, where the next root may be any rank.
 inline bool overlaps_next_call(const sched::schedule& s) {
     if (is_rooted(s.op)) return false;
     for (int r = 0; r < s.ranks; ++r)
@@ -82,7 +82,7 @@ inline bool overlaps_next_call(const sched::schedule& s) {
     return true;
 }
 
-// Of a schedule that all ranks run on one host.
+// The work of a schedule whose ranks are all on one host.
 inline work work_of(const sched::schedule& s, const call_shape& c, const cores& on) {
     const double chunk = s.chunks > 0 ? c.bytes / s.chunks : 0;
     double most[term_count] = {}, all[term_count] = {};
@@ -120,7 +120,7 @@ inline work work_of(const sched::schedule& s, const call_shape& c, const cores& 
     return w;
 }
 
-// ns of each term.
+// Nanoseconds of each term.
 struct costs {
     double of[term_count] = {};
     double residual = 0; // median of |predicted / measured - 1| over the points that it was fitted to

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which options fit a schedule and a machine.
+// Checks that options fit a schedule and a machine.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ inline void check_order(const recording& s, const fabric& f, const std::vector<i
              s.ranks);
 }
 
-// Errors: invalid_argument, which says what does not fit; unsupported where there is no such switch.
+// Errors: invalid_argument, which says what does not fit; unsupported if by_switch has no switch.
 inline void check(const recording& s, const fabric& f, const options& o) {
     const auto is_rank = [&](int r) { return r >= -1 && r < s.ranks; };
     if (!(o.bytes >= 0) || !std::isfinite(o.bytes) || o.pieces < 1)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a message costs besides the bytes on its links: values that a simulation is given. alpha is call + hop +
-// overhead (+ the latencies of the links themselves), beta is the rate of the links, gamma is the reduction. The
-// constants of NCCL are facts of its source; none was fitted or measured by collx.
+// The costs of a message besides the bytes on its links, as parameters of a simulation. alpha is call + hop + overhead
+// (+ the latencies of the links themselves), beta is the rate of the links, gamma is the reduction. The constants of
+// NCCL are taken from its source; none was fitted or measured by collx.
 #pragma once
 
 #include <cmath>
@@ -15,14 +15,14 @@ namespace sim {
 // NCCL's protocols.
 enum class protocol : unsigned char { simple, ll128, ll };
 
-// Its word.
+// The name of a protocol.
 constexpr const char* name_of(protocol p) {
     constexpr const char* names[] = {"simple", "ll128", "ll"};
     return names[static_cast<int>(p)];
 }
 
-// ns that a message takes besides its bytes, by the worst link of its path: NVLink and C2C, PCIe and socket links,
-// network.
+// Nanoseconds that a message takes besides its bytes, by the worst link of its path: NVLink and C2C, PCIe and socket
+// links, network.
 struct hop_times {
     double nvlink_ns = 0;
     double pcie_ns = 0;
@@ -37,25 +37,25 @@ struct hop_times {
     }
 };
 
-// The default charges what the graph says and nothing else.
+// The parameters of a simulation. By default only the rates and latencies of the graph count.
 struct cost_model {
     double call_ns = 0;             // once: launch, and whatever else does not depend on the schedule
-    hop_times hop{};                // of each message, passes by while the next one is sent
+    hop_times hop{};                // of each message; passes while the next one is sent
     bool with_link_latency = true;  // also the latencies of the path's links
-    bool pushes = false;            // what windows hold was stored by its writer: to read it is no hop
-    double step_ns = 0;             // of each step that moves data, at the rank whose step it is
+    bool pushes = false;            // writers store into windows, so that reading one is no hop
+    double step_ns = 0;             // of each step that moves data, at the rank that runs it
     double overhead_ns = 0;         // of each message at its sender, one after another
     double wire_bytes_per_byte = 1; // flags that travel with the data
-    double most_bytes_per_s = 0;    // payload of one message at a time, 0: as fast as the links
+    double most_bytes_per_s = 0;    // payload rate of one message; 0: that of the links
     double reduce_ns_per_byte = 0;  // gamma: of each byte that is reduced
 };
 
 // NCCL's algorithms that have a row of costs.
 enum class nccl_family : unsigned char { ring, tree };
 
-// NCCL's table (src/graph/tuning.cc, 2.30.7): base latency, and latency of a hop by NVLink, PCIe and network. Its hops
-// contain the links' own latencies. LL sends a flag with each 4 bytes, so half of what travels is data; LL128 has 120
-// of 128 bytes, which NCCL counts as 0.92. A tree reaches 0.92 of its links. Trees by LL are counted at 1 / 3.8.
+// The costs of NCCL's table (src/graph/tuning.cc, 2.30.7): base latency, and latency of a hop by NVLink, PCIe and
+// network. Its hops contain the links' own latencies. LL sends a flag with each 4 bytes, so half is data; LL128 has
+// 120 data bytes of 128, which NCCL counts as 0.92. A tree reaches 0.92 of its links. Trees by LL count as 1 / 3.8.
 constexpr cost_model nccl_costs(nccl_family family, protocol p) {
     struct row {
         double base_us, nvlink_us, pcie_us, network_us, efficiency;
@@ -72,8 +72,8 @@ constexpr cost_model nccl_costs(nccl_family family, protocol p) {
     return m;
 }
 
-// NCCL's sums by a switch (src/graph/tuning.cc, 2.30.7): 25 us in all, and the share of the links' rate that it counts
-// on, 0.85 among H100 and 0.74 among B200. For options::by_switch.
+// The costs of NCCL's sums by a switch (src/graph/tuning.cc, 2.30.7): 25 us in all. NCCL counts on a share of the
+// links' rate, 0.85 among H100 and 0.74 among B200. For options::by_switch.
 constexpr cost_model nccl_nvls_costs(int sm) {
     cost_model m;
     m.call_ns = 25e3;

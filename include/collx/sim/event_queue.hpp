@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Events in order of time, and of those at one time the one first that was known first. In a collective thousands of
-// ranks do the same at the same time, so events of one time share a bucket, and the heap holds times only.
+// Events in order of time; those of one time leave in the order in which they came. In a collective thousands of ranks
+// do the same at the same time, so events of one time share a bucket, and the heap holds only times.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ public:
     bool empty() const { return next_ == current_.size() && times_.empty(); }
     // Requires: not empty().
     picoseconds time() const { return next_ < current_.size() ? now_ : times_.top(); }
-    // `at` must not be before the time of the last one taken.
+    // Requires: `at` is not before the time of the last event taken.
     void push(picoseconds at, const Event& e) {
         if (at == now_) return current_.push_back(e);
         const auto [it, is_new] = bucket_of_.try_emplace(at, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where ranks sit on a machine: links, each direction by itself, and the path from one rank to another, looked for
-// when it is first asked. Of a machine graph, or by a formula where a search would take longer than the simulation.
+// The places of ranks on a machine: links, each direction separately, and the path from one rank to another, found
+// when first asked for: in a machine graph, or by a formula where a search would take longer than the simulation.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct link {
     double latency_ns = 0;
 };
 
-// The way between two ranks.
+// The path between two ranks.
 struct route {
     std::vector<int> links; // in order; none: within a rank
     topo::link_type worst = topo::link_type::nvlink;
@@ -31,8 +31,7 @@ struct route {
     double bytes_per_s = 0; // of its narrowest link
 };
 
-// The links between each rank and a switch that reduces and multicasts: to it, and from it. Empty: there is none that
-// all are linked to.
+// The links from each rank to a switch that reduces and multicasts, and back. Empty: no switch is linked to all ranks.
 struct switch_ports {
     std::vector<int> to, from;
 };
@@ -43,7 +42,7 @@ public:
 
     fabric(int ranks, std::vector<link> links, finder find)
         : ranks_(ranks), links_(std::move(links)), find_(std::move(find)) {}
-    // Rank r sits at sites[r]. Errors, when a path is asked for: invalid_argument where there is none, with both names.
+    // Rank r is at sites[r]. Errors, when a path is asked for: invalid_argument if there is none, with both names.
     fabric(const topo::graph& g, std::vector<int> sites) : ranks_(static_cast<int>(sites.size())) {
         for (int i = 0; i < g.arcs(); ++i) {
             const topo::arc& a = g.arc_at(i);
@@ -56,9 +55,9 @@ public:
         };
     }
 
-    // The same, but between hosts through the GPU of the sender's host whose card is on the rail of the receiver's card
-    // (PXN, NCCL 2.12): the message goes to it by NVLink, so no flow crosses rails or sockets. Ranks without such a
-    // card, and ranks of one host, take the best way.
+    // The same, but messages between hosts go through the GPU of the sender's host whose card is on the rail of the
+    // receiver's card (PXN, NCCL 2.12). They reach it over NVLink, so no flow crosses rails or sockets. Ranks without
+    // such a card, and ranks of one host, take the best path.
     static fabric with_pxn(const topo::graph& g, std::vector<int> sites) {
         fabric f(g, sites);
         f.find_ = [&g, sites = std::move(sites), own = topo::own_cards(g)](int from, int to) {
@@ -76,7 +75,7 @@ public:
         if (is_new && from != to) it->second = measured(find_(from, to));
         return it->second;
     }
-    // What follows from the links of a way. Errors: invalid_argument for a link that the machine has not.
+    // The properties of a path. Errors: invalid_argument for a link that the machine does not have.
     route measured(std::vector<int> links) const {
         route r{std::move(links)};
         for (const int i : r.links)
@@ -128,15 +127,15 @@ private:
     std::unordered_map<unsigned long long, route> known_;
 };
 
-// `hosts` of `per_host` ranks: a switch in each host, and a network card per rank on the rail of its number, which
-// joins equal numbers of all hosts. Between ranks of different rails a message goes through the neighbour of the
-// target's rail (PXN). As a DGX H100 on full rails; for thousands of ranks.
+// `hosts` hosts of `per_host` ranks. Each host has a switch; each rank has a network card on the rail of its number,
+// which joins equal numbers of all hosts. A message between ranks of different rails goes through the sender's
+// neighbour on the target's rail (PXN). As a DGX H100 on full rails; for thousands of ranks.
 struct rails {
     int hosts = 1, per_host = 8;
     double host_bytes_per_s = 450e9, card_bytes_per_s = 50e9;
     double host_latency_ns = 0, card_latency_ns = 0;
 };
-// The fabric of such rails.
+// The fabric of these hosts.
 inline fabric fabric_of(const rails& m) {
     const int n = m.hosts * m.per_host;
     std::vector<link> links;
@@ -156,7 +155,7 @@ inline fabric fabric_of(const rails& m) {
             }};
 }
 
-// The machine without the links between two sites. Errors: invalid_argument where there is none.
+// The machine without the links between two sites. Errors: invalid_argument if there are none.
 inline topo::graph without_link(const topo::graph& g, int a, int b) {
     topo::graph left;
     for (int s = 0; s < g.size(); ++s) left.add(g.at(s));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages under way, and how fast: links are shared max-min fairly, found by progressive filling (Bertsekas, Gallager,
-// "Data Networks", 1992, 6.5.2): all rates grow alike until a link is full, whose flows then stay as they are. A rate
-// changes only where a flow begins or ends, and there only among flows that share links, directly or through others.
+// Messages under way, and their rates. Flows share links max-min fairly, by progressive filling (Bertsekas, Gallager,
+// "Data Networks", 1992, 6.5.2): all rates grow equally until a link is full, whose flows then keep their rates. A
+// rate changes only when a flow begins or ends, and only among flows that share links, directly or through others.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
-// Times are whole numbers, so that what happens at once is known to happen at once, on every machine alike.
+// Times are whole numbers, so that events at one time compare equal, on every machine.
 using picoseconds = std::int64_t;
 // The nearest whole number of picoseconds.
 inline picoseconds to_picoseconds(double ns) { return static_cast<picoseconds>(std::llround(ns * 1e3)); }
 
-// The messages that travel now, and the rate of each: links are shared fairly.
+// The messages under way, and the rate of each; links are shared fairly.
 class flow_set {
 public:
     explicit flow_set(const std::vector<link>& links) : on_(links.size()), link_mark_(links.size(), 0) {
@@ -29,7 +29,7 @@ public:
         count_.resize(links.size());
     }
 
-    // `most`: bytes/s that this flow never passes, 0: none. The route must outlive it.
+    // Adds a flow. `most`: its highest rate in bytes/s, 0: none. The route must outlive it.
     int start(const route& r, double bytes, double most, picoseconds now) {
         int id = static_cast<int>(flows_.size());
         if (!free_.empty()) id = free_.back(), free_.pop_back();
@@ -53,7 +53,7 @@ public:
     unsigned version(int id) const { return flows_[sized(id)].version; }
     bool is_current(int id, unsigned version) const { return flows_[sized(id)].version == version; }
 
-    // New rates after all that began and ended now; calls set(flow, version, time of its end) where one has changed.
+    // Computes rates after all flows that began or ended now; calls set(flow, version, time of its end) for changes.
     template <class Set>
     void share(picoseconds now, Set&& set) {
         if (touched_.empty()) return;
@@ -85,7 +85,7 @@ private:
     static std::size_t sized(int i) { return static_cast<std::size_t>(i); }
     flow& at(int id) { return flows_[sized(id)]; }
 
-    // Flows and links that hang together with this link.
+    // Finds the flows and links that are connected to this link.
     void collect(int seed) {
         found_.clear(), links_.assign(1, seed);
         link_mark_[sized(seed)] = epoch_;

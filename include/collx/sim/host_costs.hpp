@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How long one call takes whose ranks share several hosts: what is passed on inside hosts has costs of its own (those
-// of channels where they were not fitted), what goes between them costs what sockets cost. Counts are those of
-// sim/call_costs.hpp, of either kind of message by itself; the messages that must follow one another are counted along
-// the longest chain of each kind.
+// Predicts how long one call takes whose ranks are on several hosts. Messages inside hosts have their own costs (those
+// of channels where they were not fitted); messages between hosts have the costs of sockets. Counts are those of
+// sim/call_costs.hpp, separate for each kind of message; rounds are counted along the longest chain of each kind.
 #pragma once
 
 #include <collx/sched/network.hpp>
@@ -11,14 +10,14 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
-// Work inside hosts, which has the call itself, and between them.
+// The work inside hosts, which includes the call itself, and between them.
 struct work_by_hosts {
     work inside, between;
 };
 
 namespace detail {
 
-// sched::rounds() of the messages that pass(from, to) counts; the others take none.
+// As sched::rounds(), but counts only messages for which pass(from, to) holds.
 template <class Pass>
 class some_rounds {
 public:
@@ -51,7 +50,7 @@ private:
     std::vector<int> received_, sent_, by_slot_;
 };
 
-// The messages that pass(from, to) counts, of ranks that share the cores of one machine.
+// The work of messages for which pass(from, to) holds, of ranks that share the cores of one machine.
 template <class Pass>
 work work_of_some(const sched::schedule& s, const call_shape& c, const cores& on, const Pass& pass) {
     const double chunk = s.chunks > 0 ? c.bytes / s.chunks : 0;
@@ -82,7 +81,7 @@ work work_of_some(const sched::schedule& s, const call_shape& c, const cores& on
 
 } // namespace detail
 
-// at: which rank is on which host. Steps over windows count nothing: there are none between hosts.
+// The work of a call. at: the host of each rank. Steps over windows count nothing: there are none between hosts.
 inline work_by_hosts work_of_hosts(const sched::schedule& s, const call_shape& c, const cores& on,
                                    const node_view& at) {
     const auto is_inside = [&](int a, int b) { return at.node_of(a) == at.node_of(b); };
@@ -93,7 +92,7 @@ inline work_by_hosts work_of_hosts(const sched::schedule& s, const call_shape& c
     return w;
 }
 
-// Nanoseconds, by the costs inside hosts and those of sockets.
+// Nanoseconds of a call, by the costs inside hosts and those of sockets.
 inline double predicted_ns(const work_by_hosts& w, const costs& inside, const costs& sockets) {
     return predicted_ns(w.inside, inside) + predicted_ns(w.between, sockets);
 }

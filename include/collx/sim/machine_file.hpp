@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What calls cost on a machine, as a file: written by collx_perf --fit, read by explanations. Lines of words:
+// The costs of calls on a machine, as a file. collx_perf --fit writes it, explanations read it. Lines of words:
 //
 //   collx-machine 1
 //   cpu AMD EPYC
@@ -9,9 +9,9 @@
 //   line_ns 38
 //   windows own points 37 residual 0.09 call_ns 120 round_ns 60 ...
 //
-// line_ns: what a cache line took from core to core meanwhile, since virtual machines move their cores about. One line
-// for each medium and for ranks with cores of their own or shared ones; a cost that is not named is 0. Empty lines and
-// lines that begin with # say nothing.
+// line_ns: the time of a cache line from core to core during the measurement, because virtual machines move their
+// cores about. There is one line for each medium, for ranks with their own cores and for ranks that share cores. A
+// cost that is not named is 0. Empty lines and lines that begin with # are ignored.
 #pragma once
 
 #include <unistd.h>
@@ -33,21 +33,21 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
-// What a machine file says: the costs of calls on a CPU, as collx_perf --fit has measured them.
+// The contents of a machine file: the costs of calls on a CPU, as collx_perf --fit has measured them.
 struct machine_costs {
     std::string cpu; // its name
     cores on;
     costs of[medium_count][2]; // by medium; 1: where ranks share cores
     bool has[medium_count][2] = {};
-    double line_ns = 0;               // of a cache line between two cores while it was measured; 0: not said
-    int cpu_line = 0, cores_line = 0; // of the file
+    double line_ns = 0;               // of a cache line between two cores during the measurement; 0: not given
+    int cpu_line = 0, cores_line = 0; // line numbers in the file
 
     const costs* find(medium by, bool shares_cores) const {
         return has[static_cast<int>(by)][shares_cores] ? &of[static_cast<int>(by)][shares_cores] : nullptr;
     }
 };
 
-// The largest machine file.
+// The size of the largest machine file.
 inline constexpr std::size_t most_machine_bytes = 64 * 1024;
 
 namespace detail {
@@ -88,7 +88,7 @@ private:
     double number(const std::string& key, const std::string& text, double least) const {
         double v = 0;
         const char* const end = text.data() + text.size();
-        const auto [stop, what] = std::from_chars(text.data(), end, v); // strtod() would ask the user's locale
+        const auto [stop, what] = std::from_chars(text.data(), end, v); // strtod() would depend on the locale
         if (what != std::errc() || stop != end || !std::isfinite(v))
             wrong(key + " is no number: " + text, "give a number");
         if (v < least) wrong(key + " is " + text, least > 0 ? "give more than 0" : "give 0 or more");
@@ -158,19 +158,19 @@ private:
 
     const std::string& file_;
     machine_costs m_;
-    std::string seen_; // the first words of the lines
+    std::string seen_; // the first words of the lines so far
     int line_ = 0;
 };
 
 } // namespace detail
 
-// Errors: invalid_argument as "FILE:LINE: what (remedy)": another kind of file, an unknown or repeated word, a number
-// that is negative, not finite or none.
+// Reads the text of a machine file. Errors: invalid_argument as "FILE:LINE: what (remedy)": another kind of file, an
+// unknown or repeated word, a number that is negative, not finite or malformed.
 inline machine_costs read_machine_costs(const std::string& text, const std::string& file = "machine") {
     return detail::machine_reader(file).read(text);
 }
 
-// As printf's %.<digits>g in the C locale, whatever the program's is.
+// Formats as printf's %.<digits>g in the C locale, whatever the program's locale is.
 inline std::string number_text(double v, int digits) {
     char room[32];
     return std::string(room, std::to_chars(room, room + sizeof room, v, std::chars_format::general, digits).ptr);
@@ -194,7 +194,7 @@ inline std::string to_text(const machine_costs& m) {
     return text;
 }
 
-// Errors: environment where it cannot be read, else as above.
+// Reads a machine file. Errors: environment if it cannot be read, else as read_machine_costs().
 inline machine_costs read_machine_file(const std::string& file) {
     std::FILE* const f = std::fopen(file.c_str(), "re");
     if (f == nullptr)
@@ -202,7 +202,7 @@ inline machine_costs read_machine_file(const std::string& file) {
              std::strerror(errno));
     std::string text(most_machine_bytes + 1, '\0');
     text.resize(std::fread(text.data(), 1, text.size(), f));
-    const int reason = std::ferror(f) != 0 ? errno : 0; // a folder opens, and cannot be read
+    const int reason = std::ferror(f) != 0 ? errno : 0; // a folder can be opened but not read
     std::fclose(f);
     if (reason != 0)
         fail(errc::environment, -1, -1, "write one with collx_perf --fit FILE", "%.200s: %s", file.c_str(),
@@ -210,7 +210,7 @@ inline machine_costs read_machine_file(const std::string& file) {
     return read_machine_costs(text, file);
 }
 
-// The processor's name as the system says it; "unknown" where it does not.
+// The processor's name as the system reports it, else "unknown".
 inline std::string name_of_this_cpu() {
     std::FILE* const f = std::fopen("/proc/cpuinfo", "re");
     std::string name = "unknown";
@@ -232,7 +232,7 @@ inline cores these_cores(int count) {
     return c;
 }
 
-// Errors: mismatch as "FILE:LINE: what (remedy)" where it was measured on another processor, or with other cores.
+// Errors: mismatch as "FILE:LINE: what (remedy)" if it was measured on another processor, or with other cores.
 inline void require_this_machine(const machine_costs& m, const std::string& cpu, int core_count,
                                  const std::string& file = "machine") {
     constexpr const char* remedy = "run collx_perf --fit FILE on this machine";

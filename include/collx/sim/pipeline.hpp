@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Micro-batches through the stages of a pipeline: when which stage is busy. Stages of one length stand still for
-// (p - 1) / (m + p - 1) of the time in either order (Huang et al. 2019; Narayanan et al. 2021).
+// Micro-batches through p stages of a pipeline: when each stage is busy. With m micro-batches, stages of equal length
+// are idle for (p - 1) / (m + p - 1) of the time in either order (Huang et al. 2019; Narayanan et al. 2021).
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,12 @@ struct pass {
     double begin_ns = 0, end_ns = 0;
 };
 
-// Times of a stage; sending to a neighbour holds neither of the two.
+// The times of a stage. Sending to a neighbour occupies neither of the two.
 struct stage_times {
     double forward_ns = 0, back_ns = 0;
 };
 
-// What stage `stage` of `stages` does, in order.
+// The passes of stage `stage` of `stages`, in order.
 inline std::vector<pass> passes_of(pipeline_order order, int stage, int stages, int micro_batches) {
     std::vector<pass> all;
     const int ahead = order == pipeline_order::gpipe ? micro_batches : std::min(micro_batches, stages - stage);
@@ -35,7 +35,7 @@ inline std::vector<pass> passes_of(pipeline_order order, int stage, int stages, 
     return all;
 }
 
-// All passes with their times, stage after stage, each in the order of time. `hop_ns`: from one stage to the next.
+// All passes with their times: stage after stage, each in the order of time. `hop_ns`: from one stage to the next.
 // Cost: stages times micro-batches. Errors: invalid_argument for no stage, no micro-batch, or a negative time.
 inline std::vector<std::vector<pass>> run_pipeline(pipeline_order order, const std::vector<stage_times>& stages,
                                                    int micro_batches, double hop_ns) {
@@ -82,7 +82,7 @@ inline double end_of(const std::vector<std::vector<pass>>& stages) {
         for (const pass& one : s) last = std::max(last, one.end_ns);
     return last;
 }
-// The share of all stages' time, until the last pass ends, in which a stage does nothing.
+// The share of the time of all stages, until the last pass ends, in which a stage is idle.
 inline double bubble_of(const std::vector<std::vector<pass>>& stages) {
     double busy = 0;
     for (const auto& s : stages)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A schedule as small as a simulation needs it: what a step costs, not which chunks it names, and steps that cost the
-// same as one with a count. A ring of n ranks is a few steps for each rank instead of 2(n - 1) of 96 bytes, so rings of
-// 16,384 ranks fit into memory and into the cache.
+// A schedule reduced to what a simulation needs: the cost of a step, not its chunks, and consecutive steps of equal
+// cost as one step with a count. A ring of n ranks has a few steps per rank instead of 2(n - 1) of 96 bytes, so rings
+// of 16,384 ranks fit into memory and into the cache.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct short_step {
     std::int32_t times = 1;
 };
 
-// The steps of a strand: from number `begin` up to `end` of all.
+// The steps of a strand: recording::steps from number `begin` up to `end`.
 struct short_strand {
     int rank = 0;
     std::size_t begin = 0, end = 0;
@@ -39,7 +39,7 @@ namespace detail {
 
 inline recording emptied(const sched::schedule& s) { return {s.op, s.ranks, s.chunks, s.signals, s.depth, {}, {}}; }
 
-// The reading of an algorithm's text that writes short steps, of one rank at a time.
+// The executor that records an algorithm as short steps, one rank at a time.
 class short_recorder : public sched::verbs<short_recorder> {
 public:
     bool strand(int k) {
@@ -66,10 +66,10 @@ public:
         }
         to.push_back({static_cast<std::uint16_t>(s.what), s.index, s.lag, s.peer_from, s.peer_to, chunks, 1});
     }
-    // Puts what was recorded behind the others, and is empty again.
+    // Appends the recorded steps to `all`, and is empty again.
     void move_to(recording& all, int rank) {
         if (asked_ == 0) strand(0);
-        strands_.resize(static_cast<std::size_t>(asked_)); // a rank before may have had more
+        strands_.resize(static_cast<std::size_t>(asked_)); // an earlier rank may have had more
         for (std::vector<short_step>& one : strands_) {
             all.strands.push_back({rank, all.steps.size(), all.steps.size() + one.size()});
             all.steps.insert(all.steps.end(), one.begin(), one.end());
@@ -88,7 +88,7 @@ private:
 
 } // namespace detail
 
-// The same as was recorded at length.
+// The short recording of a full schedule.
 inline recording recording_of(const sched::schedule& s) {
     recording all = detail::emptied(s);
     detail::short_recorder to;
@@ -103,7 +103,7 @@ inline recording recording_of(const sched::schedule& s) {
     return all;
 }
 
-// The programs of n ranks of an algorithm. Cost: 20 bytes for each run of equal steps.
+// Records the programs of n ranks of an algorithm. Cost: 20 bytes for each run of equal steps.
 template <class A>
 recording record_short(const A& a, int n) {
     recording all = detail::emptied(sched::declared_schedule(a, n));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs the recorded programs of all ranks on a machine, in time: a discrete-event simulation in which messages share
-// links. The rules are the engines' (sched/network.hpp): a strand is sequential, a step begins when its message is
-// there and its channel has room, the program runs once for each piece. A step then takes
-//   gather    windows that it reads travel to it
+// A discrete-event simulation that runs the recorded programs of all ranks on a machine whose links messages share.
+// The rules are the engines' (sched/network.hpp): a strand is sequential, a step begins when its message is there and
+// its channel has room, the program runs once for each piece. A step then takes
+//   gather    the windows that it reads travel to it
 //   compute   the overhead of a message, and the reduction
-//   spread    what it sends holds the strand until the last byte has left; latency passes while the strand goes on
+//   spread    what it sends occupies the strand until the last byte has left; latency passes while the strand continues
 // Local copies take no time. The same input gives the same output, to the picosecond.
 #pragma once
 
@@ -189,8 +189,8 @@ private:
         return true;
     }
 
-    // What a switch sums leaves every rank once and arrives at one, summed; what it stores to all leaves one and
-    // arrives at every rank. All of its links carry it at once, at the rate of the slowest.
+    // A sum of the switch leaves every rank once and arrives at one rank; a store leaves one rank and arrives at every
+    // rank. All links of such a route carry it at once, at the rate of the slowest.
     void join_switch() {
         const switch_ports& p = fabric_.switch_of_all();
         for (const auto& order : orders_)
@@ -208,11 +208,11 @@ private:
     }
 
     double bytes_of(const short_step& st) const { return chunk_bytes_ * st.chunks; }
-    // Whether the step is over already.
+    // Begins a step. True: it is over already.
     bool begin(int id, strand& me, const short_step& st) {
         me.is_spread = false;
         const double bytes = bytes_of(st);
-        if (options_.by_switch) { // a kernel stores each pack when it has come; and what was stored to all is there
+        if (options_.by_switch) { // packs are stored as they come: both flows at once. What a get reads is there
             if ((st.what & sched::fold) != 0) start(id, me.rank, me.rank, bytes, -1, &of_switch(sums_, me));
             if ((st.what & (sched::fold | sched::to_all)) != 0)
                 start(id, me.rank, me.rank, bytes, -1, &of_switch(stores_, me));
@@ -299,7 +299,7 @@ private:
         if (--at(l.strand).pending == 0) after_flows(l.strand);
     }
 
-    // Signals: when each iteration was published, by order, rank and index.
+    // The number of a signal in said_, which has the time at which each iteration was published.
     std::size_t counter(int order, int rank, int index) const {
         return (sized(order) * sized(s_.ranks) + sized(rank)) * sized(s_.signals) + sized(index);
     }
@@ -326,7 +326,7 @@ private:
         return true;
     }
 
-    // Strands wait and nothing is under way: for a dead rank, or the schedule is wrong.
+    // Strands wait and nothing is under way: a rank is dead, or the schedule is wrong.
     [[noreturn]] void blame() const {
         const strand* first = nullptr;
         for (const strand& s : strands_) {
@@ -378,9 +378,9 @@ private:
 
 } // namespace detail
 
-// The time of a collective, and what crosses each link. Cost: one event or two for each message, more where flows share
-// links. Errors: invalid_argument for options, costs, or ranks without a path; peer_failed where a dead rank is waited
-// for; protocol where the schedule never ends.
+// Simulates a collective: its time, and the bytes on each link. Cost: one or two events for each message, more where
+// flows share links. Errors: invalid_argument for options, costs, or ranks without a path; peer_failed where a strand
+// waits for a dead rank; protocol where the schedule never ends.
 inline result simulate(const recording& s, fabric& f, const cost_model& m, const options& o) {
     return detail::simulation(s, f, m, o).run();
 }

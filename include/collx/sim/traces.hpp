@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A simulation for the eyes, and a schedule for another simulator: Chrome's trace events (core/chrome_trace.hpp), and
-// GOAL for LogGOPSim (Hoefler, Schneider, Lumsdaine, "LogGOPSim", LSAP 2010).
+// Exports a simulation as Chrome's trace events (core/chrome_trace.hpp), and a schedule as GOAL for another simulator,
+// LogGOPSim (Hoefler, Schneider, Lumsdaine, "LogGOPSim", LSAP 2010).
 #pragma once
 
 #include <cstdio>
@@ -13,8 +13,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
-// One line of events per rank: each message from its first byte's departure to its last one's arrival, at its
-// sender. S: a schedule or a recording.
+// One line of events per rank, with the messages that it sends: each from its first byte's departure to its last
+// byte's arrival. S: a schedule or a recording.
 template <class S>
 std::string to_chrome_trace(const S& s, const result& r) {
     chrome_trace trace;
@@ -28,8 +28,8 @@ std::string to_chrome_trace(const S& s, const result& r) {
     return trace.text();
 }
 
-// One call in one piece. A strand is a sequence; reductions are calc of `reduce_ns_per_byte`. Errors: unsupported for
-// steps over windows, since GOAL has messages only.
+// The GOAL text of one call in one piece. A strand is a sequence; reductions are calc of `reduce_ns_per_byte`.
+// Errors: unsupported for steps over windows, because GOAL has only messages.
 inline std::string to_goal(const recording& s, double bytes, double reduce_ns_per_byte = 0) {
     constexpr sched::action messages = sched::recv | sched::reduce | sched::reduce_after | sched::copy | sched::send;
     std::string text = "num_ranks " + std::to_string(s.ranks) + "\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A training step on a machine: the arithmetic by the accelerator's rate, each axis's collectives by simulate() with
+// A training step on a machine: the arithmetic by the accelerator's rate, the collectives of each axis by simulate(),
 // all groups of the axis at once, so that they share links, and the pipeline by its passes. A prediction of what is
 // exposed, not a measurement: kernels, data loading and the optimizer's own arithmetic take no time.
 #pragma once
@@ -12,12 +12,12 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
-// Times in ns. Exposed: what the step would be shorter by without that axis's communication, or for data what ends
-// after the last backward pass.
+// The predicted step; times in ns. Exposed: by how much the step would be shorter without the communication of that
+// axis; for data, also what ends after the last backward pass.
 struct training_step {
     double step_ns = 0;
-    double arithmetic_ns = 0; // of the stage that has most, without standing still
-    double bubble = 0;        // share of the pipeline's time in which a stage stands still, communication left out
+    double arithmetic_ns = 0; // of the stage that has most, without idle time
+    double bubble = 0;        // share of the pipeline's time in which a stage is idle, without communication
     double tensor_ns = 0, expert_ns = 0, pipeline_ns = 0, data_ns = 0; // exposed
     double data_bytes = 0;                                             // that a rank sends for gradients and parameters
     training_memory memory;
@@ -48,7 +48,7 @@ public:
             for (int s = 0; s < p_.pipeline; ++s) {
                 const double once = layers * layer + (s == p_.pipeline - 1 ? logits : 0);
                 const double talk = 2 * layers * (tensor + expert) + gather_ns(layers, once);
-                // Activations that are computed again are exchanged again.
+                // Recomputed activations are exchanged again.
                 stages.push_back({once + talk, (p_.recompute ? 3 : 2) * once + (p_.recompute ? 2 : 1) * talk});
             }
             t.passes = run_pipeline(p_.order, stages, p_.micro_batches(), sent);
@@ -77,7 +77,7 @@ public:
 
 private:
     using orders = std::vector<std::vector<int>>;
-    // From rank 0 of two to the other.
+    // One message from rank 0 to rank 1.
     struct one_message {
         static constexpr collective op = collective::broadcast;
         static constexpr int chunks(int) { return 1; }
@@ -106,7 +106,7 @@ private:
         for (int r = 0; r + stage < p_.ranks(); ++r) all.push_back({r, r + stage});
         return all;
     }
-    // `bytes` in each group, all groups at once.
+    // The time of a collective of `bytes` in each group, all groups at once.
     template <class A>
     double collective_ns(const A& a, double bytes, const orders& groups) {
         if (groups.empty() || groups[0].size() < 2 || bytes <= 0) return 0;
@@ -115,7 +115,7 @@ private:
         o.bytes = bytes * static_cast<double>(groups.size());
         return simulate(record_short(a, static_cast<int>(groups[0].size())), fabric_, costs_, o).time_ns;
     }
-    // 2 bytes for each of `share` of a rank's parameters: what all replicas hold, then what those of experts hold.
+    // Time of a collective on `share` of a rank's parameters, 2 bytes each: those of all replicas, then of experts.
     template <class A>
     double data_ns(const A& a, double share) {
         const rank_parameters own = parameters_of_rank(m_, p_);
@@ -126,7 +126,7 @@ private:
     double gather_ns(double layers, double once) const {
         return gather_ <= 0 ? 0 : gather_ + (layers - 1) * std::max(0.0, gather_ - once / layers);
     }
-    // Buckets are ready one after another during the last backward pass, and summed in turn.
+    // The exposed sums of gradients. Buckets become ready during the last backward pass, and are summed in turn.
     double exposed_gradients(const pass& last) {
         const double bytes = 2 * parameters_of_rank(m_, p_).all();
         const int buckets = static_cast<int>(std::ceil(bytes / p_.bucket_bytes));
@@ -136,7 +136,7 @@ private:
         double end = last.begin_ns;
         for (int k = 1; k <= buckets; ++k)
             end = std::max(end, last.begin_ns + (last.end_ns - last.begin_ns) * k / buckets) + each;
-        // Stages 1 and 2: what each rank has updated is gathered before the next step begins.
+        // ZeRO 1 and 2: the parameters that each rank has updated are gathered before the next step begins.
         const double gathered = p_.zero == 1 || p_.zero == 2 ? data_ns(algo::ring_all_gather{}, 1) : 0;
         return end - last.end_ns + gathered;
     }
@@ -157,9 +157,9 @@ private:
 
 } // namespace detail
 
-// The time of a step. Cost: a simulation of each axis's collectives.
-// Errors: invalid_argument for what does not divide, axes whose product is not the number of ranks, an accelerator
-// without a rate; resource where the rank that needs most has less memory; as simulate().
+// Predicts a training step. Cost: a simulation of each axis's collectives.
+// Errors: invalid_argument for numbers that do not divide, axes whose product is not the number of ranks, an
+//     accelerator without a rate; resource if the rank that needs most needs more memory than there is; as simulate().
 inline training_step predict_training(const transformer& m, const training_plan& p, const accelerator& a, fabric& f,
                                       const cost_model& costs = {}) {
     check(m, p);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A transformer, how its training is laid out over ranks, and what follows without a machine: parameters, arithmetic,
+// A transformer, the layout of its training over ranks, and what follows without a machine: parameters, arithmetic,
 // bytes of memory. Sources: Shoeybi et al. 2019 (Megatron-LM: 12 h^2 parameters a layer, two all_reduces each way);
 // Narayanan et al. 2021 (arithmetic); Rajbhandari et al. 2020 (ZeRO's bytes); Korthikanti et al. 2022 (activations,
 // with attention recomputed or fused); Fedus et al. 2021 (experts).
@@ -13,8 +13,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
-// Layers of attention and two linear maps of 4 h. With experts, each layer has so many pairs of maps, of which a token
-// takes `experts_per_token`.
+// A transformer: layers of attention and two linear maps of 4 h. With experts, each layer has one pair of maps per
+// expert, and a token uses `experts_per_token` of them.
 struct transformer {
     int layers = 24;
     int hidden = 2048;
@@ -28,25 +28,25 @@ struct transformer {
 // forward, one back (Narayanan et al. 2019).
 enum class pipeline_order : unsigned char { gpipe, one_forward_one_back };
 
-// Rank ((stage * data) + replica) * tensor + shard. Experts are shared out inside a group of `data`.
+// The layout: rank ((stage * data) + replica) * tensor + shard. Experts are divided inside a group of `data`.
 struct training_plan {
     int data = 1, tensor = 1, pipeline = 1;
-    int expert = 1; // ranks of a data group among which the experts are shared out
+    int expert = 1; // ranks of a data group among which the experts are divided
     int zero = 0;   // stage of ZeRO: 0 to 3
     int batch = 1;  // samples of a step, of all ranks
     int micro_batch = 1;
     pipeline_order order = pipeline_order::one_forward_one_back;
-    bool sequence_parallel = false; // activations of a layer shared out by the tensor axis, too
-    bool recompute = false;         // activations are computed again: a third of the arithmetic more
-    double bucket_bytes = 25e6;     // of gradients that are summed while the backward pass goes on (Li et al. 2020)
+    bool sequence_parallel = false; // activations of a layer divided along the tensor axis, too
+    bool recompute = false;         // activations are computed again: a third more arithmetic
+    double bucket_bytes = 25e6;     // of gradients that are summed while the backward pass runs (Li et al. 2020)
     int ranks() const { return data * tensor * pipeline; }
     int micro_batches() const { return batch / (data * micro_batch); }
 };
 
-// What one rank computes with.
+// The accelerator of one rank.
 struct accelerator {
     double flops_per_s = 0;  // of its data sheet
-    double efficiency = 0.5; // the share of them that a training step reaches: a guess until it is measured
+    double efficiency = 0.5; // share of flops_per_s that a training step reaches: a guess until it is measured
     double memory_bytes = 0; // 0: no limit
 };
 
@@ -56,7 +56,7 @@ struct training_memory {
     double total() const { return parameters + gradients + optimizer + activations; }
 };
 
-// Errors: invalid_argument names what does not divide, and by what.
+// Errors: invalid_argument, which names the number that does not divide, and by what.
 inline void check(const transformer& m, const training_plan& p) {
     for (const int v : {m.layers, m.hidden, m.sequence, m.experts_per_token, p.data, p.tensor, p.pipeline, p.expert,
                         p.batch, p.micro_batch})
@@ -91,30 +91,30 @@ inline double expert_parameters(const transformer& m) { return 8.0 * m.hidden * 
 inline double parameters(const transformer& m) {
     return m.layers * (dense_parameters(m) + expert_parameters(m)) + double{1} * m.vocabulary * m.hidden;
 }
-// Multiplications and additions forward of one token in one layer: two for each parameter that it meets, and attention.
+// Multiplications and additions forward of one token in one layer: two for each parameter it uses, and attention.
 inline double layer_flops(const transformer& m) {
     const double maps = m.experts > 0 ? 4.0 + 8.0 * m.experts_per_token : 12.0;
     return 2 * maps * m.hidden * m.hidden + 4.0 * m.sequence * m.hidden;
 }
 
-// Parameters of a rank: those summed over all replicas, and those of experts, summed over the experts' replicas.
+// Parameters of a rank: those summed over all replicas, and those of experts, summed over replicas of the experts.
 struct rank_parameters {
     double dense = 0, expert = 0;
     double all() const { return dense + expert; }
 };
-// Of a rank of the first stage, which holds the embedding.
+// The parameters of a rank of the first stage, which holds the embedding.
 inline rank_parameters parameters_of_rank(const transformer& m, const training_plan& p) {
     const double layers = m.layers / p.pipeline;
     return {(layers * dense_parameters(m) + double{1} * m.vocabulary * m.hidden) / p.tensor,
             layers * expert_parameters(m) / p.tensor / p.expert};
 }
-// Bytes of a layer's activations of one micro-batch.
+// Bytes of the activations of one layer for one micro-batch.
 inline double activation_bytes(const transformer& m, const training_plan& p) {
     const double elements = double{1} * m.sequence * p.micro_batch * m.hidden;
     if (p.recompute) return 2 * elements;
     return elements * (p.sequence_parallel ? 34.0 / p.tensor : 10 + 24.0 / p.tensor);
 }
-// Adam in mixed precision: 2 bytes a parameter, 2 a gradient, 12 for the optimizer.
+// The memory of a rank with Adam in mixed precision: 2 bytes a parameter, 2 a gradient, 12 for the optimizer.
 inline training_memory memory_of(const transformer& m, const training_plan& p) {
     const rank_parameters own = parameters_of_rank(m, p);
     const auto held = [&](double bytes, int from_stage) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One range of memory that all ranks of a host see: the ground under channels, windows and shared buffers. Threads
-// share an anonymous mapping (memory.hpp), processes a sealed memfd (shm.hpp). Sparse: only touched pages cost
-// anything. Knows no schedule and no communicator.
+// One range of memory that all ranks of a host see. Channels, windows and shared buffers lie in it. Threads share an
+// anonymous mapping (memory.hpp), processes a sealed memfd (shm.hpp). It is sparse: only touched pages cost memory. It
+// knows no schedule and no communicator.
 #pragma once
 
 #include <fcntl.h>
@@ -32,8 +32,8 @@ inline constexpr int max_local_ranks = 1024;
 // The next multiple of `to`.
 constexpr std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
-// Start of the mapping. A free list of ranges under one lock: ranges are taken when communicators and shared buffers
-// are made, never in a call.
+// The start of the mapping, with a free list of ranges under one lock. Ranges are taken when communicators and shared
+// buffers are made, never in a call.
 struct arena_header {
     static constexpr std::uint64_t magic_value = 0x3178'6c6c'6f63'0002; // "collx1", layout 2
     static constexpr int max_free = 8000;
@@ -47,15 +47,15 @@ struct arena_header {
     alignas(64) atomic<std::uint32_t> lock;    // 0 free, else holder's pid (see acquire())
     std::int32_t free_count;
     range free[max_free];                                         // sorted by offset; under lock
-    static constexpr std::int32_t has_left = -2, has_failed = -3; // the second: a thread that ended with an exception
+    static constexpr std::int32_t has_left = -2, has_failed = -3; // has_failed: a thread that ended with an exception
     alignas(64) atomic<std::int32_t> pid[max_local_ranks]; // written by: its rank before arrived, has_left at its
                                                            // end; read by: all
-    alignas(64) atomic<std::uint64_t> cores[16]; // that any rank may run on; each adds its own before it attaches
-    alignas(64) std::byte board[page_bytes];     // for those who build on the arena: a page at a known place
+    alignas(64) atomic<std::uint64_t> cores[16]; // that any rank may run on; each rank adds its own before it attaches
+    alignas(64) std::byte board[page_bytes];     // for users of the arena: a page at a known place
 };
 
-// What a communicator has taken of the arena since it was made, in its own shared memory: ranges, each at least as long
-// as all before it together, so there are few of them however many pieces are cut off. Under the arena's lock.
+// The ranges that a communicator has taken from the arena since it was made; kept in its own shared memory. Each is at
+// least as long as all before it together, so there are few ranges for any number of pieces. Under the arena's lock.
 struct arena_room {
     static constexpr int max_ranges = 100;
     static constexpr std::uint64_t first_bytes = std::uint64_t{1} << 20;
@@ -72,8 +72,7 @@ struct arena_room {
     }
 };
 
-// A mapped arena. The mapping lives as long as this object is shared; the memory goes when the last process
-// unmaps it.
+// A mapped arena. The mapping lives as long as this object is shared; the last process that unmaps it frees the memory.
 class arena {
 public:
     arena(void* base, std::size_t bytes, int fd) : base_(static_cast<std::byte*>(base)), bytes_(bytes), fd_(fd) {}
@@ -84,7 +83,7 @@ public:
         if (fd_ >= 0) ::close(fd_);
     }
 
-    // First rank only, on fresh zeroed memory.
+    // Called by the first rank only, on fresh zeroed memory.
     void format(int ranks) {
         auto& h = header();
         h.bytes = bytes_;
@@ -104,19 +103,19 @@ public:
         const auto* b = static_cast<const std::byte*>(p);
         return b >= base_ && b < base_ + bytes_ && bytes <= static_cast<std::size_t>(base_ + bytes_ - b);
     }
-    // The number of a rank's process as `me` may use it, -1 where it would mean another or none: ranks whose numbers
-    // are not those of rank 0 (another pid namespace) have not written theirs, and know none of the others'.
+    // The process number of rank r as rank `me` may use it; -1 where it would name another process or none. Ranks in
+    // another pid namespace than rank 0 have not written their numbers, and cannot use those of other ranks.
     int process_of(int r, int me) const {
         const int number = header().pid[r].load(memory_order::acquire);
         return number <= 0 || header().pid[me].load(memory_order::relaxed) == ::getpid() ? number : -1;
     }
-    // This process's number is not what the others call it: so it does not show whether a holder of the lock lives.
+    // Other ranks know this process by another number, so this one does not show whether a holder of the lock lives.
     void hide_number() { is_number_hidden_ = true; }
     std::size_t bytes() const { return bytes_; }
     int fd() const { return fd_; }
     std::byte* board() const { return header().board; }
 
-    // Takes `bytes` of address space (page aligned). Nothing is touched.
+    // Takes `bytes` of address space (page aligned). No page is touched.
     [[gnu::cold]] std::uint64_t take(std::size_t bytes) {
         auto& h = header();
         if (bytes > bytes_) fail_full(bytes, {}); // before rounding, which could wrap
@@ -129,7 +128,7 @@ public:
         return offset;
     }
 
-    // The piece of `bytes` that `word` names, the same for all ranks: taken by the first process that asks for it. Its
+    // The piece of `bytes` that `word` names, the same for all ranks. The first process that asks for it takes it. Its
     // pages are zero.
     [[gnu::cold]] std::uint64_t take_once(atomic<std::uint64_t>& word, arena_room& room, std::size_t bytes) {
         if (const std::uint64_t there = word.load(memory_order::acquire); there != none) return there;
@@ -147,12 +146,12 @@ public:
         return offset;
     }
 
-    // Gives back what a communicator has taken. By the last of its ranks.
+    // Gives back what a communicator has taken. Called by the last of its ranks.
     [[gnu::cold]] void give_back(const arena_room& room) noexcept {
         for (int i = 0; i < room.count; ++i) give_back(room.at[i].offset, room.at[i].bytes);
     }
 
-    // Gives a range back, its pages too.
+    // Gives back a range and its pages.
     [[gnu::cold]] void give_back(std::uint64_t offset, std::size_t bytes) noexcept {
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
         if (!clear(offset, bytes)) return; // the next owner counts on zeros
@@ -175,7 +174,7 @@ public:
         release(h);
     }
 
-    // What a process that died holding the lock has left: see assign(). Done by who takes it over.
+    // Repairs the table of a process that died with the lock: see assign(). Called by the new holder of the lock.
     static void repair(arena_header& h) {
         int kept = 0;
         for (int k = 0; k < h.free_count; ++k) {
@@ -204,9 +203,9 @@ public:
         }
     }
 
-    // Clears and maps reserved pages at once. A page met for the first time in a call costs its writer a fault and each
-    // reader another; of pages that are clear the kernel maps sixteen at a reader's first touch. (8 ranks on 2 cores,
-    // first lap of a ring: all_reduce of 512 bytes 29 us instead of 8.) Advice only: not every kernel takes it.
+    // Clears and maps reserved pages at once. A page that is first touched in a call costs its writer a fault and each
+    // reader another. Of clear pages the kernel maps sixteen at a reader's first touch. (8 ranks on 2 cores, first lap
+    // of a ring: all_reduce of 512 bytes takes 29 us instead of 8.) Advice only: not every kernel takes it.
     void populate(std::uint64_t offset, std::size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
         if (fd_ >= 0) (void)::madvise(at(offset), bytes, MADV_POPULATE_WRITE);
@@ -214,13 +213,13 @@ public:
     }
 
 private:
-    // The pages of a range are given to the system, so that they are zero when they are met again.
+    // Gives the pages of a range to the system, so that they are zero when they are touched again.
     bool clear(std::uint64_t offset, std::size_t bytes) noexcept {
         if (fd_ >= 0)
             return ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                                static_cast<off_t>(bytes)) == 0;
         if (::madvise(at(offset), bytes, MADV_DONTNEED) == 0) return true;
-        // Of programs that lock their memory (mlockall) the system keeps the pages, but not against other ones.
+        // Where a program locks its memory (mlockall), the system keeps the pages, but lets a new mapping replace them.
         return ::mmap(at(offset), bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
     }
@@ -236,7 +235,7 @@ private:
         return f;
     }
     [[noreturn, gnu::cold]] void fail_full(std::size_t bytes, free_bytes left) const {
-        // Where a limit made the arena smaller than COLLX_ARENA_BYTES asks for, raising that cannot help.
+        // Where a limit made the arena smaller than COLLX_ARENA_BYTES asks for, raising COLLX_ARENA_BYTES cannot help.
         rlimit space{}, file{};
         const auto is_in_the_way = [&](int r, const rlimit& l) { return r == 0 && l.rlim_cur / 2 < bytes_; };
         const char* remedy =
@@ -254,7 +253,7 @@ private:
     }
 
     static constexpr std::uint64_t none = 0; // the header lies there
-    // The first range that is long enough, shortened. `none` if there is no such range.
+    // Cuts `bytes` off the first range that is long enough; `none` if there is no such range.
     static std::uint64_t cut(arena_header& h, std::uint64_t bytes) {
         for (int i = 0; i < h.free_count; ++i) {
             auto& f = h.free[i];
@@ -268,8 +267,8 @@ private:
         }
         return none;
     }
-    // The same from what a communicator has, which grows where that is too little. Who dies in here leaves address
-    // space unused: each piece counts as used before its offset is given away.
+    // The same from the room of a communicator, which grows where it is too small. A process that dies in here leaves
+    // address space unused: each piece counts as used before its offset is given away.
     static std::uint64_t cut(arena_header& h, arena_room& room, std::uint64_t bytes) {
         arena_room::range* last = room.count > 0 ? &room.at[room.count - 1] : nullptr;
         if (last == nullptr || last->bytes - last->used < bytes) {
@@ -290,8 +289,8 @@ private:
     }
 
     // ------------------------------------------------------------------ the table, so that its holder may die anywhere
-    // Stores go out in this order, and after each of them the table holds no byte that is in use, and each byte once
-    // when repair() has gone over it: entries of no bytes, and those that lie in one before them, do not count.
+    // Stores are made in this order. After each of them the table holds no byte that is in use, and repair() makes it
+    // hold each byte once: it drops entries of no bytes, and entries that lie in an earlier one.
     static void in_order() { asm volatile("" ::: "memory"); }
     static void assign(arena_header::range& to, arena_header::range from) {
         to.bytes = 0;
@@ -315,8 +314,8 @@ private:
         if (i == h.free_count) ++h.free_count;
     }
 
-    // False after ten seconds. Held for a few hundred instructions; after a second it is taken over from a holder that
-    // died inside them.
+    // False after ten seconds. The lock is held for a few hundred instructions. After a second it is taken over from a
+    // holder that died with it.
     [[gnu::cold]] bool acquire(arena_header& h) const {
         const std::uint32_t me = static_cast<std::uint32_t>(::getpid()) | (is_number_hidden_ ? hidden : 0);
         for (const std::int64_t begin = now_ns();;) {
@@ -329,7 +328,7 @@ private:
             if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return repair(h), true;
         }
     }
-    // Also one that has not been waited for yet.
+    // True also for a process that its parent has not waited for yet.
     static bool has_ended(std::uint32_t process) {
         const descriptor fd(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0)));
         if (!fd.is_open()) return ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
@@ -341,7 +340,7 @@ private:
     std::byte* base_;
     std::size_t bytes_;
     int fd_;
-    static constexpr std::uint32_t hidden = 1u << 31; // in the lock: of a holder whose number means nothing to others
+    static constexpr std::uint32_t hidden = 1u << 31; // in the lock: the holder's number means nothing to others
     bool is_number_hidden_ = false;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A channel over shared memory: an ordered, credited FIFO of slots from one rank to one other. Each slot has a header
-// line with its number and room for a short message, so that a short message is one cache-line transfer; long ones lie
-// in a ring of memory, reused as late as possible (see window.hpp for why). Both ends follow the same rule for where a
-// message lies, from the sizes in their own schedules.
+// A channel over shared memory: an ordered FIFO of slots from one rank to one other, with credit. Each slot has a
+// header line with its number and room for a short message, so that a short message is one cache-line transfer. Long
+// messages lie in a ring of memory that is reused as late as possible (window.hpp tells why). Both ends find the place
+// of a message by the same rule, from the sizes in their own schedules.
 //
 //   sender: try_acquire → fill → commit          receiver: has_message → is_expected → peek, use in place → release
 //   slot i % depth is full when header.number == i + 1; free again when the receiver's `taken` > i - depth
@@ -25,30 +25,30 @@ COLLX_BEGIN_NAMESPACE
 struct slot_header {
     static constexpr std::size_t inline_bytes = 112;
     atomic<std::uint64_t> number; // written by the sender (release) after the payload; read by the receiver (acquire)
-    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed; plus single_copy_bit or posted_bit
-    std::uint32_t tag;   // likewise: low bits of the whole transfer's element count
+    std::uint32_t bytes; // compared with the receiver's own schedule, never trusted; plus single_copy_bit or posted_bit
+    std::uint32_t tag;   // compared, too: low bits of the whole transfer's element count
     std::byte payload[inline_bytes];
     static constexpr std::uint32_t single_copy_bit = 1u << 31; // the payload is an address in the sender's process
     static constexpr std::uint32_t posted_bit = 1u << 30;      // the payload is where the receiver wanted it
 };
 static_assert(sizeof(slot_header) == 2 * cache_line_bytes); // a pair that processors fetch together
 
-// Counts never reset; both sides keep the other's last seen value, so a line moves only when it has changed.
+// Counts never reset. Each side keeps the last value it saw of the other, so a line moves only when it has changed.
 struct channel_shape {
     int depth = 16; // messages under way, as long as they are short
     std::size_t slot_bytes = 128 * 1024;
     int ring_slots = depth; // messages under way if one of them has more than small_bytes()
     // One slot more: laying long messages one behind the other may waste almost a slot where the ring ends.
     constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(ring_slots + 1) * slot_bytes; }
-    // Any `depth` messages in a row of at most so many bytes lie apart, too, with the gaps between them.
+    // Any `depth` consecutive messages of at most this many bytes do not overlap either, with the gaps between them.
     constexpr std::size_t small_bytes() const {
         if (ring_slots == depth) return slot_bytes;
         const std::size_t each =
             ring_bytes() / static_cast<std::size_t>(depth + 1) / cache_line_bytes * cache_line_bytes;
         return each > gap_bytes ? each - gap_bytes : 0;
     }
-    // What a schedule whose ranks send up to `ahead` messages that are not received yet may rely on: how many there is
-    // room for, and how long each may be for that.
+    // For a schedule whose ranks send up to `ahead` messages that are not received yet: the number of messages that
+    // fit, and the most bytes of each.
     constexpr int room_for(int ahead) const { return ahead <= ring_slots ? ring_slots : depth; }
     constexpr std::size_t most_bytes(int ahead) const { return ahead <= ring_slots ? slot_bytes : small_bytes(); }
     constexpr std::size_t bytes() const {
@@ -61,7 +61,7 @@ namespace detail {
 // Written by the receiver, read by the sender.
 struct receiver_line {
     atomic<std::uint64_t> taken;
-    atomic<std::uint32_t> from_ring, from_peer;    // piece_cost of the two; from_peer 0: it cannot read
+    atomic<std::uint32_t> from_ring, from_peer;    // piece_cost of the two; from_peer 0: the receiver cannot read
     static constexpr std::uint32_t unmeasured = 1; // it can, but has not yet
 };
 // Written once by the sender before its first message, read by the receiver.
@@ -69,7 +69,7 @@ struct sender_line {
     atomic<std::uint64_t> proof_at; // address of proof_of_reading in the sender's own memory
 };
 inline constexpr std::uint64_t proof_of_reading = 0x636f'6c6c'782d'6f6b;
-// Of a channel between hosts: where its next message is wanted. Written by the receiver, `number` last; read by the
+// For a channel between hosts: where the next message is wanted. Written by the receiver, `number` last; read by the
 // stream, which is in the same process.
 struct posted_line {
     atomic<std::uint64_t> number; // of the message, + 1
@@ -92,20 +92,20 @@ struct channel_memory {
     std::byte* ring() const {
         return base + page_bytes + round_up(static_cast<std::size_t>(shape.depth) * sizeof(slot_header), page_bytes);
     }
-    // Where a message of `bytes` lies if the one before ended at `position`. Any ring_slots messages of at most
-    // slot_bytes in a row lie apart: together with the waste at one end of the ring they are shorter than the ring.
+    // Where a message of `bytes` lies if the one before ended at `position`. Any ring_slots consecutive messages of at
+    // most slot_bytes do not overlap: together with the waste at one end of the ring they are shorter than the ring.
     std::size_t place(std::size_t position, std::size_t bytes) const {
         return position + bytes > shape.ring_bytes() ? 0 : position;
     }
-    // Between hosts both ends of the memory are in one process, where reusing it as soon as possible is best: a
-    // message that is neither short nor a single copy takes the first place that no message from `oldest` on has, so
-    // that one taken before the next comes finds it in the cache. Its slot keeps which.
+    // Between hosts both ends of the memory are in one process, where reusing it as soon as possible is best. A message
+    // that is neither short nor a single copy takes the first place that no message from `oldest` on has. Where each
+    // message is taken before the next comes, its place is still in the cache. The slot keeps the number of the place.
     void take_place(std::uint64_t i, std::uint64_t oldest) const {
         std::uint32_t at = 0;
         while (is_taken(at, i, oldest)) ++at;
         std::memcpy(slot(i).payload, &at, sizeof at);
     }
-    // The same where the sender must know the place (verbs): free if message i - depth has been taken.
+    // The same where the sender must know the place (verbs). The place is free if message i - depth has been taken.
     void take_fixed_place(std::uint64_t i) const {
         const auto at = static_cast<std::uint32_t>(i % static_cast<std::uint64_t>(shape.depth));
         std::memcpy(slot(i).payload, &at, sizeof at);
@@ -114,7 +114,7 @@ struct channel_memory {
     std::byte* own_place(std::uint64_t i) const {
         return first_place() + std::size_t{place_of(i)} * (shape.slot_bytes + page_bytes);
     }
-    // A page in front of each such place: the head of a message goes right before it and out with it in one part.
+    // A page in front of each such place: the header of a message goes right before it, and both are sent as one part.
     static constexpr std::size_t spare_bytes(const channel_shape& s) {
         return static_cast<std::size_t>(s.depth) * page_bytes;
     }
@@ -142,7 +142,7 @@ struct channel_memory {
 class sending_end {
 public:
     sending_end() = default;
-    // is_remote: a stream of this process carries on what is committed.
+    // is_remote: a stream of this process sends what is committed.
     sending_end(std::byte* base, channel_shape shape, bool is_remote = false)
         : memory_{base, shape}, is_remote_(is_remote) {
         next_ = taken_ = memory_.taken().load(memory_order::relaxed);
@@ -152,8 +152,8 @@ public:
 
     bool is_open() const { return memory_.base != nullptr; }
     bool is_remote() const { return is_remote_; }
-    // To another host: whether messages may lie in the user's memory until they have gone. Not where a device has to
-    // know the memory.
+    // To another host: whether messages may stay in the user's memory until they are sent. Not where a device must know
+    // the memory.
     bool may_send_in_place() const { return is_remote_ && !is_slots_only_; }
     void keep_to_slots() { is_slots_only_ = true; }
     bool has_room(std::size_t bytes) {
@@ -186,14 +186,14 @@ public:
     }
 
     // ------------------------------------------------------------------ single copy
-    // Lets the receiver find out whether it can read this process.
+    // Lets the receiver find out whether it can read the memory of this process.
     void offer_single_copy(single_copy_mode when = single_copy_mode::automatic) {
         always_ = when == single_copy_mode::always;
         memory_.sender().proof_at.store(reinterpret_cast<std::uint64_t>(&detail::proof_of_reading),
                                         memory_order::release);
     }
     // Whether a single copy is expected to be faster for the next large message. From time to time the other way is
-    // tried, long enough to see what it costs when it is in use: a ring that has rested lies in no cache. The next
+    // tried, long enough to measure its cost in steady use: a ring that has not been used lies in no cache. The next
     // message is `bytes` long, or `single_copy_bytes` if it is a single copy.
     bool prefers_single_copy(std::size_t bytes, std::size_t single_copy_bytes) {
         if (is_single_copy_) bytes = single_copy_bytes;
@@ -240,7 +240,7 @@ public:
         taken_ = memory_.taken().load(memory_order::acquire);
         return taken_ == next_;
     }
-    // Whether to measure the copying of this message: while trying all, once the ring is warm; else one in four.
+    // Whether to measure the copy of this message: in a trial, each one once the ring is warm; otherwise one in four.
     bool is_sampled() const { return is_trying_ ? bytes_left_ <= sampled_bytes : messages % 4 == 0; }
     void add_cost(std::int64_t ns, std::size_t bytes) { to_ring_.add(ns, bytes); }
     std::uint64_t single_copy_messages = 0;
@@ -251,7 +251,7 @@ private:
                                  most_settled_bytes = std::size_t{256} << 20;
     static constexpr std::uint32_t unmeasured = detail::receiver_line::unmeasured;
 
-    // With the next message of `bytes`. What lies in its slot's header needs no place in the ring.
+    // The most messages under way, with the next one of `bytes`. A message in its slot's header needs no ring space.
     std::uint64_t most_under_way(std::size_t bytes) const {
         const bool is_long = bytes > slot_header::inline_bytes && (bytes > small_bytes_ || long_until_ > taken_);
         return static_cast<std::uint64_t>(is_long ? memory_.shape.ring_slots : memory_.shape.depth);
@@ -260,13 +260,13 @@ private:
     detail::channel_memory memory_;
     std::uint64_t next_ = 0, taken_ = 0, single_copy_until_ = 0;
     std::uint64_t long_until_ = 0; // no message from here on is longer than small_bytes_
-    std::size_t small_bytes_ = 0;  // of the shape, which divides for it
+    std::size_t small_bytes_ = 0;  // of the shape, where it takes a division
     std::size_t position_ = 0;
     piece_cost to_ring_;
     bool is_remote_ = false, is_slots_only_ = false;
     bool is_single_copy_ = false, was_single_copy_ = false; // now; when last settled
     bool always_ = false;
-    bool is_trying_ = true;      // at first the ring, whose pages are not even there
+    bool is_trying_ = true;      // at first the ring, whose pages do not exist yet
     std::size_t bytes_left_ = 0; // until the next choice
     std::size_t settled_bytes_ = least_settled_bytes;
 };
@@ -281,16 +281,15 @@ public:
     }
 
     bool is_open() const { return memory_.base != nullptr; }
-    // Whether there is a message.
     bool has_message() const { return memory_.slot(next_).number.load(memory_order::acquire) == next_ + 1; }
     // has_message() will be true once this word has reached next_number().
     const atomic<std::uint64_t>& number() const { return memory_.slot(next_).number; }
     std::uint64_t next_number() const { return next_ + 1; }
-    // Whether it is the one that this end's schedule expects. Requires has_message().
+    // Whether the message is the one that this end's schedule expects. Requires has_message().
     bool is_expected(std::size_t bytes, std::uint32_t tag = 0) const {
         return message_bytes() == bytes && memory_.slot(next_).tag == tag;
     }
-    // How long it is, as its sender says. Requires has_message().
+    // The length of the message, as its sender states it. Requires has_message().
     std::size_t message_bytes() const {
         return memory_.slot(next_).bytes & ~(slot_header::single_copy_bit | slot_header::posted_bit);
     }
@@ -319,11 +318,10 @@ public:
         was_lent_ = true;
         memory_.taken().store(++next_, memory_order::release);
     }
-    // ------------------------------------------------------------------ pre-posted receives: channels between hosts
-    // only
+    // ------------------------------------------------------------------ pre-posted receives, between hosts only
     bool is_remote() const { return is_remote_; }
-    // Says where the next message is wanted, if it has not come yet. It arrives there or in a slot. False: it was
-    // said.
+    // Asks for the next message at `at`, if it has not arrived yet. It arrives there or in a slot. False: already
+    // asked.
     bool want_at(void* at, std::size_t bytes, std::uint32_t tag) {
         auto& line = memory_.posted();
         if (line.number.load(memory_order::relaxed) == next_ + 1) return false;
@@ -337,23 +335,24 @@ public:
     bool is_posted() const { return (memory_.slot(next_).bytes & slot_header::posted_bit) != 0; }
     void release_posted() { memory_.taken().store(++next_, memory_order::release); }
 
-    // Where to read, once, to find out whether this process may read the sender's memory; 0: it makes no single copies.
+    // The address to read once, to find out whether this process may read the sender's memory; 0: it makes no single
+    // copies.
     std::uint64_t proof_at() const { return memory_.sender().proof_at.load(memory_order::acquire); }
-    // Lets the sender know that single copies can be read here.
+    // Tells the sender that single copies can be read here.
     void say_can_read() {
         memory_.receiver().from_peer.store(detail::receiver_line::unmeasured, memory_order::relaxed);
     }
-    // Whether to measure the taking of this message: all single copies, one in four others, and those that come in
-    // between.
+    // Whether to measure the taking of this message: all single copies, one in four others, and each after a single
+    // copy.
     bool is_sampled() const { return next_ % 4 == 0 || was_lent_; }
-    // Says what taking a message costs here.
+    // Tells the sender what taking a message costs here.
     void say_cost(bool is_single_copy, std::int64_t ns, std::size_t bytes) {
         piece_cost& cost = is_single_copy ? from_peer_ : from_ring_;
         cost.add(ns, bytes);
         (is_single_copy ? memory_.receiver().from_peer : memory_.receiver().from_ring)
             .store(cost.ns_per_mib, memory_order::relaxed);
     }
-    bool knows_reading = false; // whether the question was asked
+    bool knows_reading = false; // whether proof_at() was tried
 
 private:
     detail::channel_memory memory_;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a channel is: an ordered stream of messages from one rank to one other, with a bounded number of them under way.
-// Each rank holds one end. This header has the contract, as concepts; collx/testing/channel_contract.hpp checks the
-// part of it that a compiler cannot, and collx/testing/archetypes.hpp has the least that models it. Models: sending_end
-// and receiving_end (memory that both ranks see, and the slots of streams, sockets and verbs alike), and the ends of a
-// program's own transport (transport_concept.hpp).
+// The concept of a channel: an ordered stream of messages from one rank to one other, with a bounded number of them
+// under way. Each rank holds one end. This header states the contract as concepts. collx/testing/channel_contract.hpp
+// checks the rules that a compiler cannot check, and collx/testing/archetypes.hpp has the smallest types that satisfy
+// them. Models: sending_end and receiving_end (memory that both ranks see, and the slots of streams, over sockets and
+// over verbs), and the ends of a program's own transport (transport_concept.hpp).
 //
 //   sender: try_acquire → fill → commit          receiver: has_message → message_bytes → peek, use in place → release
 //
-// Order:    messages arrive in the order in which they were committed, each once, with the bytes that it had then.
+// Order:    each message arrives once, in the order of the commits, with the bytes that it had at its commit.
 // Commit:   the receiver sees nothing of a message before its commit. Acquiring again without one gives the same room.
-// Credit:   a sender whose messages are not taken is refused after a bounded number of them; at least one fits.
-// Reuse:    bytes that peek() gave stay as they are until release(), whatever arrives meanwhile. Those that
-//           try_acquire() gave are the channel's again with commit().
-// Drained:  once is_drained(), all that was committed arrives though the sender does nothing more. It becomes true, at
-//           the latest, when the receiver has taken all.
-// Progress: no function waits. What carries the messages is moved on by move() of the object that owns the ends.
+// Credit:   a sender whose messages are not received is refused after a bounded number of them; at least one fits.
+// Reuse:    bytes from peek() do not change until release(), whatever arrives meanwhile. Bytes from try_acquire()
+//           belong to the channel again after commit().
+// Drained:  once is_drained(), all committed messages arrive without further action of the sender. It becomes true at
+//           the latest when the receiver has received all.
+// Progress: no function waits. move() of the object that owns the ends advances the messages.
 // Failures: ends do not throw. The owner of the ends knows which peers are gone; the communicator has the time limit.
 // Threads:  an end is used by one thread at a time.
 #pragma once
@@ -27,8 +27,8 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// try_acquire(bytes): where to put the next message; null: no room at present. commit(bytes): sends it, with the bytes
-// of the last try_acquire(). is_drained(): see above.
+// try_acquire(bytes): where to put the next message; null: no room at present. commit(bytes): sends it; bytes: as in
+// the last try_acquire(). is_drained(): see above.
 template <class End>
 concept SendingEnd = requires(End& end, std::size_t bytes) {
     { end.try_acquire(bytes) } -> std::same_as<std::byte*>;
@@ -36,8 +36,8 @@ concept SendingEnd = requires(End& end, std::size_t bytes) {
     { end.is_drained() } -> std::same_as<bool>;
 };
 
-// has_message(): whether one has come; it stays the next until it is released. message_bytes(): how long it is, as the
-// sender says: compare it before you believe it. peek(bytes): where it lies. release(bytes): it may be forgotten.
+// has_message(): whether a message has arrived; it stays the next one until it is released. message_bytes(): its length
+// as the sender states it; compare it before you rely on it. peek(bytes): where it lies. release(bytes): gives it up.
 // All but has_message() require a message; bytes: of that message.
 template <class End>
 concept ReceivingEnd = requires(End& end, std::size_t bytes) {
@@ -48,7 +48,7 @@ concept ReceivingEnd = requires(End& end, std::size_t bytes) {
 };
 
 // ------------------------------------------------------------------ abilities that an end may have beside these
-// A word travels with each message, and the receiver asks whether size and word are those of its own schedule.
+// A tag travels with each message. The receiver checks whether size and tag are those of its own schedule.
 template <class End>
 concept TaggingEnd = SendingEnd<End> && requires(End& end, std::size_t bytes, std::uint32_t tag) {
     end.commit(bytes, tag);
@@ -58,8 +58,8 @@ template <class End>
 concept TagCheckingEnd = ReceivingEnd<End> && requires(End& end, std::size_t bytes, std::uint32_t tag) {
     { end.is_expected(bytes, tag) } -> std::same_as<bool>;
 };
-// A message may stay where it lies in the sender's memory: the receiver, or the wire, reads it there. The sender leaves
-// it alone until is_drained().
+// A message may stay where it lies in the sender's memory: the receiver, or the wire, reads it there. The sender must
+// not change it until is_drained().
 template <class End>
 concept SingleCopySendingEnd = TaggingEnd<End> &&
     requires(End& end, const void* at, std::size_t bytes, std::uint32_t tag) {
@@ -71,7 +71,7 @@ concept SingleCopyReceivingEnd = TagCheckingEnd<End> && requires(End& end) {
     { end.sender_address() } -> std::same_as<std::uint64_t>;
     end.release_single_copy();
 };
-// The receiver may say where it wants the next message. It arrives there (is_posted) or in a slot.
+// The receiver may say where it wants the next message. The message arrives there (is_posted) or in a slot.
 template <class End>
 concept PrePostingEnd = TagCheckingEnd<End> && requires(End& end, void* at, std::size_t bytes, std::uint32_t tag) {
     { end.want_at(at, bytes, tag) } -> std::same_as<bool>;
@@ -81,7 +81,7 @@ concept PrePostingEnd = TagCheckingEnd<End> && requires(End& end, void* at, std:
 
 namespace detail {
 
-// What a type lacks, a sentence each.
+// Says what a type lacks, in one sentence each.
 template <class End>
 constexpr bool require_sending_end() {
     constexpr bool acquires = requires(End & e, std::size_t n) {

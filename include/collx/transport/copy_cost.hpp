@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What moving large messages costs, measured while they move: by it a channel chooses between slots and a single copy.
+// The measured cost of moving large messages. By it a channel chooses between slots and a single copy.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// The cost of one way, in nanoseconds per MiB: a running mean that falls quickly and that one outlier (another process
-// had the core) raises by little.
+// The cost of one way, in nanoseconds per MiB: a running mean. It falls quickly, and one outlier (another process had
+// the core) raises it only a little.
 struct piece_cost {
     std::uint32_t ns_per_mib = 0; // 0: not measured yet
     void add(std::int64_t ns, std::size_t bytes) {

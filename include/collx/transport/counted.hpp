@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A transport that counts what goes over another one of the program's own: per_peer{counted<mine>{}}. Counts are of the
-// endpoint's messages (frames of the library, some of them without data), for all ranks of the process together.
+// A transport that counts what goes over another transport of the program's own: per_peer{counted<mine>{}}. It counts
+// the endpoint's messages (frames of the library, some of them without data), for all ranks of the process together.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct counted {
     static constexpr bool carries(relation r) { return T::carries(r); }
     class endpoint;
 
-    // So far. Local, from any thread.
+    // The counts so far. Local; any thread may call it.
     static transport_counts counts() {
         const auto now = [](const atomic<std::uint64_t>& n) { return n.load(memory_order::relaxed); };
         return {now(sent_messages_), now(sent_bytes_), now(received_messages_), now(received_bytes_)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A rank's way to peers that a program's own transport carries messages to, as start-up sees it. What is behind it is
-// in job/custom_transport.hpp, which only programs with such a transport compile.
+// How a rank reaches peers over a program's own transport, as start-up sees it. The implementation is in
+// job/custom_transport.hpp, which only programs with such a transport compile.
 #pragma once
 
 #include <utility>
@@ -22,7 +22,7 @@ public:
     virtual endpoint_address address() = 0;
     // peer: a rank of the job.
     virtual void connect(int peer, const endpoint_address& there) = 0;
-    // The job has come up by other means, by which survivors of a failure will find each other.
+    // The connector by which the job came up, and by which survivors of a failure will find each other.
     void stand_before(counted_ptr<any_connector> d) { behind_ = std::move(d); }
     socket_connector* of_sockets() override { return behind_ ? behind_->of_sockets() : nullptr; }
 
@@ -33,9 +33,9 @@ private:
 struct custom_transport {
     const char* name;
     counted_ptr<custom_connector> (*open)(int rank, int size);
-    // The job as it goes on: over the transport, where that is used for any rank. Collective.
+    // The job to continue with: over the transport, where that is used for any rank. Collective.
     counted_ptr<job> (*join)(const counted_ptr<job>& near);
-    // Jobs of threads that share memory with those of the same number only.
+    // Jobs of threads, which share memory only with threads of the same number in host_of.
     growing_array<counted_ptr<job>> (*join_threads)(const growing_array<int>& host_of, const transports& over);
 };
 

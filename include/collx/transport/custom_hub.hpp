@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The endpoint of a program's own transport, shared by all communicators of a rank: each message in its channels begins
-// with a frame that says which communicator it is for. Frames for one that this rank has not made yet are kept.
+// The endpoint of a program's own transport, shared by all communicators of a rank. Each message in its channels begins
+// with a frame that names its communicator. Frames for a communicator that this rank has not made yet are kept.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// An endpoint whose type is forgotten.
+// An endpoint with its type erased.
 class custom_endpoint {
 public:
     virtual ~custom_endpoint() = default;
@@ -27,7 +27,7 @@ public:
     virtual std::byte* try_acquire(int peer, std::size_t bytes) = 0;
     virtual void commit(int peer, std::size_t bytes) = 0;
     virtual bool is_drained(int peer) = 0;
-    // Null: none has come.
+    // Null: no message has come.
     virtual const std::byte* peek(int peer, std::size_t& bytes) = 0;
     virtual void release(int peer, std::size_t bytes) = 0;
     virtual void move() = 0;
@@ -57,13 +57,13 @@ private:
     E e_;
 };
 
-// In front of each message of a channel; what follows is a part of a message of the communicator.
+// The header of each message of a channel; a part of a message of the communicator follows.
 struct custom_frame {
     enum class kind : std::uint8_t {
-        message = 1, // bytes, tag: of all of it; offset: of the part that follows
+        message = 1, // bytes, tag: of the whole message; offset: of the part that follows
         credit,      // nothing but `taken`
         failure,     // tag, bytes: upper and lower half of the word that ended the communicator
-        waiting,     // tag: a rank; bytes: lower half of its waiting_word; taken: how old that is, in its units
+        waiting,     // tag: a rank; bytes: lower 16 bits of its waiting_word; taken: the age of that, in its units
         bye          // the sender has left the communicator
     };
     static constexpr std::uint32_t magic_value = 0x3158'4c43; // "CLX1"
@@ -79,12 +79,12 @@ struct custom_frame {
 };
 static_assert(sizeof(custom_frame) == 40);
 
-// A communicator, as the hub sees it. Called in the hub's turn.
+// A communicator, as the hub sees it. Its functions are called in the hub's turn.
 struct custom_guest {
     virtual std::uint64_t id() const = 0;
-    // A frame of a rank of the job, with its payload.
+    // Takes a frame from a rank of the job, with its payload.
     virtual void take(int from, const custom_frame& f, const std::byte* payload, std::size_t bytes) = 0;
-    // Hands on what lies ready.
+    // Posts what is ready.
     virtual void send() = 0;
 
 protected:
@@ -103,7 +103,7 @@ public:
         endpoint_->connect(peer, there);
         is_connected_[static_cast<std::size_t>(peer)] = 1;
     }
-    // In a child that fork() made: the endpoint is its parent's.
+    // In a child of fork(): the endpoint belongs to the parent.
     void forget() { (void)endpoint_.release(); }
 
     // ------------------------------------------------------------------ all that follows: in the turn
@@ -126,7 +126,7 @@ public:
         left_.push_back(g.id());
     }
     std::size_t most_payload() { return endpoint_->most_bytes() - sizeof(custom_frame); }
-    // False: no room at present. Of what most_payload() allows.
+    // False: no room at present. bytes: at most most_payload().
     bool post(int peer, const custom_frame& f, const std::byte* payload = nullptr, std::size_t bytes = 0) {
         std::byte* const to = endpoint_->try_acquire(peer, sizeof f + bytes);
         if (to == nullptr) return false;
@@ -137,7 +137,7 @@ public:
     }
     bool is_drained(int peer) { return endpoint_->is_drained(peer); }
     bool is_gone(int peer) { return endpoint_->is_gone(peer); }
-    // Carries on everything, of all communicators.
+    // Advances the messages of all communicators.
     void move() {
         endpoint_->move();
         for (std::size_t p = 0; p < is_connected_.size(); ++p)
@@ -159,12 +159,12 @@ private:
         int from = -1;
         growing_array<std::byte> payload;
     };
-    // Frames kept, which peers send to a communicator that they have made already: at most its channels' depth each.
-    // More than that stays in the channel.
+    // Frames that are kept, from peers that have made their communicator already: at most the depth of its channels
+    // from each. Further frames stay in the channel.
     static constexpr std::size_t most_kept = 4096, most_left = 4096;
 
     static growing_array<char> sized(int n) { return growing_array<char>(static_cast<std::size_t>(n)); }
-    // False: it stays where it is.
+    // False: the frame stays in the channel.
     bool take(int peer, const std::byte* at, std::size_t bytes) {
         custom_frame f;
         if (bytes < sizeof f) return true;

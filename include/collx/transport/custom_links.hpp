@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a communicator holds of peers that a program's own transport carries messages to. The engine's channels lie in
-// private memory, as those of streams do (stream.hpp); move() puts what is committed there into the endpoint's
-// channels, cut where it is longer than these take, and lays what comes out of them into the slots of the receiver.
-// Receivers give credit, so a frame always finds room; notifications of failures and of who waits for whom travel
-// beside the messages.
+// A communicator's links to peers over a program's own transport. The engine's channels lie in private memory, as those
+// of streams do (stream.hpp). move() puts committed messages into the endpoint's channels, in parts where they are too
+// long, and puts the parts that arrive into the slots of the receiver. Receivers give credit, so a frame always finds
+// room. Notifications of failures and of who waits for whom travel beside the messages.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +63,7 @@ public:
             peer& q = peers_[p];
             if (!q.memory || q.has_left) continue;
             if (q.lost_at_ns == 0 && hub_->is_gone(members_[p])) {
-                hub_->read(members_[p]); // its last words
+                hub_->read(members_[p]); // its last messages
                 if (!q.has_left) q.lost_at_ns = now;
             }
             if (q.lost_at_ns == 0) continue;
@@ -73,7 +72,7 @@ public:
         }
         const bool is_peer = waiting_for >= 0 && waiting_for < static_cast<int>(peers_.size());
         if (!is_peer || !at(waiting_for).has_left) return -1;
-        return lost < 0 ? waiting_for : lost; // it left for a reason: the death of another comes before it
+        return lost < 0 ? waiting_for : lost; // it left for a reason: the death of another is reported first
     }
 
     [[gnu::cold]] void announce_failure() override {
@@ -123,12 +122,12 @@ private:
     static constexpr std::int64_t missed_after_ns = 100'000'000, patience_ns = 20'000'000;
     static constexpr int most_ports = stream_frame::most_ports;
     struct outgoing {
-        std::uint64_t sent = 0, drained = 0; // drained: arrives without this rank
+        std::uint64_t sent = 0, drained = 0; // drained: arrives without this rank's help
         std::uint64_t taken = 0;             // by the other end
-        std::size_t offset = 0;              // of the message that has gone in part
+        std::size_t offset = 0;              // of the message that was sent in part
     };
     struct incoming {
-        std::uint64_t put = 0, told = 0; // told: how many were taken, as the other end knows
+        std::uint64_t put = 0, told = 0; // told: the number taken that the other end knows
         std::size_t offset = 0;
     };
     struct peer {
@@ -184,7 +183,7 @@ private:
         }
         bool is_behind = false;
         for (int port = 0; port < ports_; ++port) is_behind |= q.out[port].drained != q.out[port].sent;
-        // What is owed to a rank that has left is no loss.
+        // Messages owed to a rank that has left are no loss.
         if (is_behind && (q.has_left || hub_->is_drained(members_[static_cast<std::size_t>(p)]))) note_drained(q);
     }
     void note_drained(peer& q) {
@@ -198,7 +197,7 @@ private:
                     .tag = static_cast<std::uint32_t>(word >> 32)}))
             at(p).said_failure = word;
     }
-    // The words of a chain, a frame each, with their age: clocks of hosts differ. What does not fit goes next time.
+    // Sends the words of a chain, a frame each, with their age: clocks of hosts differ. The rest is sent next time.
     void say_waiting_to(int p) {
         peer& q = at(p);
         for (const std::int64_t now = now_ns(); q.next_waiting >= 0;) {
@@ -228,7 +227,7 @@ private:
                     .taken = static_cast<std::uint32_t>(taken)}))
             q.in[port].told = taken;
     }
-    // The next part of message o.sent. False: no room.
+    // Sends the next part of message o.sent. False: no room.
     bool send_part(int p, int port) {
         peer& q = at(p);
         outgoing& o = q.out[port];

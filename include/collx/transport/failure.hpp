@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The two words that ranks leave for each other when things go wrong: what ended a communicator, and whom a rank waits
-// for. Each fits one atomic word, and one frame between hosts.
+// The two words by which ranks inform each other of failures: what ended a communicator, and for whom a rank waits.
+// Each fits one atomic word, and one frame between hosts.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What ended a communicator: errc + 1 in the upper half (0: nothing), the guilty rank + 1 in the lower. The uppermost
-// bit says that all ranks had come to use the communicator: such a failure does not end the making of it on a rank that
-// is still about that, but the next call there. It travels with the word and is also set while nothing has failed.
+// What ended a communicator: errc + 1 in the upper half (0: nothing), the guilty rank + 1 in the lower half. The
+// uppermost bit says that all ranks had begun to use the communicator. A rank that is still making it then completes
+// it, and the failure ends its next call. The bit travels with the word, and is also set while nothing has failed.
 struct failure {
     static constexpr std::uint64_t all_came_bit = std::uint64_t{1} << 63;
-    // Of a timeout: ranks wait for each other in a circle, and `rank` is one of them (waiting_words say the others).
+    // Of a timeout: ranks wait for each other in a circle, and `rank` is one of them (waiting_words name the others).
     static constexpr std::uint64_t circle_bit = std::uint64_t{1} << 62;
-    // Of errc::resource, in four bits above the code: what that rank is short of.
+    // For errc::resource: four bits above the code say what that rank is short of.
     static constexpr int shortage_at = 56;
     static constexpr std::uint64_t shortage_bits = std::uint64_t{15} << shortage_at;
     static_assert(static_cast<int>(detail::last_shortage) < 16);
@@ -38,24 +38,24 @@ struct failure {
         return (word & ~(all_came_bit | circle_bit | shortage_bits)) >> 32;
     }
     constexpr errc code() const { return static_cast<errc>(code_word() - 1); }
-    constexpr detail::shortage short_of() const { // of one that another library may know `unknown`
+    constexpr detail::shortage short_of() const { // `unknown`: a value that this library does not know
         const auto s = (word & shortage_bits) >> shortage_at;
         return s > static_cast<std::uint64_t>(detail::last_shortage) ? detail::shortage::unknown
                                                                      : static_cast<detail::shortage>(s);
     }
-    static constexpr failure no_descriptor(int rank, int reason) { // errno of the call that would have made one
+    static constexpr failure no_descriptor(int rank, int reason) { // reason: errno of the failed call
         return failure(errc::resource, rank, detail::shortage_of_descriptor(reason));
     }
     static constexpr failure circle_of(int rank) { return failure(failure(errc::timeout, rank).word | circle_bit); }
     constexpr int rank() const { return static_cast<int>(word & 0xffff'ffff) - 1; }
-    // Whether it is one of a communicator of that many ranks: what another process says is checked.
+    // Whether the word is valid in a communicator of that many ranks: words from other processes are checked.
     constexpr bool is_sound(int ranks) const {
         return code_word() != 0 && code_word() <= static_cast<std::uint64_t>(last_errc) + 1 && rank() >= -1 &&
                rank() < ranks;
     }
 };
 
-// Puts a failure into a communicator's word: the first one stays.
+// Stores a failure in a communicator's word. The first failure stays.
 inline void report_in(atomic<std::uint64_t>& word, failure f) {
     std::uint64_t was = word.load(memory_order::acquire);
     while (!failure(was))
@@ -63,9 +63,9 @@ inline void report_in(atomic<std::uint64_t>& word, failure f) {
     if (f.has_all_come() && !failure(was).has_all_come()) word.fetch_or(failure::all_came_bit, memory_order::acq_rel);
 }
 
-// Whom a rank waits for, and what for. Of an operation with several strands it is one of several ranks.
+// The rank that a rank waits for, and what for. An operation with several strands names one of several ranks.
 struct awaited {
-    enum class why : std::uint8_t { one_of_several, message, room }; // room: it sends, and the peer does not take
+    enum class why : std::uint8_t { one_of_several, message, room }; // room: it sends, and the peer does not receive
     int rank = -1;
     why what = why::one_of_several;
     constexpr awaited() = default;
@@ -73,9 +73,9 @@ struct awaited {
     constexpr operator int() const { return rank; }
 };
 
-// What a rank that waits says of itself from time to time, so that who loses patience can name the rank at the end of
-// the chain and not just its neighbour. When (in units of 2^16 ns) in the upper 48 bits, what for in the next 2, the
-// rank it waits for + 1 in the lower 14. Not taken back when the wait ends: an old word says nothing.
+// A waiting rank publishes this word from time to time, so that a rank that times out can name the rank at the end of
+// the chain and not just its neighbour. The upper 48 bits hold the time (in units of 2^16 ns), the next 2 what it waits
+// for, the lower 14 the awaited rank + 1. The word is not cleared when the wait ends: an old word says nothing.
 struct waiting_word {
     static constexpr std::int64_t unit_ns = 1 << 16;
     static constexpr int most_ranks = (1 << 14) - 1;
@@ -88,20 +88,20 @@ struct waiting_word {
     std::int64_t said_at_ns() const { return static_cast<std::int64_t>(word >> 16 << 16); }
     int peer() const { return static_cast<int>(word & most_ranks) - 1; }
     awaited::why what() const { return static_cast<awaited::why>(word >> 14 & 3); }
-    // For how long what a rank said tells that it still waits. Who waits says so every few milliseconds, if it runs: on
-    // a busy machine it may not for a good part of a second.
+    // For how long a word shows that its rank still waits. A waiting rank renews its word every few milliseconds while
+    // it runs. On a busy machine it may not run for a good part of a second.
     static constexpr std::int64_t fresh_ns(std::int64_t limit_ns) {
         const std::int64_t busy_ns = limit_ns / 4 * 3 < 1'000'000'000 ? limit_ns / 4 * 3 : 1'000'000'000;
         return limit_ns / 4 > busy_ns ? limit_ns / 4 : busy_ns;
     }
-    // How often it is said to other hosts, which pass it on: of a rank k hosts away it is k times that late.
+    // The interval at which it is sent to other hosts, which pass it on: from k hosts away it is k intervals late.
     static constexpr std::int64_t pause_ns(std::int64_t limit_ns) {
         return limit_ns / 64 < 1'000'000'000 ? limit_ns / 64 : 1'000'000'000;
     }
 };
 
-// The words of all ranks of a communicator, as far as they are known on this host. Those of its own ranks are written
-// by these; those of others by any rank here that hears of them, and the newest stays.
+// The words of all ranks of a communicator, as far as they are known on this host. Each rank of this host writes its
+// own word. The word of another rank is written by any rank here that receives it, and the newest stays.
 struct waiting_words {
     atomic<std::uint64_t>* at = nullptr; // null: nothing is kept
     int ranks = 0;
@@ -112,14 +112,15 @@ struct waiting_words {
     }
 };
 
-// Follows the ranks that wait, from `first`, who waits for `next`, on. The rank at the end, which does not wait as far
-// as is known, or with is_circle one of a circle; rank -1: the chain ends at one that waits for none in particular.
+// The end of a chain of waiting ranks: the rank that does not wait, as far as is known; with is_circle, one rank of a
+// circle. rank -1: the last rank of the chain waits for no rank in particular.
 struct chain_end {
     int rank;
     bool is_circle = false;
-    bool is_certain = false; // each waits for this very rank, not for one of several
+    bool is_certain = false; // each waits for one particular rank, not for one of several
 };
-// Follows it. now, fresh_ns, late_ns: how old a word may be to count, more for each rank on the way.
+// Follows the waiting ranks from `first` on, which waits for `next`. A word counts if it is at most fresh_ns older than
+// `now`; late_ns is added for each rank on the way.
 inline chain_end follow_chain(const waiting_words& words, int first, awaited next, std::int64_t now,
                               std::int64_t fresh_ns, std::int64_t late_ns) {
     int r = next.rank, steps = 0;

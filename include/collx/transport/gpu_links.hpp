@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which way each peer's device is reached, and the peers' memory mapped here: over NVLink or PCI Express where kernels
-// may load and store it, by way of the host where they may not, with the reason. Ranks show each other a card; how the
-// cards travel is the caller's business.
+// How each peer's device is reached, and the peers' memory mapped here. Kernels load and store it over NVLink or PCI
+// Express where they may; where they may not, data goes by way of the host, and the reason is kept. Ranks show each
+// other a card; the caller carries the cards.
 #pragma once
 
 #include <unistd.h>
@@ -30,7 +30,7 @@ enum class gpu_way : unsigned char {
     host,   // staged through pinned memory, and whatever transport joins the two hosts
 };
 
-// Why a peer is not reached directly. In the order in which they are looked for.
+// Why a peer is not reached directly, in the order of the checks.
 enum class gpu_obstacle : unsigned char {
     none,
     other_host,
@@ -44,7 +44,7 @@ enum class gpu_obstacle : unsigned char {
     too_many,     // more ranks than a fused call has
 };
 
-// What it is called in messages.
+// Names for messages.
 inline const char* name_of(gpu_way w) {
     constexpr const char* names[] = {"this rank", "the memory of one device",      nvlink::name,
                                      pcie::name,  "peer access to hidden devices", "host"};
@@ -71,7 +71,7 @@ inline const char* name_of(gpu_obstacle o) {
     return names[static_cast<int>(o)];
 }
 
-// What a rank shows to the others. At most 120 bytes: one line of an exchange.
+// What a rank shows to its peers. At most 120 bytes: one line of an exchange.
 struct gpu_card {
     std::uint64_t process = 0; // a number that no other process has
     std::uint64_t address = 0; // of the exchange memory, in that process
@@ -100,7 +100,7 @@ public:
         gpu_obstacle why = gpu_obstacle::none;
         gpu_access access;
         std::byte* memory = nullptr; // as this device sees it
-        gpu_mapping opened;          // by a handle, so it is to be closed
+        gpu_mapping opened;          // opened by a handle, so it is to be closed
     };
 
     explicit gpu_links(Runtime r) : runtime_(std::move(r)) {}
@@ -119,7 +119,7 @@ public:
         c.multicasts = f.multicasts;
         return c;
     }
-    // memory: what its peers shall reach; none where it could not be made.
+    // memory: what peers shall reach; empty where it could not be made.
     gpu_card card(gpu_mapping& memory) {
         gpu_card c = card();
         c.address = reinterpret_cast<std::uintptr_t>(memory.at);
@@ -129,13 +129,13 @@ public:
             c.handle = runtime_.export_memory(memory);
             c.has_handle = true;
             if (c.kind == handle_kind::file) files_.open(), files_.announce(c.handle);
-        } catch (const error&) { // peers in other processes will say so
+        } catch (const error&) { // peers in other processes will report it
         }
         return c;
     }
 
-    // Decides and maps; where memory is shown by files all ranks do it at once. Every pair must come out directly
-    // reachable for a kernel to join the ranks, so the caller asks the others what they found.
+    // Chooses the way to each peer and maps its memory; where memory is shown by files, all ranks do it at once. A
+    // kernel joins the ranks only if every pair is directly reachable, so the caller compares what all ranks found.
     void open(int me, std::vector<gpu_card> cards, const std::vector<bool>& is_here, int most_ranks,
               bool allows_shared_device = false) {
         swap_files(me, cards, is_here);
@@ -153,9 +153,9 @@ public:
         }
         files_.close();
     }
-    // What was found of a mapped peer afterwards.
+    // Records an obstacle that was found after a peer was mapped.
     void refuse(int peer, gpu_obstacle why) { peers_[static_cast<std::size_t>(peer)].why = why; }
-    // Unmaps everything. Peers' kernels may go on: they use mappings of their own.
+    // Unmaps everything. Kernels of peers may go on: they use their own mappings.
     void close() {
         for (peer& p : peers_) {
             if (p.opened.at != nullptr) runtime_.close_memory(p.opened);
@@ -192,8 +192,8 @@ private:
         const int number = same_device ? mine.device : number_of(its.uuid);
         const bool is_same_process = is_here && its.process == mine.process;
         const bool is_unseen = number < 0 && !by_fabric;
-        // Of a device that is not seen here (one GPU per process by CUDA_VISIBLE_DEVICES) the driver answers no
-        // question but says whether its memory can be mapped; the fabric is NVLink.
+        // For a device that is not visible here (one GPU per process by CUDA_VISIBLE_DEVICES) the driver only tells
+        // whether its memory can be mapped. The fabric is NVLink.
         if (is_unseen && is_same_process) return gpu_obstacle::not_visible;
         p.access = same_device || number < 0 ? gpu_access{true, !is_unseen, 0} : runtime_.access(mine.device, number);
         if (!p.access.can_access) return gpu_obstacle::no_access;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What collx asks of a GPU runtime, as a concept: devices, memory and handles to it, streams, events. Two models exist:
-// CUDA's (exec/device/cuda_runtime.cuh) and a fake on host memory and threads (testing/fake_runtime.hpp), so that
-// everything above this line is tested where there is no GPU. Knows no kernel and no CUDA.
+// CUDA's (exec/device/cuda_runtime.cuh) and a fake on host memory and threads (testing/fake_runtime.hpp), so that all
+// code above it is tested where there is no GPU. Knows no kernel and no CUDA.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// How memory of a device is shown to other processes. Which it is is settled when the memory is made.
+// How memory of a device is shown to other processes. It is decided when the memory is made.
 enum class handle_kind : unsigned char {
     ipc,   // cudaIpcMemHandle_t: any memory of cudaMalloc, one host
     file,  // a file descriptor, given from process to process: one host, whatever its IPC namespaces
@@ -33,9 +33,9 @@ struct gpu_facts {
     char bus_id[16] = "";       // of the PCI bus, "0000:3b:00.0"
     std::uint64_t uuid[2] = {}; // the same for one device in all processes, whatever its number there
     int processors = 0;         // blocks of 512 threads that are resident together
-    bool can_cooperate = false; // a launch whose blocks are all resident, or that fails
+    bool can_cooperate = false; // it launches so that all blocks are resident, or fails
     unsigned handles = 0;       // bits of the kinds that the driver offers for its memory
-    bool multicasts = false;    // joined to a switch that reduces and multicasts, and to what others of it have
+    bool multicasts = false;    // joined to a switch that reduces and multicasts, and to its other devices
 };
 
 // From one device to another, as the driver sees it.
@@ -67,17 +67,17 @@ struct memory_handle {
     unsigned char bytes[64] = {};
 };
 
-// Memory that was made to be shown, or that was opened.
+// Memory that was made to be shown to other processes, or memory of another process that was opened.
 struct gpu_mapping {
     std::byte* at = nullptr;
     std::size_t bytes = 0;
     handle_kind kind = handle_kind::ipc;
-    std::uint64_t driver = 0; // what the driver calls it
+    std::uint64_t driver = 0; // the driver's name for it
     int file = -1;            // open while others may ask for it: the exporter closes it
 };
 
-// Streams and events are pointers of the runtime's own. What it refuses it throws as collx::error, with a remedy.
-// Beside this it launches, in a stream, what exec/device/ has for blocks:
+// Streams and events are the runtime's own pointers. What it refuses it throws as collx::error, with a remedy. It also
+// launches, in a stream, the blocks of exec/device/:
 //   launch_fused<Protocol, Groups>(args, ranks, stream)  blocks (lanes, ranks) of a fused kernel, all resident
 //   launch_array(calls, ranks, stream)                   the same for several calls, of one kernel or of several
 //   launch_lanes(body, lanes, stream)                    one block per lane; body(env, lane, lanes)
@@ -102,7 +102,7 @@ concept GpuRuntime = std::copy_constructible<R> &&
     { r.allocate_shared(bytes, kind) } -> std::same_as<gpu_mapping>; // as allocate
     r.free_shared(m);
     { r.export_memory(m) } -> std::same_as<memory_handle>;
-    // By ipc: not in the process that exported it, and closed before that one frees it.
+    // By ipc: not in the process that exported it, and to be closed before that process frees it.
     { r.open_memory(h, kind, bytes) } -> std::same_as<gpu_mapping>;
     r.close_memory(m);
     r.grant(p, bytes, device); // shared memory of this process to another of its devices; ipc needs none
@@ -117,13 +117,13 @@ concept GpuRuntime = std::copy_constructible<R> &&
     r.store_host(word, std::uint64_t{});                  // release
 };
 
-// A runtime whose devices may be joined by a switch that reduces what is loaded from an address of all of them, and
-// stores to all. The object of such an address is made by one rank, opened by the others, joined by each with its
-// current device, and bound to memory when all have joined.
+// A runtime whose devices may be joined by a switch, which reduces loads from an address of all devices and multicasts
+// stores to it. One rank makes the object of such an address, and the others open it. Each rank joins it with its
+// current device, and binds it to memory when all have joined.
 template <class R>
 concept MulticastRuntime = GpuRuntime<R> && requires(R r, std::size_t bytes, int devices, const memory_handle& h,
                                                      handle_kind kind, gpu_mapping& object, const gpu_mapping& memory) {
-    // Without an address. bytes: of the memory of each device. export_memory() shows it.
+    // It has no address yet. bytes: of the memory of each device. export_memory() shows it.
     { r.make_multicast(bytes, devices, kind) } -> std::same_as<gpu_mapping>;
     { r.open_multicast(h, kind, bytes) } -> std::same_as<gpu_mapping>;
     r.join_multicast(object);

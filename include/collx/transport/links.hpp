@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a communicator holds of its transports: the channels to every peer, a place to make windows, and the
-// notification of failures. Ranks of one host share an arena, threads (memory) and processes (shm) alike; channels to
-// ranks of other hosts are streams (remote_ranks.hpp). Which of the two a peer has is settled when its channel is first
-// used; from then on both look alike to a task.
+// The transports of one communicator: channels to every peer, memory for windows, and the notification of failures.
+// Ranks of one host share an arena, as threads (memory) or as processes (shm). Channels to ranks of other hosts are
+// streams (remote_ranks.hpp). The kind of channel to a peer is decided at its first use; to a task both look alike.
 #pragma once
 
 #include <sys/uio.h>
@@ -25,7 +24,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Ports keep traffic apart that may be under way at the same time: blocking calls, a few outstanding calls, messages
+// Ports separate traffic that may be under way at the same time: blocking calls, a few outstanding calls, messages
 // between two ranks.
 namespace port {
 inline constexpr int blocking = 0;    // of blocking calls
@@ -35,17 +34,17 @@ inline constexpr int messages = 4;    // of send and recv
 inline constexpr int count = 5;       // of all
 } // namespace port
 
-// One rank's part in the end of a communicator: whether its share of the memory is given up, and what it proposes to be
-// the communicator of the survivors (comm/shrink.hpp).
+// One rank's part in the end of a communicator: whether its share of the memory is given up, and which members it
+// proposes for the communicator of the survivors (comm/shrink.hpp).
 struct alignas(cache_line_bytes) survival_note {
     atomic<std::uint32_t> gave_up; // exchanged to 1 once, by its rank or, when that is dead, by a survivor
-    atomic<std::uint32_t> round;   // of shrinking, that it takes part in; written by its rank, read by all
+    atomic<std::uint32_t> round;   // of shrinking in which it takes part; written by its rank, read by all
     std::uint64_t place;           // proposed; written by its rank before `decided`, like the members
     std::uint64_t members[max_local_ranks / 64];
 };
 
-// What one communicator takes of the arena when it is made: words by which its ranks find each other, and how its
-// channels look. Channels and windows are taken on first use (links_places), so a communicator costs what it uses.
+// What a communicator takes from the arena when it is made: words by which its ranks find each other. Also the shape of
+// its channels. Channels and windows are taken on first use (links_places), so a communicator costs what it uses.
 struct links_layout {
     int ranks = 1; // that share the arena
     int all = 1;   // of the communicator
@@ -55,10 +54,10 @@ struct links_layout {
         links_layout l;
         l.ranks = l.all = n;
         channel_shape& c = l.channel;
-        // What a rank sends to all others together goes round rings of 2 MiB, as in windows; a single peer has them
-        // for itself. Ranks that share a core run in turn: what one puts into its rings in its turn should still be in
-        // a cache when the next takes it. So few long messages are under way at once, and each is long, because a rank
-        // that finds no room waits for its next turn. docs/channels_and_windows.md has the times.
+        // The rings of a rank to all its peers have 2 MiB together, as in windows; a single peer gets all of it. Ranks
+        // that share a core run in turn. Data that one rank puts into its rings in its turn should still be in a cache
+        // when the next takes it, so few long messages are under way at once. Each is long, because a rank that finds
+        // no room waits for its next turn. docs/channels_and_windows.md has the times.
         std::size_t most = std::size_t{2} << 20;
         if (ranks_per_core > 2) c.ring_slots = 4, c.slot_bytes = 64 * 1024, most *= 2;
         while (c.slot_bytes > 16 * 1024 &&
@@ -66,10 +65,10 @@ struct links_layout {
             c.slot_bytes /= 2;
         return l;
     }
-    // For `here` of n ranks of a communicator that spans hosts: one shape of channel for all, whatever the host. Few
-    // large slots, because each message costs a round trip of a step; smaller ones where there are many peers
-    // (docs/design/sockets.md).
-    // is_crowded: some host has several of the ranks, whose channels are rings of this shape in shared memory.
+    // For `here` of n ranks of a communicator that spans hosts: all channels have one shape, whatever the host. Slots
+    // are few and large, because each message costs a round trip of a step; smaller where there are many peers
+    // (docs/design/sockets.md). is_crowded: some host has several of the ranks, whose channels are rings of this shape
+    // in shared memory.
     static constexpr links_layout across_hosts(int here, int n, bool is_crowded) {
         const std::size_t slot_bytes = std::size_t{is_crowded ? 512u : 1024u} * 1024;
         links_layout l{.ranks = here, .all = n, .channel = {.depth = 4, .slot_bytes = slot_bytes}};
@@ -83,7 +82,7 @@ struct links_layout {
                round_up(notes_offset() + static_cast<std::size_t>(ranks) * sizeof(survival_note), page_bytes);
     }
     static constexpr std::size_t fixed_bytes();
-    // Behind the fixed part: a word per rank of the communicator that says whom it waits for, then the notes.
+    // Behind the fixed part: for each rank of the communicator a word that says for whom it waits, then the notes.
     constexpr std::size_t notes_offset() const {
         return round_up(static_cast<std::size_t>(all) * sizeof(std::uint64_t), cache_line_bytes);
     }
@@ -96,15 +95,14 @@ struct links_layout {
 
 // The words of a communicator that all its ranks on a host share.
 struct links_control {
-    atomic<std::uint64_t> failed;              // see failure; written by who notices first, read by all waits
+    atomic<std::uint64_t> failed;              // see failure; written by the rank that notices first, read in all waits
     alignas(64) atomic<std::int32_t> users;    // ranks that still hold this communicator
     alignas(64) atomic<std::int32_t> attached; // ranks that have begun to use it
     atomic<std::uint64_t> decided;             // round of shrinking << 32 | rank whose proposal holds + 1; once a round
 };
 
-// Where the parts of a communicator lie that have been used: offsets in the arena, 0 for those that have not. Each is
-// taken by the rank that asks first. The table of channels is a piece of its own, of which only the pages exist that
-// name a channel.
+// Offsets in the arena of a communicator's parts; 0: not used yet. The rank that asks first takes a part. The table of
+// channels is a separate piece, of which only the pages exist that name a channel.
 struct links_places {
     static constexpr int max_windows = 512;
     atomic<std::uint64_t> table;
@@ -112,7 +110,7 @@ struct links_places {
     atomic<std::uint64_t> windows[max_windows]; // in the order in which all ranks make them
 };
 
-// What a communicator has in the arena from its beginning.
+// What a communicator has in the arena from the beginning.
 struct links_fixed {
     alignas(page_bytes) links_control control;
     alignas(cache_line_bytes) links_places places;
@@ -123,8 +121,8 @@ class links {
 public:
     links(arena& a, std::uint64_t offset, int rank, int n)
         : links(a, offset, rank, n, links_layout::for_ranks(n), {}, node_map(nullptr, 0), nullptr) {}
-    // Of a communicator that spans hosts. places: rank -> its place among those that share the arena, -1: elsewhere.
-    // hosts: where all of its ranks are.
+    // For a communicator that spans hosts. places: rank -> its place among the ranks that share the arena, -1:
+    // elsewhere. hosts: where all of its ranks are.
     links(arena& a, std::uint64_t offset, int rank, int n, const links_layout& layout,
           detail::growing_array<int> places, node_map hosts, sole_ptr<remote_ranks> remote)
         : arena_(&a), base_(a.at(offset)), layout_(layout), rank_(rank), size_(n), places_(std::move(places)),
@@ -136,23 +134,23 @@ public:
     int rank() const { return rank_; }
     int size() const { return size_; }
     const links_layout& layout() const { return layout_; }
-    // All ranks of a communicator say the same, and before the first message: channels are taken at their first use.
+    // All ranks of a communicator pass the same, before the first message: channels are taken at their first use.
     void share_cores(int ranks_per_core) {
         if (is_one_host()) layout_.channel = links_layout::for_ranks(size_, ranks_per_core).channel;
     }
     bool is_one_host() const { return remote_ == nullptr; }
     bool is_here(int peer) const { return places_.empty() || places_[static_cast<std::size_t>(peer)] >= 0; }
-    // The hosts of a communicator that spans several of which some have several of its ranks; null: no such thing.
+    // The hosts of a communicator that spans several, if some host has several of its ranks; otherwise null.
     const node_map* crowded_hosts() const {
         const node_view at = hosts_;
         return at.nodes() > 1 && at.largest() > 1 ? &hosts_ : nullptr;
     }
     arena& memory() const { return *arena_; }
-    // The same for all peers.
+    // One shape for all peers.
     const channel_shape& channels() const { return layout_.channel; }
     std::size_t slot_bytes() const { return layout_.channel.slot_bytes; }
 
-    // The channel to a peer. Its memory is taken, and the way to it chosen, at first use.
+    // The channel to a peer. Its memory is taken, and its kind chosen, at first use.
     sending_end& tx(int at_port, int peer) {
         auto& ends = sending_[at_port];
         if (ends.empty()) [[unlikely]]
@@ -171,29 +169,29 @@ public:
     }
 
     // ------------------------------------------------------------------ ranks on other hosts
-    // Carries on what goes to and comes from them. True if anything moved. Called wherever a rank waits.
+    // Advances messages to and from these ranks. True if anything moved. Called wherever a rank waits.
     bool move() {
         if (remote_ == nullptr) return false;
         const bool moved = remote_->move();
         return (beside_ != nullptr && move_beside()) || moved;
     }
-    // The same without what is beside it: for any thread, also while another is in a call.
+    // The same without the moved_beside objects. Any thread may call it, also while another is in a call.
     bool move_remote() { return remote_ != nullptr && remote_->move(); }
-    // Moved in each move(), too.
+    // Makes each move() move `b`, too.
     void add_beside(moved_beside* b) { b->next = beside_, beside_ = b; }
     void remove_beside(const moved_beside* b) noexcept {
         moved_beside** at = &beside_;
         while (*at != nullptr && *at != b) at = &(*at)->next;
         if (*at != nullptr) *at = b->next;
     }
-    // The same for what lies ready for one of them; that one must be elsewhere.
+    // Sends what is ready for one peer. Requires: the peer is on another host.
     void push(int peer) { remote_->push(peer); }
     remote_ranks* remote() const { return remote_.get(); }
-    // Tells the other hosts what is known here, as far as that goes without waiting.
+    // Notifies the other hosts of the failure that is known here. Gives up after some milliseconds.
     void announce_failure() {
         if (remote_) remote_->announce_failure();
     }
-    // A new window. Collective: ranks create windows in the same order, so they agree on the place without a word.
+    // Makes a window. Collective: ranks make windows in the same order, so they agree on the place without a message.
     [[gnu::cold]] window_memory make_window(const window_shape& shape) {
         if (remote_)
             fail(errc::unsupported, rank_, -1,
@@ -203,8 +201,8 @@ public:
         const std::size_t all = each * static_cast<std::size_t>(size());
         return window_memory(make_piece(all, static_cast<std::size_t>(rank_) * each, each), shape);
     }
-    // The same for any memory of the ranks of this host: `bytes`, zero at first, of which this rank brings the pages of
-    // a part.
+    // The same for any memory of the ranks of this host: `bytes`, zero at first. This rank reserves the pages of a
+    // part.
     [[gnu::cold]] std::byte* make_piece(std::size_t bytes, std::size_t own_at, std::size_t own_bytes) {
         if (windows_made_ == links_places::max_windows)
             fail(errc::resource, rank_, -1, "use fewer different policies on one communicator",
@@ -222,7 +220,7 @@ public:
         pids_ = std::move(pid_of_rank);
         single_copy_ = single_copy;
     }
-    // Threads would have to be sure that a peer which gave up does not free what they read.
+    // Not between threads: they would have to be sure that a peer which gave up does not free what they read.
     bool may_single_copy() const { return !pids_.empty() && single_copy_ != single_copy_mode::never; }
     // False where the kernel refuses (errno says why).
     bool read_private(int peer, void* to, std::uint64_t address, std::size_t bytes) const {
@@ -239,7 +237,7 @@ public:
         return true;
     }
 
-    // Called when a large message is taken: finds out, once per peer, whether single copies work.
+    // Finds out, once per peer, whether single copies work. Called when a large message is taken.
     void find_out_reading(receiving_end& rx, int peer) const {
         if (rx.knows_reading || !may_single_copy()) return;
         rx.knows_reading = true;
@@ -250,7 +248,7 @@ public:
 
     links_control& control() const { return fixed().control; }
     failure failed() const { return failure(control().failed.load(memory_order::acquire)); }
-    // What all ranks last said of their waiting; of those on other hosts, what this host has heard of it.
+    // The last waiting words of all ranks; those of other hosts as far as this host has received them.
     waiting_words waits() const {
         return {reinterpret_cast<atomic<std::uint64_t>*>(base_ + links_layout::fixed_bytes()), size_};
     }
@@ -265,7 +263,7 @@ public:
                             remote_ == nullptr ? 0 : waiting_word::pause_ns(limit_ns));
     }
 
-    // All ranks have come to use this communicator. Failures from here on are those of calls.
+    // All ranks have begun to use this communicator. Failures from here on are those of calls.
     void note_all_came() { control().failed.fetch_or(failure::all_came_bit, memory_order::acq_rel); }
     // The first failure wins; all ranks report that one.
     void report(failure f) {
@@ -277,8 +275,8 @@ public:
         return reinterpret_cast<survival_note*>(base_ + links_layout::fixed_bytes() +
                                                 layout_.notes_offset())[place_of(of_rank)];
     }
-    // Gives up one rank's share of this memory: its own at the end, or that of a dead rank while the own is still held.
-    // True for the last share: the memory is not in use any more.
+    // Gives up the share of one rank in this memory: this rank's own at the end, or that of a dead rank while this rank
+    // still holds its own. True for the last share: the memory is not in use any more.
     bool give_up_share(int of_rank) const {
         if (!is_here(of_rank) || note(of_rank).gave_up.exchange(1, memory_order::acq_rel) != 0) return false;
         return control().users.fetch_sub(1, memory_order::acq_rel) == 1;
@@ -315,7 +313,7 @@ public:
     }
 
 private:
-    // The system copies as memcpy does, so it writes to where its copies are no slower (core/copy_bytes.hpp).
+    // The system copies like memcpy. So it writes to a place where its copies are no slower (core/copy_bytes.hpp).
     [[gnu::noinline]] bool read_aliased(int peer, std::byte* to, std::uint64_t address, std::size_t bytes) const {
         constexpr std::size_t page = 4096;
         alignas(page) std::byte room[9 * page];
@@ -352,7 +350,7 @@ private:
         reserve(word / page_bytes * page_bytes, page_bytes);
         return take_once(*reinterpret_cast<atomic<std::uint64_t>*>(arena_->at(word)), layout_.channel.bytes());
     }
-    // The others wait for what this rank would have done with the memory: they must hear that it has none.
+    // Peers wait for what this rank would do with the memory, so they must be notified that it has none.
     template <class F>
     auto or_report(F&& f) {
         try {
@@ -382,7 +380,7 @@ private:
     detail::growing_array<int> places_; // empty: all are here
     node_map hosts_;                    // of no ranks: all are here
     int windows_made_ = 0;
-    detail::growing_array<sending_end> sending_[port::count]; // by peer; of a port that was not used: empty
+    detail::growing_array<sending_end> sending_[port::count]; // by peer; empty for a port that was not used
     detail::growing_array<receiving_end> receiving_[port::count];
     detail::growing_array<int> pids_; // empty: threads
     std::int64_t told_at_ns_ = 0;

@@ -13,15 +13,15 @@ COLLX_BEGIN_NAMESPACE
 inline constexpr std::size_t default_arena_bytes = std::size_t{256}
                                                    << 30; // address space; only touched pages cost memory
 
-// Channels grow with the square of the ranks: hundreds of them on one host need more room.
+// Channels grow with the square of the number of ranks: hundreds of ranks on one host need more room.
 constexpr std::size_t arena_bytes_for(int ranks) {
     return ranks <= 256 ? default_arena_bytes : 32 * default_arena_bytes;
 }
 
-// An arena of this process. bytes: address space; halved where there is less.
+// Makes an arena of this process. bytes: address space; halved until it is available.
 [[gnu::cold]] inline counted_ptr<arena> make_memory_arena(int ranks, std::size_t bytes = default_arena_bytes) {
     constexpr std::size_t least_bytes = std::size_t{64} << 20;
-    for (;; bytes /= 2) { // a limited address space (ulimit -v) gets a smaller one
+    for (;; bytes /= 2) { // a limited address space (ulimit -v) gets a smaller arena
         void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED && bytes / 2 >= least_bytes) continue;
         if (p == MAP_FAILED) break;

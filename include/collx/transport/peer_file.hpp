@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Open files that processes of one host give each other, memory of a device among them. Each process shows a handle
-// with the address of a socket, then all send their file to all others at once (SCM_RIGHTS), which needs no right but a
-// common network namespace. Where there is none a process takes the file by the numbers of process and file
-// (pidfd_getfd), for which the kernel asks for the rights of a debugger and may refuse (another user, Yama, seccomp).
+// Passes open files between processes of one host, memory of a device among them. Each process shows a handle with the
+// address of a socket. Then all send their file to all others at once (SCM_RIGHTS), which only needs a common network
+// namespace. Without one, a process takes the file by the numbers of process and file (pidfd_getfd). For this the
+// kernel asks for the rights of a debugger, and may refuse (another user, Yama, seccomp).
 #pragma once
 
 #include <fcntl.h>
@@ -24,13 +24,13 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// What a handle of kind `file` has in it.
+// The content of a handle of kind `file`.
 struct file_handle {
     std::int32_t process = 0, file = -1;
     bool is_received = false; // `file` is open in the process that reads this
     unsigned char address_bytes = 0;
     char address[16] = {};    // of a datagram socket; none where address_bytes is 0
-    std::uint64_t secret = 0; // who sends to that socket knows it from here
+    std::uint64_t secret = 0; // a process that sends to that socket knows it from here
 
     static file_handle of(const memory_handle& h) {
         file_handle f;
@@ -68,10 +68,10 @@ inline descriptor file_of(const memory_handle& h) {
          "taking over a file of process %d: %s", f.process, std::strerror(e));
 }
 
-// One process's part in giving files to the other processes of its host.
+// One process's part in the exchange of files on its host.
 class file_exchange {
 public:
-    // Nothing is open afterwards where the system has no socket for it.
+    // No socket is open afterwards where the system has none.
     void open() {
         const sockaddr_un any{AF_UNIX, {}};
         name_ = {};
@@ -85,7 +85,7 @@ public:
             socket_.close();
         if (socket_.is_open()) collx::detail::draw_random(&secret_, sizeof secret_);
     }
-    // Adds to this process's handle where files for it may be sent.
+    // Adds to this process's handle the address to which files for it may be sent.
     void announce(memory_handle& mine) const {
         if (!socket_.is_open()) return;
         file_handle f = file_handle::of(mine);
@@ -94,8 +94,9 @@ public:
         f.secret = secret_;
         mine = f.pack();
     }
-    // All processes at once: sends this one's file (all[me]) to those of the handles, and makes handles of received
-    // files of theirs. A null handle is of no interest. What cannot be reached or has not come by then stays as it is.
+    // Called by all processes at once. Sends this one's file (all[me]) to the processes of the other handles, and turns
+    // their handles into handles of received files. Null handles are skipped. A handle stays as it is where its process
+    // cannot be reached or has not sent by `until`.
     void swap(int me, const std::vector<memory_handle*>& all, const deadline& until) {
         if (!socket_.is_open()) return;
         std::vector<descriptor> unsent(all.size());
@@ -134,7 +135,7 @@ public:
             }
         }
     }
-    // When the received files have been opened.
+    // Called when the received files have been opened.
     void close() {
         received_.clear();
         socket_.close();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Detects the death of ranks that are processes of one host: a pidfd per peer, asked without waiting. Ranks that are
+// Detects the death of ranks that are processes of one host: a pidfd per peer, polled without waiting. Ranks that are
 // threads, and processes whose numbers mean nothing here (another pid namespace), are never found dead. All
-// communicators of a process ask the same watch, from whatever threads they belong to.
+// communicators of a process ask the same watch, from any thread.
 #pragma once
 
 #include <fcntl.h>
@@ -26,8 +26,8 @@ public:
     peer_watch() = default;
 
     // Watches all ranks but `rank`. Requires: made right after joining, while all are known to live. A pidfd taken then
-    // stays with its process, a process number kept for later might by then be another process. Cost: one descriptor
-    // and about a microsecond per peer; without descriptors (ulimit -n) peers are asked for by number.
+    // stays with its process; a process number kept for later might then name another process. Cost: one descriptor and
+    // about a microsecond per peer. Without descriptors (ulimit -n) peers are checked by number.
     [[gnu::cold]] peer_watch(const arena& shared, int rank, int ranks) {
         for (int r = 0; r < ranks; ++r) {
             const int pid = shared.process_of(r, rank);
@@ -44,23 +44,22 @@ public:
         }
     }
 
-    // Peers are called by other numbers from here on: rank_at[r] instead of r; empty: as they are.
+    // Renumbers the peers: rank_at[r] instead of r; empty: no change.
     void rename(const detail::growing_array<int>& rank_at) {
         for (peer& p : peers_)
             if (!rank_at.empty()) p.rank = rank_at[static_cast<std::size_t>(p.rank)];
     }
 
-    // Rank of a dead peer (always the lowest), -1 if all live. Waits for nothing but other threads that ask the same.
-    // Cost: one system call.
+    // The lowest rank of a dead peer, -1 if all live. Waits only for other threads in here. Cost: one system call.
     int find_dead() {
         return find_dead([](int) { return true; });
     }
-    // The same among the peers of whom counts(rank) is true: some may have ended because their work was done.
+    // The same among the peers for which counts(rank) is true: some may have ended because their work was done.
     template <class Counts>
     int find_dead(Counts&& counts) {
         if (peers_.empty()) return -1;
         const turn mine(asking_.flag);
-        if (::poll(polled_.data(), polled_.size(), 0) < 0 && errno != EINTR) // after that the next question finds it
+        if (::poll(polled_.data(), polled_.size(), 0) < 0 && errno != EINTR) // after that the next call finds it
             for (pollfd& p : polled_) (void)::poll(&p, 1, 0); // more peers than this process may now open files
         for (std::size_t i = 0; i < peers_.size(); ++i) {
             peer& p = peers_[i];
@@ -75,7 +74,7 @@ public:
     std::size_t watched() const { return peers_.size(); }
 
 private:
-    // Held during one question, and given back also when Counts throws.
+    // Held during one check, and given back also when Counts throws.
     struct turn {
         explicit turn(atomic_flag& f) : flag(f) {
             while (flag.test_and_set(memory_order::acquire)) sched_yield();
@@ -91,7 +90,7 @@ private:
     };
     detail::growing_array<peer> peers_;
     detail::growing_array<pollfd> polled_; // same order
-    // Set while a thread reads and writes the two. A watch is moved before it is first asked.
+    // Set while a thread uses peers_ and polled_. A watch is moved before its first use.
     struct asking {
         asking() = default;
         asking(asking&&) noexcept {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which transports a program lets its ranks use, as a list known at compile time: for each peer the first of them that
-// reaches it, settled when the job comes up, so that no call asks again.
+// The transports that a program lets its ranks use, as a list known at compile time. Each peer gets the first transport
+// that reaches it. This is decided when the job starts, so no call decides it again.
 //
 //   using namespace collx;
 //   communicator world(per_peer{shm{}, verbs{}, sockets{}});   // what `communicator world;` means
@@ -9,9 +9,9 @@
 //   communicator world(per_peer{shm{}});                       // on one host, or an error
 //   communicator world(per_peer{shm{}, verbs{}});              // RDMA to other hosts, or an error
 //
-// A transport is a type with a name and `carries(relation)`: transport_concept.hpp. What carries the bytes is in
-// shm.hpp, memory.hpp and remote_links.hpp; a program's own transport brings that itself (job/custom_transport.hpp).
-// Devices have a list of their own (nvlink.hpp, pcie.hpp, gpu_links.hpp).
+// A transport is a type with a name and `carries(relation)`: transport_concept.hpp. The code that carries the bytes is
+// in shm.hpp, memory.hpp and remote_links.hpp; a program's own transport brings its own (job/custom_transport.hpp).
+// Devices have a separate list (nvlink.hpp, pcie.hpp, gpu_links.hpp).
 #pragma once
 
 #include <concepts>
@@ -43,11 +43,11 @@ namespace detail {
 
 template <class T>
 concept LibraryTransport = std::same_as<T, shm> || std::same_as<T, verbs> || std::same_as<T, sockets>;
-struct custom_transport; // how a program's own transport is brought up, when the program runs
+struct custom_transport; // how a program's own transport is started, when the program runs
 template <class T>
 struct custom_transport_of; // defined in job/custom_transport.hpp
 
-// A type in a list, or the sentence that says what it lacks.
+// Checks a type in a list, and says in one sentence what it lacks.
 template <class T>
 constexpr bool require_transport() {
     static_assert(Transport<T>, "collx: a transport has a name (static constexpr const char*) and a static constexpr "
@@ -95,10 +95,10 @@ struct names_of {
 // Whether messages to other hosts go by RDMA.
 enum class verbs_use : unsigned char { never, where_possible, always };
 
-// A list of transports when the program runs: what start-up needs of it.
+// A list of transports at run time: what start-up needs of it.
 struct transports {
     bool use_memory = true;  // for ranks that can share it
-    bool cross_hosts = true; // a rank on another host is reached at all
+    bool cross_hosts = true; // ranks on other hosts are reached at all
     verbs_use by_verbs = verbs_use::where_possible;
     const char* text = "shm,verbs,sockets";
     const detail::custom_transport* custom = nullptr; // carries to peers that share no memory, instead of the others
@@ -117,7 +117,7 @@ struct per_peer {
     constexpr explicit per_peer(Candidates...) {}
 
     static constexpr int size = sizeof...(Candidates);
-    // The place in the list of the transport to such a peer, -1: none reaches it.
+    // The place in the list of the transport to a peer with this relation; -1: none reaches it.
     static constexpr int choose(relation r) {
         int at = 0, found = -1;
         ((found = found < 0 && Candidates::carries(r) ? at : found, ++at), ...);
@@ -146,7 +146,7 @@ private:
     static_assert(customs <= 1, "collx: a per_peer has one transport of the program's own at most");
     static_assert(customs == 0 || choose({.share_memory = true}) >= 0,
                   "collx: a transport that stands alone in a per_peer carries to ranks of its own host, too");
-    // Whether each is the choice for some peer, with devices and without.
+    // Whether each transport is the choice for some peer, with devices or without.
     static constexpr bool all_serve() {
         bool serves[sizeof...(Candidates) + 1] = {}, is_memory_first = true;
         for (const bool here : {false, true})

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a communicator holds of ranks on other hosts: a stream to each peer that it talks to, made at first use by
-// the rank that needs it first; failure notifications passed on along them; who waits for whom. move() does all the
-// work and may be called by any thread, so that a rank that waits in one communicator keeps the others going.
+// A communicator's links to ranks on other hosts: a stream to each peer that it talks to, made at first use by the rank
+// that needs it first. Streams also pass on failures, and who waits for whom. move() does all the work. Any thread may
+// call it, so that a rank that waits in one communicator also advances the others.
 //
-// Who connects: both may. The rank with the higher number sends at once; one with the lower number waits for a welcome,
-// and gives way when the higher one's connection comes. So there is one connection per pair, whichever was first.
+// Either rank may connect. The rank with the higher number sends at once. The rank with the lower number waits for a
+// welcome, and gives way when the higher one's connection comes. So each pair has one connection, whichever was first.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,7 @@ public:
             if (is_flushed_or_stuck()) return;
         }
     }
-    // The same to all that this rank has channels with, also those it is not connected to yet.
+    // The same for all peers with which this rank has channels, also where it is not connected yet.
     [[gnu::cold]] void announce_failure_to_all(std::int64_t limit_ns) {
         for (const deadline until = deadline::in_ns(limit_ns); !until.passed(); detail::nap_ns(200'000)) {
             (void)move();
@@ -87,8 +87,8 @@ public:
 
     [[gnu::cold]] void settle() override {
         const detail::turn_taken here(turn_);
-        if (failed_ == nullptr) return; // not begun, ended, or a fork()'s copy: nothing under way here
-        try { // who lives mostly says soon that it has received what went by reference, and need not be cut off
+        if (failed_ == nullptr) return; // not begun, ended, or the copy of a fork(): nothing is under way here
+        try { // a live peer mostly acknowledges soon what went by reference, and need not be cut off
             const deadline until = deadline::in_ns(20'000'000);
             const auto is_exposed = [](stream& s) { return s.is_exposed(); };
             for (; peers_.any(is_exposed) && !until.passed(); detail::nap_ns(50'000)) (void)move_all();
@@ -96,7 +96,7 @@ public:
         }
         peers_.settle();
     }
-    // No other thread helps from here on: the failure's word may become another communicator's, connections are the
+    // From here on no other thread helps: the failure's word may become another communicator's, and connections are the
     // hub's.
     [[gnu::cold]] void say_bye() override {
         if (failed_ == nullptr) return;
@@ -137,7 +137,7 @@ public:
 
 private:
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
-    static constexpr std::size_t few_streams = 1; // more are asked all at once: a call each is dearer
+    static constexpr std::size_t few_streams = 1; // more are polled all at once: one call for each costs more
 
     void help() override {
         if (const detail::turn_tried here(turn_); here) (void)move_all(true);
@@ -153,7 +153,7 @@ private:
         while (hub_->shared().take_arrival(id_) >= 0) {
         }
     }
-    // What this communicator shares it reads itself, and what else comes with it.
+    // A communicator that shares connections reads them itself, with all that comes over them.
     void help_others() {
         if (!shares_) hub_->shared().pump_all();
         hub_->helpers().help_others(*this);
@@ -176,7 +176,7 @@ private:
             peers_.active.push_back(p);
         } else if (p < rank_) {
             connect(p);
-        } else { // the higher rank mostly comes by itself
+        } else { // the higher rank mostly connects by itself
             peers_.at(p).try_at_ns = now_ns() + first_try_ns;
             peers_.wanted.push_back(p);
         }
@@ -194,10 +194,10 @@ private:
         }
         stream_to(p).open(std::move(s), &h, p > rank_);
         activate(p);
-        stream_to(p).push(); // hello at once: where ranks share cores this one's next turn may come late
+        stream_to(p).push(); // sends the hello at once: where ranks share cores, this one's next turn may come late
     }
-    // The system refused at once. Unix sockets always do: EAGAIN says that the listener has a long queue, and a
-    // listener that is closed may have left us its last words (see move_one()).
+    // The system refused at once, as it always does for unix sockets. EAGAIN: the listener has a long queue. A peer
+    // that has closed its listener may have left last messages at ours (see move_one()).
     [[gnu::cold]] void not_connected(int p, int error) {
         detail::remote_peer& q = peers_.at(p);
         const bool is_refused = error == ECONNREFUSED && p > rank_ && ++q.refusals < 2;
@@ -217,7 +217,7 @@ private:
             return;
         stream& s = made(p);
         const stream::phase now = s.state();
-        if (h.lane != 0) { // dropped if it comes early: it is made again
+        if (h.lane != 0) { // a lane that comes early is dropped: it is made again
             const bool is_known = h.lane < static_cast<std::uint32_t>(s.lanes());
             if (const int k = static_cast<int>(h.lane); is_known && p > rank_ && s.is_live() && !s.has_lane(k))
                 s.adopt_lane(k, h.attempt, std::move(socket), sealed(session, false));
@@ -225,7 +225,7 @@ private:
         }
         const bool is_greeting = detail::is_in(peers_.greeting, p);
         if ((now != stream::phase::closed || is_greeting) && (p < rank_ || now == stream::phase::open))
-            return; // ours stands
+            return; // our connection stays
         if (now == stream::phase::left || now == stream::phase::lost) return;
         peers_.stop_greeting(p);
         if (now == stream::phase::waiting) s.close(), detail::remove_rank(peers_.active, p);
@@ -237,7 +237,7 @@ private:
     sole_ptr<detail::wire_layer> sealed(const detail::secret& session, bool is_connecting) {
         return detail::seal_connection(hub_->protected_by().level, session, is_connecting, hub_->calls());
     }
-    [[gnu::cold]] bool greet() { // carries on the proofs of connections that are not open yet
+    [[gnu::cold]] bool greet() { // advances the proofs of connections that are not open yet
         bool moved = false;
         for (std::size_t i = 0; i < peers_.greeting.size(); ++i) {
             const int p = peers_.greeting[i];
@@ -274,7 +274,7 @@ private:
     }
 
     // ------------------------------------------------------------------ moving
-    // is_helped: by who has put into the inbox of this communicator what came over connections that it shares.
+    // is_helped: the caller has put into this communicator's inbox what came over the connections that it shares.
     bool move_all(bool is_helped = false) {
         const failure known = failed();
         const bool is_thorough = (++looks_ & 127) == 0;
@@ -288,14 +288,14 @@ private:
             if (const int p = hub_->take_odd(id_); p >= 0 && p < peers_.count() && p != rank_)
                 report(failure(errc::security, p));
             ask_to_connect(
-                static_cast<bool>(known)); // those whom we wait for may wait for us: they must hear of it too
+                static_cast<bool>(known)); // peers that we wait for may wait for us, so they must be notified, too
         }
         if (!lanes_.is_idle() && (looks_ & 15) == 0)
             if (const failure f = lanes_.move(*hub_, rank_, [this](int p) -> stream& { return stream_to(p); }); f)
                 report(f);
         bool moved = !peers_.greeting.empty() && greet();
         const bool asks_first = shares_ ? is_helped || visit_shared(moved)
-                                        : poll_.is_open() && !is_thorough; // at times each one: whatever it has become
+                                        : poll_.is_open() && !is_thorough; // at times every peer, whatever its state
         if (asks_first && !shares_ &&
             ((looks_ & 15) == 0 || peers_.any([](stream& s) { return !s.receives_by_verbs(); })))
             moved = poll_.visit_readable(hub_->calls(), [&](std::uint64_t p) {
@@ -305,11 +305,11 @@ private:
             const int p = peers_.active[i];
             if (known) stream_to(p).say_failure(known.word);
             moved = move_one(p, !asks_first) || moved;
-            if (i < peers_.active.size() && peers_.active[i] != p) --i; // it has gone
+            if (i < peers_.active.size() && peers_.active[i] != p) --i; // it was removed
         }
         return moved;
     }
-    // Those that share a connection which can be read; false when nothing tells which these are.
+    // Moves the peers whose shared connection can be read; false when nothing tells which these are.
     bool visit_shared(bool& moved) {
         if (peers_.active.size() < 2 || !hub_->shared().can_tell()) return false;
         moved = hub_->shared().visit_readable([&](int of_job) {
@@ -319,7 +319,7 @@ private:
         }) || moved;
         return true;
     }
-    // Peers that have begun with their part of a connection.
+    // Adds peers that have begun to use their part of a shared connection.
     void adopt_parts() {
         for (int of_job; (of_job = hub_->shared().take_arrival(id_)) >= 0;)
             for (int p = 0; p < static_cast<int>(members_.size()); ++p)
@@ -340,8 +340,8 @@ private:
         detail::remove_rank(peers_.active, p);
         if (s.state() == stream::phase::left) return true;
         detail::remote_peer& q = peers_.at(p);
-        // It gave way to a connection that is to come. If its process has ended, that one may wait at our listener with
-        // its last words: only the second refusal counts.
+        // It gave way to a connection that is to come. If the peer's process has ended, that connection may wait at our
+        // listener with its last messages: only the second refusal counts.
         if (was_waiting && !s.is_nonsense() && (!s.is_refused() || ++q.refusals < 2)) {
             q.try_at_ns = now_ns() + (s.is_refused() ? 1'000'000 : next_try_ns / 4);
             s.close();
@@ -353,7 +353,7 @@ private:
         else peers_.lose(p);
         return true;
     }
-    // A lower rank that has waited for a while asks the higher one to notice. connect() may put some back behind these.
+    // A lower rank that has waited for a while asks the higher one to connect. connect() may put some back.
     [[gnu::cold]] void ask_to_connect(bool at_once) {
         std::size_t i = 0;
         for (std::size_t left = peers_.wanted.size(); left > 0; --left, ++i) {
@@ -378,7 +378,7 @@ private:
     }
 
     counted_ptr<socket_hub> hub_;
-    std::uint64_t id_, name_ = 0; // the second among those of this rank
+    std::uint64_t id_, name_ = 0; // name_: among the communicators of this rank
     int rank_;
     detail::growing_array<int> members_;
     channel_shape shape_;

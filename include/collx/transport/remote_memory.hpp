@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Memory of ranks on other hosts that this rank's device writes and reads by itself, where both ends have a device for
-// RDMA: an ability of remote_ranks.hpp. Transfers to one peer are done in their order, and in order with the messages
-// of a port that go by the device, too.
+// RDMA. An ability of remote_ranks.hpp. Transfers to one peer are done in their order, also with respect to the
+// messages of a port that go by the device.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Memory of this side that a device knows, in pieces: transfers go from it and come to it. What is posted keeps it, so
-// a transfer that is under way when its caller has given up touches nothing else.
+// Registered memory of this side, in pieces: transfers go from it and come to it. Posted transfers keep it, so a
+// transfer that is under way when its caller has given up touches nothing else.
 class transfer_room {
 public:
     // Throws error (errc::resource).
@@ -29,7 +29,7 @@ public:
         memory_ = d.register_memory(first_, bytes);
     }
     transfer_room(const transfer_room&) = delete;
-    // A page more, in which nothing is ever written. Not known to the device by itself.
+    // One more page, in which nothing is ever written. It is not registered with the others.
     std::byte* unwritten_page() const { return unwritten_; }
     std::byte* piece(int k) const { return first_ + static_cast<std::size_t>(k) * piece_bytes_; }
     std::size_t piece_bytes() const { return piece_bytes_; }
@@ -50,8 +50,8 @@ public:
     virtual bool reaches(int port, int peer) = 0;
     // Starts a transfer whose side here is in `room`. False: there is no room for another one yet.
     virtual bool start(int peer, const verbs_transfer& what, const counted_ptr<transfer_room>& room) = 0;
-    // How many transfers with a peer have been started and are done. A write that is done may not be there yet: a read
-    // that was started behind it is done when it is.
+    // How many transfers with a peer have been started, and how many are done. A write that is done may not be in the
+    // peer's memory yet. It is there when a read that was started behind it is done.
     virtual std::uint64_t started(int peer) = 0;
     virtual std::uint64_t finished(int peer) = 0;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranks on other hosts, as a communicator sees them: channels that look like those of shared memory, and the
-// notifications that travel beside them. What carries them is behind this face (remote_links.hpp), so that the code of
-// a call need not compile it.
+// Ranks on other hosts, as a communicator sees them: channels like those of shared memory, and the notifications beside
+// them. The implementation (remote_links.hpp) is behind this interface, so that the code of a call need not compile it.
 #pragma once
 
 #include <cstdint>
@@ -19,33 +18,33 @@ class remote_memory;
 class remote_ranks {
 public:
     virtual ~remote_ranks() = default;
-    // failed: the word that ends the communicator, shared with the ranks of this host, as are the words of who waits.
+    // failed: the word that ends the communicator. The ranks of this host share it, and the waiting words.
     virtual void begin(atomic<std::uint64_t>& failed, waiting_words waits = {}) = 0;
     virtual sending_end tx(int port, int peer) = 0;
     virtual receiving_end rx(int port, int peer) = 0;
 
-    // Moves everything on that can be without waiting. True if anything moved.
+    // Advances everything that can advance without waiting. True if anything moved.
     virtual bool move() = 0;
-    // Sends what lies ready for one peer, as far as that goes without waiting, and leaves the rest to move().
+    // Sends what is ready for one peer, as far as possible without waiting, and leaves the rest to move().
     virtual void push(int peer) = 0;
     // A peer that will never send or take anything again and is missed: one that is waited for, or one whose connection
-    // broke a while ago. Who ended without a goodbye may have done its part, so those who need nothing from it get time
-    // to end as well. -1: none.
+    // broke a while ago. A peer that ended without a goodbye may have done its part, so ranks that need nothing from it
+    // get time to end as well. -1: none.
     virtual int find_gone(int waiting_for, std::int64_t now) = 0;
-    // Tells every connected peer; each passes it on. Gives up after some milliseconds: a peer that does not read hears
-    // nothing.
+    // Notifies every connected peer of the failure; each passes it on. Gives up after some milliseconds: a peer that
+    // does not read is not notified.
     virtual void announce_failure() = 0;
 
-    // Tells all connected peers whom this rank waits for, and what is known of the chain from there on.
+    // Tells all connected peers for whom this rank waits, and what is known of the chain from there on.
     virtual void say_waiting() = 0;
 
-    // After a failure: the user's memory is the user's again, nothing goes from or to it any more.
+    // After a failure: nothing goes from or to the user's memory any more.
     virtual void settle() = 0;
-    // Says goodbye to all, without waiting. What the system has not sent yet it goes on sending.
+    // Says goodbye to all peers, without waiting. The system goes on sending what it has not sent yet.
     virtual void say_bye() = 0;
-    // In a child that fork() made: its parent's connections are not its own.
+    // In a child of fork(): the connections belong to the parent.
     virtual void forget() = 0;
-    // How many there are: one for each peer that this rank has talked to, and more where they have more lanes.
+    // The number of connections: one for each peer that this rank has talked to, and more where they have more lanes.
     virtual int connections() = 0;
     // Whether this rank has a device for RDMA, so that messages go by it to ranks that have one, too.
     virtual bool has_verbs() const = 0;
@@ -53,8 +52,8 @@ public:
     virtual remote_memory* memory() { return nullptr; }
 };
 
-// What is moved on wherever a communicator's remote ranks are, although it has links of its own (windows). Moved by the
-// thread that waits, so what is here asks whose call that is.
+// An object with its own links (windows), which is moved whenever a communicator's remote ranks are. The thread that
+// waits moves it, so the object asks whose call that is.
 class moved_beside {
 public:
     virtual bool move_beside() = 0;
@@ -64,7 +63,7 @@ protected:
     ~moved_beside() = default;
 };
 
-// What one communicator says of itself when it wants such links.
+// What a communicator states of itself when it asks for links.
 struct remote_members {
     std::uint64_t id = 0; // the same on all its ranks, and on no other communicator of the job
     int rank = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The transport of processes on one host: the same arena as memory.hpp, over a sealed memfd that rank 0 hands to the
-// others. It has no name in any file system, so /dev/shm and its limit play no part and nothing outlives the processes,
-// whatever kills them. Knows no schedule and no communicator.
+// others. The memfd has no name in any file system, so /dev/shm and its limit play no part and nothing outlives the
+// processes, whatever kills them. Knows no schedule and no communicator.
 #pragma once
 
 #include <sys/uio.h>
@@ -16,12 +16,12 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Brings `ranks` processes of one user together in one arena; every rank calls it, `job` names the launch and is the
-// same everywhere, and so must be `settings` (words NAME=VALUE, at most 239 bytes). check: asked while waiting, null:
-// none. Ensures: on return all ranks have mapped the arena and written their process numbers. Otherwise all ranks that
-// came throw the same error. Errors: timeout (names who is missing) · mismatch (sizes differ, a rank twice, a job of
-// this name is starting) · environment (no job name) ·
-//         peer_failed (a rank ended meanwhile) · resource (descriptors, address space).
+// Brings `ranks` processes of one user together in one arena. Every rank calls it. `job` names the launch; it and
+// `settings` (words NAME=VALUE, at most 239 bytes) are the same on all ranks. check: called while waiting; null: none.
+// Ensures: on return all ranks have mapped the arena and written their process numbers. Otherwise all ranks that came
+// throw the same error.
+// Errors: timeout (names the missing ranks) · mismatch (sizes differ, a rank twice, a job of this name is starting) ·
+//         environment (no job name) · peer_failed (a rank ended meanwhile) · resource (descriptors, address space).
 // Cost: about a quarter of a millisecond per rank; one descriptor, one mapping.
 [[gnu::cold]] inline counted_ptr<arena> join_shm(const char* job, int rank, int ranks, const deadline& until,
                                                  std::size_t bytes = default_arena_bytes, const char* settings = "",
@@ -52,8 +52,8 @@ COLLX_BEGIN_NAMESPACE
 }
 
 // Whether this process may read another's memory (cross-memory attach; containers and ptrace settings often forbid it).
-// Reads a word at an address that the peer has told us and compares it with the value the peer put there: the only
-// probe that proves anything.
+// Reads a word at an address from the peer and compares it with the value that the peer put there. No other probe
+// proves anything.
 inline bool cma_probe(int pid, const std::uint64_t* there, std::uint64_t expected) {
     std::uint64_t here = ~expected;
     iovec local{&here, sizeof here}, remote{const_cast<std::uint64_t*>(there), sizeof here};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A rank's way to other hosts by sockets: each communicator's links go through the one hub of the rank.
+// Connects a rank to other hosts by sockets: the links of all communicators go through the rank's one hub.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,6 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Links over the sockets of one hub.
 class socket_connector final : public any_connector {
 public:
     explicit socket_connector(counted_ptr<socket_hub> hub) : hub_(std::move(hub)) {}
@@ -21,7 +20,7 @@ private:
     counted_ptr<socket_hub> hub_;
 };
 
-// For who must have sockets, whatever the messages of calls go over.
+// The hub, for callers that need sockets whatever the messages of calls go over.
 [[gnu::cold]] inline const counted_ptr<socket_hub>& hub_of(any_connector& d, int rank) {
     socket_connector* const of_sockets = d.of_sockets();
     if (of_sockets == nullptr)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A rank's one listener to ranks on other hosts: the listening socket, connections that have come but whose
-// communicator has not been made here yet, and those that communicators left while the system was still sending. A
-// stranger, a port scan, half a hello or a proof without the key costs a descriptor for two seconds and nothing else.
+// A rank's one listener for ranks on other hosts: the listening socket, connections whose communicator has not been
+// made here yet, and connections that communicators left while the system was still sending. A stranger, a port scan,
+// half a hello or a proof without the key costs a descriptor for two seconds and nothing else.
 #pragma once
 
 #include <arpa/inet.h>
@@ -29,8 +29,8 @@ COLLX_BEGIN_NAMESPACE
 
 class socket_hub {
 public:
-    // A listening socket on a free port of this address (its own port is ignored), or of this name; known by `address`
-    // afterwards.
+    // A listening socket on a free port of this address (its own port is ignored), or with this name. Sets `address` to
+    // it.
     [[gnu::cold]] static descriptor listen_on(socket_address& address,
                                               const socket_calls& calls = system_socket_calls) {
         descriptor s(calls.socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -46,8 +46,8 @@ public:
         return s;
     }
 
-    // peers: where each rank of the job listens. linger_ns: how long the end waits for what the system has not yet
-    // delivered.
+    // peers: where each rank of the job listens. linger_ns: how long the destructor waits for what the system has not
+    // yet delivered.
     [[gnu::cold]] socket_hub(descriptor listener, kept_text token, detail::growing_array<socket_address> peers,
                              std::int64_t linger_ns, const socket_calls& calls = system_socket_calls,
                              job_protection by = {})
@@ -59,8 +59,8 @@ public:
         is_unix_ = own_address().is_unix();
     }
     socket_hub(const socket_hub&) = delete;
-    // Waits while the system still holds bytes that were not received: a socket closed over unread answers would
-    // throw them away. They were sent by calls that have returned, so their receivers are on their way to them.
+    // Waits while the system still holds bytes that were not received: closing a socket with unread answers would
+    // discard them. Calls that have returned sent these bytes, so their receivers are about to read them.
     [[gnu::cold]] ~socket_hub() {
         if (::getpid() != owner_) forget();
         if (is_unix_ && !is_forgotten_) detail::remove_unix_file(listener_.get());
@@ -76,11 +76,11 @@ public:
         while (!trunks_.part(leave) && !until.passed()) detail::nap_ns(200'000);
         wait_for_leavers(until);
     }
-    // Where all ranks listen, if the constructor knew some only. Before others use this hub.
+    // Sets where all ranks listen, if the constructor knew only some. Call it before others use this hub.
     void learn(detail::growing_array<socket_address> peers) { peers_ = std::move(peers), end_start(); }
-    // From now on who has another key is a stranger: all ranks of the job have proved to each other that theirs is one.
+    // From now on a process with another key is a stranger: all ranks of the job have proved their key to each other.
     void end_start() { is_starting_ = false, odd_.clear(); }
-    // The next rank of a communicator that came while the job starts and is protected in another way than this one, as
+    // The next rank of a communicator that came while the job starts, with another protection than this rank's, as
     // numbered there; -1: none. It knew the job's name, so it is no stranger.
     int take_odd(std::uint64_t communicator) {
         const detail::turn_taken here(turn_);
@@ -92,22 +92,22 @@ public:
         }
         return -1;
     }
-    // How many connections each pair of ranks may have for its large messages; the same on all ranks.
+    // How many connections each pair of ranks may have for large messages; the same on all ranks.
     void set_lanes(int lanes) { lanes_ = lanes; }
     int lanes() const { return lanes_; }
-    // What messages to other hosts go by where the other rank has one, too. Null: sockets.
+    // Sets the device for messages to ranks that have one, too. Null: sockets.
     void use_verbs(sole_ptr<verbs_device> d) { verbs_ = std::move(d); }
     const verbs_device* verbs() const { return verbs_.get(); }
     verbs_device* verbs() { return verbs_.get(); }
     [[gnu::cold]] sole_ptr<stream> make_stream(const channel_shape& shape, int ports, bool is_shared = false) const {
         auto s = make_sole<stream>(*calls_, shape, ports);
-        if (is_shared) return s; // what it shares carries bytes of sockets only
+        if (is_shared) return s; // a shared connection carries bytes of sockets only
         s->allow_lanes(lanes_);
         if (verbs_) s->use_verbs(*verbs_);
         return s;
     }
-    // How many communicators may have connections of their own; later ones share one to each peer. All have, where a
-    // device carries their messages: a queue pair belongs to one connection.
+    // How many communicators may have connections of their own; later ones share one to each peer. With a device all
+    // have their own: a queue pair belongs to one connection.
     void set_most_own(int communicators) { most_own_ = communicators; }
     bool is_full() const { return !verbs_ && own_.load(memory_order::relaxed) >= most_own_; }
     void count_own(int by) { own_.fetch_add(by, memory_order::relaxed); }
@@ -116,7 +116,7 @@ public:
         return static_cast<std::size_t>(job_rank) < peers_.size() &&
                peers_[static_cast<std::size_t>(job_rank)].bytes != 0;
     }
-    // In a child that fork() made: nothing here belongs to it.
+    // In a child of fork(): nothing here belongs to it.
     void forget() {
         linger_ns_ = 0, is_forgotten_ = true;
         trunks_.forget();
@@ -134,13 +134,13 @@ public:
         if (::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a.address), &a.bytes) != 0) a = {};
         return a;
     }
-    // Over unix sockets the kernel says whose the other end is.
+    // Over unix sockets the kernel tells whose the other end is.
     bool is_unix() const { return is_unix_; }
     const socket_calls& calls() const { return *calls_; }
     const char (&token() const)[detail::stream_hello::token_bytes] { return token_; }
     const job_protection& protected_by() const { return protection_; }
 
-    // What `from` says first when it connects to `to` for a communicator, both numbered there.
+    // The hello of `from` when it connects to `to` for a communicator, both numbered there.
     [[gnu::cold]] detail::stream_hello hello(std::uint64_t communicator, int from, int to,
                                              const channel_shape& shape) const {
         using side = detail::stream_hello::side;
@@ -155,8 +155,8 @@ public:
         h.protected_by = static_cast<std::uint64_t>(protection_.level);
         return h;
     }
-    // A socket on its way to a rank. Not open when the system refuses (errno says why; EKEYREJECTED: a process of
-    // another user listens there).
+    // Starts to connect to a rank. The result is not open when the system refuses (errno says why; EKEYREJECTED: a
+    // process of another user listens there).
     [[gnu::cold]] descriptor connect_to(int job_rank) {
         const socket_address& a = peers_[static_cast<std::size_t>(job_rank)];
         const auto make = [&] {
@@ -172,7 +172,7 @@ public:
     }
 
     // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor, session). False when
-    // no rank can come in, because this process may open no more files.
+    // no rank can be accepted, because this process may open no more files.
     template <class Take>
     bool look(std::uint64_t communicator, Take&& take) {
         const detail::turn_taken here(turn_);
@@ -182,7 +182,7 @@ public:
         for (std::size_t i = 0; i < parked_.size();) {
             const std::uint64_t wanted = parked_[i].hello.communicator;
             if (wanted != communicator && wanted != detail::trunks::name) {
-                // No rank has to take a lane that does not lead: its communicator may have gone.
+                // Perhaps no rank takes a lane that does not lead: its communicator may have gone.
                 const bool is_late = parked_[i].hello.lane != 0 && now_ns() > parked_[i].until_ns;
                 if (is_late) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
                 else ++i;
@@ -196,14 +196,14 @@ public:
         return has_room;
     }
 
-    // A connection whose communicator has gone: it still has to say goodbye, and the system to send what it has.
+    // Takes a connection whose communicator has gone, until it has said goodbye and the system has sent what it has.
     [[gnu::cold]] void linger(sole_ptr<stream> s) {
         const detail::turn_taken here(turn_);
         lingering_.push_back({std::move(s), {}});
         drain();
     }
 
-    // The communicators of this rank that move each other on.
+    // The communicators of this rank, which advance each other.
     detail::mutual_help& helpers() { return helpers_; }
 
 private:
@@ -211,18 +211,18 @@ private:
         sole_ptr<stream> connection;               // until it has said goodbye
         detail::growing_array<descriptor> sockets; // the leading lane's first
     };
-    // And a turn of each rank: many may share the cores of the one that connects.
+    // Plus a turn of each rank: many may share the cores of the one that connects.
     static constexpr std::int64_t hello_limit_ns = 2'000'000'000, hello_turn_ns = 10'000'000;
     static constexpr std::int64_t told_limit_ns = 500'000'000;
 
-    // Half-open guests are few, so that strangers cannot use up the descriptors: see most_strangers(). Ranks that come
-    // all at once still find room.
+    // Half-open guests are limited, so that strangers cannot use up the descriptors: see most_strangers(). Ranks that
+    // come all at once still find room.
     std::size_t most_guests() const {
         const std::size_t ranks = peers_.size(), share = detail::most_strangers(), most = 64 + ranks;
         return share >= most ? most : share > ranks ? share : ranks;
     }
-    // The oldest, which gives its descriptor to a connection of this rank's own. False if there is none, or another
-    // communicator looks at them right now.
+    // Drops the oldest guest, so that a connection of this rank's own gets its descriptor. False if there is none, or
+    // another communicator uses the list right now.
     [[gnu::cold]] bool drop_guest() {
         const detail::turn_tried here(turn_);
         if (!here || guests_.empty()) return false;
@@ -230,7 +230,7 @@ private:
         return true;
     }
 
-    // False when there is no descriptor for who stands at the listener, and none that a stranger will soon give back.
+    // False when there is no descriptor for a connection at the listener, and none that a stranger will soon give back.
     [[gnu::cold]] bool accept_all() {
         for (int turn = 0; turn < 256; ++turn) {
             descriptor s(detail::without_eintr(
@@ -256,7 +256,7 @@ private:
                 ++i;
                 continue;
             }
-            // At most so many wait for communicators that may never be made.
+            // A limited number waits for communicators that may never be made.
             if (how == detail::greeted::done && parked_.size() < 8 * most_guests()) {
                 detail::tune_socket(g.socket.get(), is_near(g.socket.get()));
                 parked_.push_back(std::move(g));
@@ -284,7 +284,7 @@ private:
             if (!lingering_.empty()) detail::nap_ns(200'000);
         }
     }
-    // Closes what has been delivered. Answers that still come are read away.
+    // Closes connections whose bytes have been delivered. Answers that still come are read and discarded.
     void drain() {
         for (std::size_t i = 0; i < lingering_.size();)
             if (has_gone(lingering_[i])) lingering_.erase(lingering_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -295,14 +295,14 @@ private:
             (void)l.connection->move();
             if (!l.connection->is_live()) return true;
             if (!l.connection->has_said_bye()) return false;
-            if (l.connection->is_shared()) return true; // what it shares goes on
+            if (l.connection->is_shared()) return true; // the shared connection stays
             l.sockets.push_back(l.connection->release_socket());
             for (int k = 1; k < l.connection->lanes(); ++k)
                 if (descriptor d = l.connection->release_lane(k); d.is_open()) l.sockets.push_back(std::move(d));
             l.connection = nullptr;
             (void)::shutdown(l.sockets[0].get(), SHUT_WR);
         }
-        // Together, lest the end of a lane that does not lead be seen before the goodbye.
+        // All together, so that the end of a lane that does not lead is not seen before the goodbye.
         for (const descriptor& d : l.sockets)
             if (!is_delivered(d.get())) return false;
         return true;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One connection between two ranks of one communicator that share no memory. Either end has the channels of channel.hpp
-// in memory of its own, for every port and both directions; move() carries what one end has committed to the other
-// end's slots. So a task over sockets runs the very code that it runs over shared memory, and sends large messages from
-// and receives them into the slots themselves.
+// One connection between two ranks of one communicator that share no memory. Each end has the channels of channel.hpp
+// in its own memory, for every port and both directions. move() carries what one end has committed to the other end's
+// slots. So a task over sockets runs the same code as over shared memory, and large messages are sent from and received
+// into the slots themselves.
 //
 //   slot of the sender → sendmsg, many frames at once → recvmsg into the slot of the receiver → taken → credit back
 //
-// Large messages need no slots: the system may read the sender's memory until it has it, and a receiver may say where
-// it wants the next message, which then arrives there.
+// Large messages need no slots: the system may read the sender's memory until the message has arrived, and a receiver
+// may say where it wants the next message, which then arrives there.
 //
-// There may be more lanes: connections that carry parts of large messages. One leads: all frames go over it. Where both
-// ends have a device for RDMA, messages go by verbs, and the connection carries the words beside them.
+// There may be several lanes: connections that carry parts of large messages. One leads: all frames go over it. Where
+// both ends have a device for RDMA, messages go by verbs, and the connection carries the words beside them.
 //
-// A frame goes out only when the receiver has a free slot for it (it said how many it has taken), so no end ever has to
-// stop reading and no port waits for another, but for the slots behind a message that the other end must answer. Knows
-// no communicator: its owner asks what it heard.
+// A frame is sent only when the receiver has a free slot for it (the receiver says how many it has taken). So no end
+// ever has to stop reading and no port waits for another, except for the slots behind a message that the other end must
+// answer. The stream knows no communicator: its owner asks what it received.
 #pragma once
 
 #include <collx/transport/detail/stream_receiver.hpp>
@@ -40,8 +40,8 @@ public:
     }
     receiving_end rx(int port) { return parts_.ports.rx(port); }
 
-    // Takes over a socket, connected or on its way. `hello` goes out first if there is one; a lower rank's end sends
-    // nothing else before the welcome. sealed: what bytes go through. Requires: no connection so far.
+    // Takes over a socket that is connected or connecting. `hello`, if not null, is sent first. A lower rank's end
+    // sends nothing else before the welcome. sealed: the layer that bytes go through. Requires: no connection so far.
     void open(descriptor socket, const detail::stream_hello* hello, bool wait_for_welcome,
               sole_ptr<detail::wire_layer> sealed = {}) {
         if (sealed) parts_.verbs = nullptr; // nothing would seal what a device sends
@@ -50,20 +50,20 @@ public:
         receiver_.begin();
         sender_.begin(hello);
     }
-    // Takes over a part of a connection that others share.
+    // Takes over a line of a shared connection.
     [[gnu::cold]] void open(sole_ptr<detail::wire_layer> part) {
         leading().open(static_cast<sole_ptr<detail::wire_layer>&&>(part));
     }
     bool is_shared() const { return leading().is_shared; } // then it has no descriptor
-    // Gives up a connection over which nothing was said but hello.
+    // Gives up a connection over which nothing was sent but the hello.
     void close() { leading().socket.close(), leading().phase = phase::closed; }
     phase state() const { return leading().phase; }
     bool is_live() const { return leading().is_live(); }
     bool is_nonsense() const { return leading().is_nonsense; }
-    bool is_insecure() const { return leading().is_insecure; } // nonsense: another protection, or a seal that is broken
+    bool is_insecure() const { return leading().is_insecure; }  // nonsense: another protection, or a broken seal
     bool is_refused() const { return error() == ECONNREFUSED; } // there is no listener any more
     int error() const { return leading().error; }               // of the system, 0: none
-    bool cannot_send() const { return leading().cannot_send; }  // why, receiving says
+    bool cannot_send() const { return leading().cannot_send; }  // receiving shows why
     int fd() const { return leading().fd(); }
 
     // Sends and receives what can be without waiting. True if anything moved.
@@ -73,17 +73,17 @@ public:
             moved = receiver_.receive() || moved;
         if (parts_.lanes) moved = receiver_.move_lanes() || moved;
         if (parts_.verbs) moved = receiver_.move_verbs() || moved;
-        return moved && (sender_.send(), true); // credits for what has come, at once
+        return moved && (sender_.send(), true); // returns credits at once
     }
 
-    void push() { (void)sender_.send(); } // for those who are not prepared for its end: only move() finds that
+    void push() { (void)sender_.send(); } // for callers that do not expect its end: only move() finds that
 
-    // Whether messages of 64 KiB and more from the user's memory go by reference. Before the first.
+    // Whether messages of 128 KiB and more from the user's memory go by reference. Set it before the first.
     void set_copy_mode(single_copy_mode when) { sender_.set_copy_mode(when); }
     // Whether the system may still read the user's memory.
     bool is_exposed() const { return sender_.is_exposed(); }
 
-    // Messages go by this device if the other end has one as well. Before the first channel is used. The device
+    // Lets messages go by this device if the other end has one, too. Requires: no channel was used so far. The device
     // outlives the stream.
     [[gnu::cold]] void use_verbs(verbs_device& d) {
         const channel_shape& shape = parts_.ports.shape();
@@ -101,30 +101,30 @@ public:
     std::uint64_t transfers_done() const { return parts_.verbs ? parts_.verbs->transfers_done() : 0; }
     // Whether it is enough to look at the socket now and then.
     bool receives_by_verbs() const { return parts_.verbs && parts_.verbs->receives(); }
-    // In a child that fork() made: the device is its parent's.
+    // In a child of fork(): the device belongs to the parent.
     void forget() { (void)parts_.verbs.release(); }
 
     // ------------------------------------------------------------------ more lanes
-    // Large messages may go over so many connections. Before the first is used.
+    // Lets large messages go over this many connections. Requires: none was used so far.
     [[gnu::cold]] void allow_lanes(int lanes) {
         const std::size_t messages = static_cast<std::size_t>(parts_.ports.count() * parts_.ports.shape().depth);
         if (lanes >= 2) parts_.lanes = make_sole<detail::stream_lanes>(leading().wire.calls(), lanes, messages);
     }
     int lanes() const { return parts_.lanes ? parts_.lanes->count() : 1; }
-    // Whether either end has had a message for them and they are not there.
+    // Whether either end has had a message for more lanes, which are not open.
     bool wants_lanes() const {
         return parts_.lanes && (parts_.lanes->are_wanted() || (words().heard_lanes & 1) != 0) && is_live() &&
                !parts_.lanes->are_open();
     }
     int opened_lanes() const { return parts_.lanes ? 1 + parts_.lanes->opened() : 1; }
     bool has_lane(int k) const { return !parts_.lanes || parts_.lanes->is_open(k); }
-    // One that came here, at that attempt of the other end to make it. It may be used at once.
+    // Takes a lane that the other end made, at that attempt. It may be used at once.
     [[gnu::cold]] void adopt_lane(int k, std::uint32_t attempt, descriptor socket, sole_ptr<detail::wire_layer> by) {
         use_lane(k, std::move(socket), std::move(by));
         words().attempts[k] = attempt;
         words().owed_lanes |= 1u << k;
     }
-    // One that was made here. The other end must have said that it has come.
+    // Whether the other end has confirmed a lane that was made here; only then it may be used.
     bool has_arrived(int k, std::uint32_t attempt) const {
         return (words().heard_lanes >> k & 1) != 0 && words().heard_attempts[k] == attempt;
     }
@@ -134,31 +134,30 @@ public:
     descriptor release_lane(int k) { return parts_.lanes ? parts_.lanes->release(k) : descriptor(); }
 
     // ------------------------------------------------------------------ words
-    // Small words for the other end; they go out before any message that has not begun.
+    // Small words for the other end. They are sent before any message that has not begun.
     void say_welcome() { words().owes_welcome = true; }
     void say_failure(std::uint64_t word) { words().failure = word; }
-    // Whom rank `first`, this end, waits for, and who is known to wait from there on.
+    // For whom rank `first`, this end, waits, and who is known to wait from there on.
     void say_waiting(int first) { words().say_waiting(first); }
-    void set_waiting_words(waiting_words w) { words().waits = w; } // where that stands and what is heard goes
+    void set_waiting_words(waiting_words w) { words().waits = w; } // where they are read, and received words are stored
     void say_bye() { words().owes_bye = true; }
     bool has_said_bye() const { return sender_.has_said_bye(); }
     bool has_said_failure() const { return !is_live() || sender_.has_said_failure(); }
-    // What the other end said: the word that ended the communicator; 0: nothing.
+    // The word that ended the communicator, as the other end sent it; 0: nothing.
     std::uint64_t heard_failure() const { return words().heard_failure; }
 
     // ------------------------------------------------------------------ its end
     // After a failure the user's memory is the user's again: what the system still reads is copied, what arrives goes
-    // elsewhere. A connection whose other end has not received all that went by reference is given up with a reset: see
-    // is_exposed().
+    // elsewhere. A connection whose other end has not received all that went by reference is reset: see is_exposed().
     [[gnu::cold]] void settle() {
         parts_.is_settled = true;
         receiver_.settle();
         if (is_exposed()) return leading().cannot_send = true, receiver_.lose(), sender_.forget();
         if (sender_.settle()) return;
         leading().cannot_send = true,
-        leading().error = ENOMEM; // better nothing more than memory that is the user's again
+        leading().error = ENOMEM; // better send nothing more than use memory that is the user's again
     }
-    // Whether the system has everything that was committed. What is owed to a rank that has left is no loss.
+    // Whether the system has everything that was committed. Messages owed to a rank that has left are no loss.
     bool is_flushed() const {
         return state() == phase::left || state() == phase::lost ||
                (!sender_.has_under_way() && !parts_.ports.has_messages());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a transport is: a type with a name that says which peers it carries messages to. shm, verbs and sockets
-// (per_peer.hpp) are brought up by the library. A program's own transport has an `endpoint` beside that: one object per
-// rank and job, with a channel to and from each peer (channel_concept.hpp). collx/testing/endpoint_contract.hpp checks
-// one; examples/16_write_a_transport.cpp is one; docs/writing_a_transport.md explains both.
+// The concept of a transport: a type with a name, which says to which peers it carries messages. The library itself
+// starts shm, verbs and sockets (per_peer.hpp). A program's own transport also has an `endpoint`: one object per rank
+// and job, with a channel to and from each peer (channel_concept.hpp). collx/testing/endpoint_contract.hpp checks an
+// endpoint, examples/16_write_a_transport.cpp shows one, docs/writing_a_transport.md explains both.
 //
 //   struct mine {
 //       static constexpr const char* name = "mine";
@@ -11,22 +11,22 @@
 //   };
 //   collx::communicator world(collx::per_peer{collx::shm{}, mine{}});
 //
-// An endpoint carries the messages of all communicators of the job; the library puts them into its channels and takes
-// them out again, with what belongs to whom (custom_links.hpp). What it must do:
+// An endpoint carries the messages of all communicators of the job. The library puts them into its channels and takes
+// them out again, and keeps track of what belongs to whom (custom_links.hpp). What an endpoint must do:
 //
-// Start:    endpoint(rank, size) makes it; address() is what the others need in order to reach it. The library carries
-//           these bytes to them. connect(peer, address) is called once for each peer that may be reached by it, before
-//           its tx() and rx(), while other ranks may have begun to send.
-// Progress: move() carries on what can be carried on without waiting, and returns whether anything moved. It is called
-//           whenever the rank waits in a call, which may not be for a long time: what peers must have meanwhile
-//           (acknowledgements, repetitions) is the business of a thread of the endpoint's own, or of the system.
+// Start:    endpoint(rank, size) constructs it. address() is what the other endpoints need to reach it; the library
+//           carries these bytes to them. connect(peer, address) is called once for each peer that it may have to reach,
+//           before tx(peer) and rx(peer). Other ranks may already have begun to send.
+// Progress: move() advances what can advance without waiting, and returns whether anything moved. It is called whenever
+//           the rank waits in a call, which may not be for a long time. Anything that peers need meanwhile
+//           (acknowledgements, repetitions) is up to the endpoint's own thread, or to the system.
 // Threads:  the library calls one function of an endpoint at a time, from any thread.
 // Failures: is_gone(peer) becomes true when the peer's process has ended or cannot be reached any more, and stays so.
-//           What it sent before arrives first. Sending to it goes on to be accepted or refused, without an error.
-// Limits:   the library has the time limits. No function waits but the constructor and the destructor.
-// End:      the destructor sends on what was committed, for as long as peers take it, within a limit of its own.
-// Errors:   the constructor, address() and connect() throw collx::error, or what they like; it ends the start on all
-//           ranks. The other functions do not throw.
+//           Its earlier messages arrive first. Messages to it are still accepted or refused, without an error.
+// Limits:   the library has the time limits. No function waits except the constructor and the destructor.
+// End:      the destructor still sends what was committed, as long as peers receive it, within its own time limit.
+// Errors:   the constructor, address() and connect() throw collx::error or any other exception; it ends the start on
+//           all ranks. The other functions do not throw.
 #pragma once
 
 #include <concepts>
@@ -39,20 +39,20 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// How two ranks stand to each other.
+// What two ranks have in common.
 struct relation {
     bool share_memory = false; // they can: both are on one host
     bool have_verbs = false;   // both have a device for RDMA, and the library that drives it
 };
 
-// Where an endpoint is: up to 120 bytes that mean something to the other endpoints of the transport.
+// The address of an endpoint: up to 120 bytes that mean something to the other endpoints of the transport.
 struct endpoint_address {
     static constexpr std::size_t most_bytes = 120;
-    std::uint32_t bytes = 0; // that mean something
+    std::uint32_t bytes = 0; // of `at` that are used
     std::byte at[most_bytes] = {};
 };
 
-// most_bytes(): of a message that tx(peer).try_acquire() takes; at least 256.
+// most_bytes(): the longest message that tx(peer).try_acquire() accepts; at least 256.
 template <class E>
 concept Endpoint = std::constructible_from<E, int, int> && requires(E& e, int peer, const endpoint_address& there) {
     { e.address() } -> std::same_as<endpoint_address>;
@@ -64,19 +64,19 @@ concept Endpoint = std::constructible_from<E, int, int> && requires(E& e, int pe
     { e.is_gone(peer) } -> std::same_as<bool>;
 };
 
-// A way to move bytes between two ranks: its name, and which ranks it joins.
+// A way to move bytes between two ranks: its name, and which ranks it connects.
 template <class T>
 concept Transport = requires(relation r) {
     { T::name } -> std::convertible_to<const char*>;
     { T::carries(r) } -> std::same_as<bool>;
 };
-// Of a program's own.
+// A transport of the program's own.
 template <class T>
 concept CustomTransport = Transport<T> && Endpoint<typename T::endpoint>;
 
 namespace detail {
 
-// What a type lacks, a sentence each.
+// Says what a type lacks, in one sentence each.
 template <class E>
 constexpr bool require_endpoint() {
     static_assert(std::constructible_from<E, int, int>, "collx: an endpoint is made of (int rank, int size)");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How to wait for another rank: spin while an answer can come within a cache-line transfer, give the core away when
-// ranks share it, nap when the wait has become long. No wait is ended by a system call, so publishing stays one
-// store; the price is at most an eighth of the time already waited (docs/design/waiting.md).
+// How to wait for another rank: spin while an answer can come within a cache-line transfer, yield the core when ranks
+// share it, nap when the wait has become long. No system call ends a wait, so publishing stays one store. The price is
+// a delay of at most an eighth of the time already waited (docs/design/waiting.md).
 #pragma once
 
 #include <sched.h>
@@ -23,19 +23,18 @@ inline void cpu_relax() {
 #endif
 }
 
-// spins: turns before the core is offered to others; nap_after_ns: waiting time after which the rank sleeps between
-// looks.
+// spins: polls before the core is offered to others. nap_after_ns: waiting time after which it sleeps between polls.
 struct wait_policy {
     unsigned spins = 4000;
     std::int64_t nap_after_ns = 2'000'000;
     constexpr bool operator==(const wait_policy&) const = default;
 
-    // One core each: a line transfer is 0.03 to 0.3 us, so spin first. More ranks than cores: the rank that is waited
-    // for may need this very core.
+    // One core each: a line transfer takes 0.03 to 0.3 us, so spin first. More ranks than cores: the awaited rank may
+    // need this very core.
     static constexpr wait_policy for_ranks(int local_ranks, int cores) {
         return {.spins = local_ranks > cores ? 0u : 4000u, .nap_after_ns = 2'000'000};
     }
-    // Looking at sockets is a system call: there is no point in thousands of turns before others get the core.
+    // Polling sockets is a system call: thousands of polls before others get the core are pointless.
     constexpr wait_policy across_hosts() const {
         return {.spins = spins > 32 && spins != UINT32_MAX ? 32 : spins, .nap_after_ns = nap_after_ns};
     }
@@ -53,8 +52,8 @@ inline int usable_cores() {
     return CPU_COUNT(&set);
 }
 
-// One wait. pause() is called after each look that found nothing; it returns true when it is time for the slow
-// questions: are all ranks alive, has one aborted, has the deadline passed.
+// One wait. pause() is called after each poll that found nothing. It returns true when the slow checks are due: are all
+// ranks alive, has one aborted, has the deadline passed.
 class backoff {
 public:
     explicit backoff(const wait_policy& p) : policy_(p) {}
@@ -82,8 +81,7 @@ public:
         nap_ns_ = waited / 8 < 1'000'000 ? waited / 8 : 1'000'000;
         return true;
     }
-    // Something has moved. What was asked when stays: messages that keep coming must not put the questions off for
-    // ever.
+    // Something has moved. asked_at_ns_ stays: messages that keep coming must not put off the slow checks for ever.
     void reset() { turn_ = 0, since_ = 0, nap_ns_ = 0; }
 
 private:

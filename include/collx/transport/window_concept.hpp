@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a window is: memory of each rank that all ranks of a host load and store, with a line per signal that says how
-// far its rank has got. An optional ability of a transport: algorithms over channels need none. Model: window_memory.
+// The concept of a window: memory of each rank that all ranks of a host load and store, with a line per signal that
+// says how far its rank is. It is an optional ability of a transport: algorithms over channels need none. Model:
+// window_memory.
 //
 // Publish: a rank fills its part, then stores the number of the iteration + 1 to its line's word (release). A rank that
 //          sees at least that number there (acquire) sees what was filled before.
 // Writers: each line and each byte is written by its own rank only.
-// Reuse:   line(r, s, i) and line(r, s, i + depth) are the same; when one may be filled again is the schedule's
-//          business (sched/races.hpp proves it).
+// Reuse:   line(r, s, i) and line(r, s, i + depth) are the same. The schedule determines when it may be filled again
+//          (sched/races.hpp proves it).
 // Apart:   at(r, segment, chunk, p) of different ranks, segments, or chunks are different bytes for all p below
 //          chunk_ring_bytes().
 #pragma once
@@ -20,7 +21,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// word: published iterations. payload: of a short contribution, which travels with the word.
+// word: the number of published iterations. payload: a short contribution that travels with the word.
 template <class Line>
 concept SignalLine = requires(Line& line) {
     { line.word } -> std::same_as<atomic<std::uint64_t>&>;

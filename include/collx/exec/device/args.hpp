@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The arguments of a fused kernel: everything a block knows. One value for all blocks of a launch, passed as the
-// kernel's parameter; it holds addresses of exchange memories, but owns nothing.
+// The arguments of a fused kernel: everything a block knows. All blocks of a launch get one value, as the kernel's
+// parameter. It holds addresses of exchange memories, but owns nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// How payload travels. simple: slots with counters, best for long messages. packets: LL, words with flags, half the
-// bandwidth and a third of the latency, for short ones. lines: 120 bytes of data and a flag of 8, only where lines of
-// 128 bytes arrive whole (a machine says so) and only over channels; for what lies between.
+// How payload travels. simple: slots with counters, best for long messages. packets: LL (words with flags), half the
+// bandwidth and a third of the latency, for short messages. lines: 120 bytes of data and a flag of 8, for messages
+// between these; only over channels, and only where the machine says that lines of 128 bytes arrive whole.
 struct simple_protocol {
     static constexpr bool flags_words = false, flags_lines = false, multicasts = false;
 };
@@ -26,14 +26,14 @@ struct packet_protocol : simple_protocol {
 struct line_protocol : simple_protocol {
     static constexpr bool flags_lines = true;
 };
-// As simple, but reductions over all ranks and stores to all are a switch's, where it has such a thing (a machine says
-// so) and the caller has multicast addresses of the buffers. The switch has an order of its own.
+// As simple, but a switch reduces over all ranks and stores to all, in its own order. Only where the machine has such a
+// switch and the caller has multicast addresses of the buffers.
 struct multicast_protocol : simple_protocol {
     static constexpr bool multicasts = true;
 };
 
-// Where things lie in a lane with the slots of one protocol. Sums that a kernel needs at each step, and that are long
-// when each step makes them: so the host does, once per launch.
+// Where things lie in a lane with the slots of one protocol. A kernel needs these sums at each step, so the host
+// computes them once per launch.
 struct lane_places {
     std::size_t lane_bytes = 0, packets = 0, windows = 0, slots = 0;
     lane_places() = default;
@@ -45,8 +45,8 @@ struct lane_places {
                                         : s.slots_at()) {}
 };
 
-// What every kernel is given, whatever its algorithm and its types: all that the waits and counts of a block need, so
-// that their code is compiled once for all kernels of a file (block.hpp).
+// The part of a kernel's arguments that depends on neither algorithm nor types: all that the waits and counts of a
+// block need. Their code is compiled once for all kernels of a file (block.hpp).
 struct call_args {
     exchange_shape shape;
     lane_places places;
@@ -54,26 +54,26 @@ struct call_args {
     int chunks = 1;
     int lanes = 1;              // of this call; at most the shape's
     int first_rank = 0;         // the ranks of this launch are first_rank, first_rank + 1, …
-    bool is_one_launch = true;  // they are all ranks: what a launch ends has ended everywhere
+    bool is_one_launch = true;  // these are all ranks: a launch that has ended has ended everywhere
     bool skips_signals = false; // peers' buffers are ready when the launch begins and free when it ends
     std::uint32_t piece_elems = 1;
     std::uint16_t call = 0;        // its number in a group, from 1 on; 0: alone
-    std::uint32_t own_cuts_at = 0; // bytes from here to the kernel's own_cuts; 0: it has others
+    std::uint32_t own_cuts_at = 0; // bytes from here to the kernel's own_cuts; 0: it has other cuts
     std::uint32_t wire_bytes = 0;  // of an element
     std::uint64_t timeout_ns = 0;  // of one wait
     call_words words;              // what the ranks compare
     std::byte* exchange[max_ranks] = {};
-    std::byte* exchange_of_all = nullptr;    // where a switch reduces and multicasts these memories, as one address
+    std::byte* exchange_of_all = nullptr;    // these memories at one address, where a switch reduces and multicasts
     const std::byte* multicast_in = nullptr; // all ranks' inputs at one address, where a switch reduces
     std::byte* multicast_out = nullptr;
     host_control* host = nullptr;
     std::uint64_t* reports = nullptr; // [rank][lane][group]
 
-    // What rank r says to a peer, or expects of it.
+    // The count that rank r sends to a peer, or expects of it.
     COLLX_HD std::uint64_t count_for(bool is_expected, int r, int peer) const {
         return own_cuts_at != 0 && words.are_for_each() ? part_bytes(is_expected, r, peer) : words.count;
     }
-    // Where a kernel has own_cuts.
+    // Only where a kernel has own_cuts.
     COLLX_HD std::uint64_t part_bytes(bool is_out, int r, int peer) const {
         const auto* here = reinterpret_cast<const std::byte*>(this);
         return reinterpret_cast<const own_cuts*>(here + own_cuts_at)->size(is_out, r, peer) * wire_bytes;
@@ -98,7 +98,7 @@ template <class Algorithm, class Types>
 struct fused_args : call_args {
     Algorithm algorithm;
     typename Types::cuts_type cuts;
-    // Views and operators need no default value, so this is room for them.
+    // Raw storage, because views and operators need no default value.
     static constexpr int operand_count = Types::own_only ? 1 : max_ranks;
     alignas(rank_operands<Types>) std::byte operands[operand_count * sizeof(rank_operands<Types>)];
 
@@ -113,14 +113,14 @@ struct fused_args : call_args {
     }
 };
 
-// What the threads of a block share: the lane's own counts. Written by single threads between barriers.
+// State that the threads of a block share: the lane's own counts. Written by single threads between barriers.
 struct block_state {
     std::uint64_t sent[max_ranks], received[max_ranks];
-    std::uint64_t drained[max_ranks]; // messages of mine known to have left the slots: saves looking at `head`
+    std::uint64_t drained[max_ranks]; // my messages that are known to have left the slots: saves looking at `head`
     std::uint64_t iterations, packets, calls;
     std::uint64_t number;                           // of this call, among those that are compared
     bool is_stopped;                                // by an earlier call
-    bool announced[max_ranks], compared[max_ranks]; // the length of the first message to and from a rank, by lane 0
+    bool announced[max_ranks], compared[max_ranks]; // by lane 0: the length of the first message to, and from, a rank
 };
 
 } // namespace device

@@ -3,7 +3,7 @@
 // and gives up when a deadline has passed or another rank has given up. Knows no step and no element.
 //
 // A failed wait stops the block: all threads learn it in the same barrier, and each further step returns at once. So
-// the algorithm needs no error path, and no barrier is left by a part of the threads.
+// the algorithm needs no error path, and no barrier is reached by only a part of the threads.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// A thread's side of a block_worker in a few words, for a function that goes on with its work and is not inlined: what
-// is handed over by value travels in registers, where a reference to the worker would put it onto the stack.
+// A thread's side of a block_worker in a few words, for a function that continues its work and is not inlined. Passed
+// by value it travels in registers; a reference to the worker would put that onto the stack.
 template <class Env>
 struct thread_state {
     typename Env::handle env;
@@ -28,11 +28,11 @@ struct thread_state {
 };
 
 // Functions whose names begin with run_ are not inlined, and know neither algorithm nor types: a file has each of them
-// once, however many kernels there are. What they do is no part of a loop over elements.
+// once, however many kernels there are. They are no part of a loop over elements.
 template <class Env>
 class block_worker {
     using state_type = thread_state<Env>;
-    // Of the block, whatever the groups: what does not look at those is compiled for one kind of environment.
+    // Of the whole block: code that does not look at groups is compiled for this kind of environment only.
     using block_env = typename Env::block_env;
     using of_block = block_worker<block_env>;
     template <class>
@@ -52,10 +52,10 @@ protected:
     COLLX_HD state_type state(bool failed) const { return state_as<Env>(failed); }
     COLLX_HD thread_state<block_env> block_side(bool failed = false) const { return state_as<block_env>(failed); }
 
-    // All threads of the block, at the beginning and at the end of a call. Neighbours: whether some may be in other
-    // launches, so that they must be waited for.
-    // IsShort: what matters is how soon the first data is asked for, so the kernel has this code itself: there the
-    // arguments are constants of the launch, where a function that is called loads them from memory, one by one.
+    // All threads of the block call these at the beginning and at the end of a call. has_neighbours: some may be in
+    // other launches and must be waited for. IsShort: the first data must be requested soon, so the kernel has this
+    // code itself. There the arguments are constants of the launch; a called function loads them from memory, one by
+    // one.
     template <bool IsShort>
     COLLX_HD void begin_call(bool has_neighbours) {
         if constexpr (IsShort) begin(has_neighbours);
@@ -70,8 +70,8 @@ protected:
     COLLX_HD int ranks() const { return args_.shape.ranks; }
 
     // ------------------------------------------------------------------------------------------ waiting
-    // By one thread. Looks without acquiring, for each acquire empties the first-level cache, and acquires once; `seen`
-    // is what that found. A later look may find more, but nothing that it could rely on.
+    // By one thread. Polls without acquiring, because each acquire empties the first-level cache, then acquires once;
+    // `seen` is what that found. A later look may find more, but nothing that it could rely on.
     COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least,
                              std::uint64_t& seen) {
         if (Env::load_relaxed(word) < least && !of_block::run_wait(block_side(), what, peer, word, least)) return false;
@@ -99,9 +99,8 @@ protected:
         return last;
     }
 
-    // Asks is_there until it says yes; false: give up. Together: by all threads of a line, to whom is_there says the
-    // same; they give up together, too.
-    // peer: who is waited for; the question may change it.
+    // Asks is_there until it says yes. False: give up. Together: all threads of a line call it, is_there tells them the
+    // same, and they give up together. peer: the rank that is waited for; is_there may change it.
     template <bool Together = false, bool LooksHere = false, class Question>
     COLLX_HD bool poll(waits_for what, const int& peer, Question&& is_there) {
         look_result look{0, false, false};
@@ -126,7 +125,7 @@ protected:
         stop_all(why);
     }
 
-    // Of all threads of the group, after a vote.
+    // All threads of the group call it, after a vote.
     COLLX_HD void stop_if(bool failed) { stopped_ |= failed; }
 
     COLLX_HD void begin_piece(unsigned turn) {
@@ -189,9 +188,9 @@ private:
         }
         if (t == 0) {
             if (lane_ == 0) shared_.number = my_words().calls + (args_.words.are_compared() ? 1 : 0);
-            // All loads first: one answer is waited for.
+            // All loads first, so that they are waited for once.
             const std::uint64_t iterations = c.iterations, packets = c.packets, calls = c.calls;
-            // What was ended in the middle is not gone on with: counts of messages and calls are no longer the peers'.
+            // A call that was ended in the middle is not continued: counts no longer match the peers'.
             const std::uint64_t stopped = Env::load_relaxed(&my_words().abort);
             if (stopped != 0 && !is_in_disagreement(stopped)) report(wait_state::aborted, waits_for::nothing, rank_);
             shared_.is_stopped = stopped != 0;
@@ -218,8 +217,8 @@ private:
     }
 
     // ------------------------------------------------------------------------------------------ the same call
-    // By the blocks of lane 0, of which every rank has one in every call: each sends all peers the
-    // words of its call, without waiting.
+    // By the blocks of lane 0, of which every rank has one in every call. Each sends all peers the words of its call,
+    // without waiting.
     COLLX_HD void say_call() {
         if (lane_ != 0 || !args_.words.are_compared()) return;
         COLLX_ROLLED
@@ -229,8 +228,8 @@ private:
             Env::store_line(said_by(static_cast<int>(k), rank_, shared_.number), words);
         }
     }
-    // When the call is done: a rank whose data have come has stored its words before them. With LL data may overtake
-    // the words, so there (waits) they are waited for. Words that come too late are compared in the next call.
+    // At the end of a call. A rank whose data has arrived has stored its words before that. With LL data may overtake
+    // the words, so this rank waits for them (waits). Words that come too late are compared in the next call.
     COLLX_HD void compare_calls(bool waits) {
         if (lane_ != 0 || !args_.words.are_compared()) return;
         COLLX_ROLLED
@@ -244,11 +243,11 @@ private:
                 });
             bool is_heard = false;
             COLLX_ROLLED
-            for (int i = 0; i < 2; ++i) { // this call's words, and what was not there when the last one ended
+            for (int i = 0; i < 2; ++i) { // this call's words, then those that were missing when the last one ended
                 const bool is_old = i == 1;
                 if (is_old && (before.low == 0 || call_words::number_of(before) == call_words::number_of(expected)))
                     continue;
-                // Word by word: which of two structures would be an address.
+                // Word by word: a choice between two structures would be an address.
                 const bool is_said =
                     has_said(peer, {is_old ? before.low : expected.low, is_old ? before.high : expected.high});
                 if (!is_old) is_heard = is_said;
@@ -256,7 +255,7 @@ private:
             *unheard = is_heard ? unit16{} : expected;
         }
     }
-    // Neighbours in launches of their own may still be in the last call when this one begins, reading my window. The
+    // Neighbours with separate launches may still be in the last call when this one begins, and read my window. The
     // next algorithm has other signals, which would not report it.
     COLLX_HD void wait_for_neighbours() {
         bool failed = false;
@@ -281,16 +280,16 @@ private:
         const std::uint64_t stopped = Env::load_relaxed(&my_words().abort);
         bool aborted = stopped != 0;
         is_in_disagreement(stopped);
-        // A look at the host's memory goes over the bus.
+        // A load of the host's memory goes over the bus.
         if (polls % (polls_per_look * looks_per_question) == 0)
             aborted = aborted || Env::load_relaxed(&args_.host->abort) != 0;
         wait_state said = wait_state::idle;
         if (aborted) {
-            // The host ended this kernel in the middle, so the next one would begin where no peer is.
+            // The host ended this kernel in the middle, so the next one would not match its peers.
             if (stopped == 0) Env::store_relaxed(&my_words().abort, stop_word::deadline);
             said = wait_state::aborted;
         } else {
-            // Stops all if it is another.
+            // Stops all ranks if the peer is in another call.
             if (lane_ == 0 && args_.words.are_compared()) has_said(peer, expected_of(peer));
             const std::uint64_t now = Env::now_ns();
             if (began == 0) began = now;
@@ -302,7 +301,7 @@ private:
         if (said == wait_state::timed_out) stop_all(stop_word::deadline);
         return said == wait_state::waiting;
     }
-    // Tells the host, too.
+    // Whether ranks are in different calls; if so tells the host, too.
     COLLX_HD bool is_in_disagreement(std::uint64_t stopped) {
         if (!stop_word::is_disagreement(stopped)) return false;
         Env::store_relaxed(&args_.host->disagreement, stopped);
@@ -319,7 +318,7 @@ private:
     COLLX_HD unit16 expected_of(int peer) const {
         return args_.words.numbered(shared_.number, args_.count_for(true, rank_, peer));
     }
-    // Whether a peer has said its words of the call that `expected` is of. Not right ones are the end.
+    // Whether a peer has sent its words of the call that `expected` is of. Words that differ stop all ranks.
     COLLX_HD bool has_said(int peer, const unit16& expected) {
         const unit16 theirs = Env::load_line(said_by(rank_, peer, call_words::number_of(expected)));
         if (!call_words::are_of_one_call(theirs, expected)) return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls of several kernels in one launch, whose number and order are known when they are made: call_array's elder
-// sister. The compiler knows the kinds only. Each call is the arguments that its kernel would have had, packed one
-// after the other; a block asks each for its kind and runs it as if it were a launch of its own. A kernel has the
-// registers of the widest kind, of which a block of 512 threads with a multiprocessor for itself has enough.
+// Calls of several kernels in one launch: as call_array, but the compiler knows only the kinds of the calls. Their
+// number and order are known when they are made. Each call is the arguments that its kernel would have had, packed one
+// after the other. A block asks each for its kind and runs it as if it had its own launch. A kernel has the registers
+// of the widest kind; a block of 512 threads with a multiprocessor for itself has enough of them.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ template <class... Calls>
 struct call_kinds {
     template <class Call>
     static constexpr bool has = (std::is_same_v<Call, Calls> || ...);
-    // Those of another list that are not in this one, behind it.
+    // Appends the kinds of another list that are not in this one.
     template <class Call, class... Rest>
     static constexpr auto with(call_kinds<Call, Rest...>) {
         if constexpr (has<Call>) return with(call_kinds<Rest...>());
@@ -29,11 +29,11 @@ struct call_kinds {
     static constexpr auto with(call_kinds<>) { return call_kinds(); }
 };
 
-// By a rank whose launch is its own.
+// For a rank with its own launch.
 template <class... Calls>
 class call_mix {
 public:
-    // What a launch copies, however few calls there are; more only where one call needs more.
+    // What a launch copies, however few calls there are; larger only where one call needs more.
     static constexpr std::size_t largest = [] {
         std::size_t n = 16 * 1024;
         ((n = sizeof(Calls::args) > n ? sizeof(Calls::args) : n), ...);
@@ -59,7 +59,7 @@ public:
         kind_[size_] = static_cast<std::uint8_t>(index_of<Call>());
         at_[size_++] = static_cast<std::uint32_t>(end_);
         auto* a = ::new (static_cast<void*>(args_ + end_)) decltype(Call::args)(call.args);
-        a->is_one_launch = false; // what follows in this launch must hear of neighbours that still read
+        a->is_one_launch = false; // later calls of this launch must wait for neighbours that still read
         lanes = a->lanes > lanes ? a->lanes : lanes;
         end_ = (end_ + sizeof(call.args) + alignment - 1) / alignment * alignment;
     }
@@ -84,7 +84,7 @@ private:
     alignas(alignment) std::byte args_[largest];
 };
 
-// By all threads of the block, which all ask the same.
+// All threads of the block call it, and take the same branches.
 template <class Env, class... Calls>
 COLLX_HD void run_calls(Env& env, const call_mix<Calls...>& l, block_state& shared, int rank, int lane) {
     COLLX_ROLLED

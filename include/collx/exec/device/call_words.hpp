@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What ranks whose launches are their own tell each other of the calls they make, so that kernels notice when they are
-// not in the same one. Two words per call and rank, and one beside the first message of a part; where they lie says
-// control.hpp, when they are written and read block.hpp. Plain data and one sentence for the host.
+// Words by which ranks with separate launches tell each other which call they make, so that kernels notice when ranks
+// are in different calls: two words per call and rank, and one beside the first message of a part. control.hpp says
+// where they lie, block.hpp when they are written and read. Plain data, and an error message for the host.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// A collective as its ranks must agree on it; nothing where they need not (messages, a team's one launch).
+// A collective as its ranks must agree on it; zero where they need not (messages, a team's one launch).
 struct call_words {
     // 40 bits: verb + 1 (6), root (6), whether count is for each peer (1), hash of the rest (27).
     std::uint64_t what = 0;
-    // 48 bits: elements; where it is for each peer, bytes, and the kernel knows them.
+    // 48 bits: elements; where it is for each peer, bytes, which the kernel computes.
     std::uint64_t count = 0;
 
     static constexpr call_words of(collective verb, int root, std::uint64_t hash, std::size_t count,
@@ -32,27 +32,27 @@ struct call_words {
     }
     COLLX_HD constexpr bool are_compared() const { return what != 0; }
     COLLX_HD constexpr bool are_for_each() const { return (what >> 27 & 1) != 0; }
-    // As they travel: each with the call's number, so that old ones are known as such.
+    // The words as they travel: each with the call's number, so that old words are recognised.
     COLLX_HD constexpr unit16 numbered(std::uint64_t number, std::uint64_t n) const {
         return {what << 24 | (number & 0xff'ffff), n << 16 | (number & 0xffff)};
     }
     COLLX_HD static constexpr std::uint64_t number_of(const unit16& w) { return w.low & 0xff'ffff; }
-    // Both words of both.
+    // Compares the numbers in both words of both.
     COLLX_HD static constexpr bool are_of_one_call(const unit16& w, const unit16& v) {
         return number_of(w) == number_of(v) && ((w.high ^ v.high) & 0xffff) == 0;
     }
 };
 
-// Beside the first message of a part, on lane 0: the message's number, the collective's (0: a message of its own) and
-// the part's bytes.
+// The word beside the first message of a part, on lane 0: the message's number, the collective's (0: the message
+// belongs to none) and the part's bytes.
 struct part_word {
-    static constexpr std::uint64_t mark = ~std::uint64_t{0}; // of such words in a report
+    static constexpr std::uint64_t mark = ~std::uint64_t{0}; // marks such words in a report
     COLLX_HD static constexpr std::uint64_t of(std::uint64_t message, std::uint64_t call, std::uint64_t bytes) {
         return bytes << 24 | (call & 0xffff) << 8 | (message & 0xff);
     }
 };
 
-// Why a rank's kernels stop: the word in each rank's rank_control.
+// Why a rank's kernels stop: a word in each rank's rank_control.
 struct stop_word {
     static constexpr std::uint64_t deadline = 1;
     COLLX_HD static constexpr std::uint64_t disagreement(int rank, int peer) {
@@ -64,7 +64,7 @@ struct stop_word {
     static constexpr int peer(std::uint64_t w) { return static_cast<int>(w >> 16 & 0xff); }
 };
 
-// What differs, in words: theirs and mine are two words each, as they travel.
+// Throws mismatch and says what differs. theirs and mine are two words each, as they travel.
 [[noreturn, gnu::cold]] inline void fail_for_words(int rank, int peer, const std::uint64_t (&theirs)[2],
                                                    const std::uint64_t (&mine)[2]) {
     const auto verb = [](std::uint64_t w) {

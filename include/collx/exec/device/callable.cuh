@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Refuses, at compile time, operators, hooks and iterators that a kernel cannot call. Without this they would be left
-// out of the kernel and its results wrong: what is code for both sides may call what exists on one side only
-// (COLLX_EXEC_CHECK_DISABLE), and nvcc then says nothing. Here the same calls stand in functions of the device alone,
-// where nvcc refuses them. The functions are never run; their names are part of the compiler's message.
+// Refuses, at compile time, operators, hooks and iterators that a kernel cannot call. Without this nvcc would silently
+// leave them out of the kernel, and results would be wrong: code for both sides may call what exists on one side only
+// (COLLX_EXEC_CHECK_DISABLE). Here the same calls stand in functions of the device alone, where nvcc refuses them. The
+// functions are never run; their names are part of the compiler's message.
 #pragma once
 
 #include <collx/core/op.hpp>
@@ -44,7 +44,7 @@ struct callable<commutative_op<Op>, T> {
         callable<Op, T>::operator_must_be_marked_COLLX_HD(op.op, a);
     }
 };
-// Named so that the compiler's message about a hook of the host alone says what to do.
+// Named so that the compiler's message about a host-only hook says what to do.
 template <class F, class T>
 __device__ void hook_must_be_marked_COLLX_HD(const F& f, const T& a) {
     if constexpr (std::is_invocable_v<const F&, const T&, hook_context>) static_cast<void>(f(a, hook_context{}));

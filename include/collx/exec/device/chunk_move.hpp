@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A step that moves data, chunk by chunk, as the one function takes it that a kernel has for all of them: by value and
-// in few words, so that it travels in registers. Plain data; knows no memory.
+// A step that moves data, chunk by chunk, in the form that a kernel's one function for all such steps takes: by value
+// and in few words, so that it travels in registers. Plain data; knows no memory.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@ struct chunk_move {
 
     COLLX_HD constexpr bool has(sched::action a) const { return (what & a) != 0; }
     COLLX_HD constexpr bool travels() const { return has(sched::recv | sched::send); }
-    // The rank whose memory the operand is.
+    // The rank whose memory holds the operand.
     COLLX_HD constexpr int owner(int rank) const { return has(sched::get) ? peer_from : rank; }
-    // Which of the two says how large the chunk is: both ends find the same.
+    // Whether the destination says how large the chunk is, else the source: both ends find the same.
     COLLX_HD static constexpr bool counts_by_dst(sched::action what, sched::place src_at) {
         return what != sched::copy && ((what & sched::copy) != 0 || src_at == sched::place::none);
     }
 };
 
-// Where one piece of a chunk lies, in elements: the operand, and what becomes of it.
+// Where one piece of a chunk lies, in elements: the operand, and the result.
 struct chunk_parts {
     std::size_t from, to;
     std::uint32_t count;
@@ -53,8 +53,8 @@ COLLX_NOINLINE COLLX_HD chunk_parts run_plan(const Cuts& cuts, chunk_move m, int
     const bool by_dst = chunk_move::counts_by_dst(m.what, m.src_at);
     return {own.at, result.at, static_cast<std::uint32_t>(by_dst ? result.count : own.count)};
 }
-// Whether a piece has any of several chunks. Not inlined, for most messages are of one chunk, which the compiler finds
-// after inlining only.
+// Whether a piece has elements of any of several chunks. Not inlined, because most messages have one chunk, which the
+// compiler finds only after inlining.
 template <class Cuts>
 COLLX_NOINLINE COLLX_HD bool run_has_elements(const Cuts& cuts, sched::ref r, int chunks, int rank, std::size_t piece,
                                               std::uint32_t piece_elems) {
@@ -65,20 +65,20 @@ COLLX_NOINLINE COLLX_HD bool run_has_elements(const Cuts& cuts, sched::ref r, in
     return false;
 }
 
-// How the move of a chunk has ended.
+// The outcome of moving a chunk.
 struct move_result {
-    std::uint32_t at; // after this chunk
+    std::uint32_t at; // as in chunk_move, after this chunk
     bool stops;       // the block gives up
-    bool failed;      // this thread did, which was not voted upon yet
+    bool failed;      // this thread does; not voted upon yet
 };
 
-// Where a chunk comes from, what is made of it, and where it goes.
+// Where a chunk comes from, what is done to it, and where it goes.
 struct transfer {
     bool receives, reads, combines, own_first, finishes, keeps, sends;
     bool is_fast; // its packs are aligned
     sched::place src_at, dst_at;
-    int owner;                   // the rank whose memory the operand is
-    int peer;                    // who is waited for, where words carry flags
+    int owner;                   // the rank whose memory holds the operand
+    int peer;                    // the rank that is waited for, where words carry flags
     std::size_t from, to, count; // elements
     const std::byte* rx;
     std::byte* tx;

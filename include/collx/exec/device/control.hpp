@@ -5,7 +5,7 @@
 //
 //   exchange memory of a rank:  rank_control | lane 0: lane_control, scratch, packets, windows, slots | lane 1: …
 //
-// Each protocol has slots of its own: what one wrote as data must never be taken for another's flag.
+// Each protocol has its own slots: data that one protocol wrote must never be taken for a flag of another.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,13 @@ inline constexpr std::size_t line_bytes = 128; // what a GPU's second-level cach
 struct alignas(line_bytes) lane_control {
     // Messages that rank k has put into my slots. Written by rank k: release, system. Read by me: acquire, system.
     std::uint64_t tail[max_ranks];
-    // Messages that rank k has taken out of its slots, of those I sent. Written by rank k: release; read by me:
-    // acquire.
+    // My messages that rank k has taken out of its slots. Written by rank k: release; read by me: acquire.
     std::uint64_t head[max_ranks];
     // Iterations of the window for which rank k has given signal s. Written by rank k: release; read by me: acquire.
     std::uint64_t signal[max_signals][max_ranks];
     // Calls that rank k has finished on this lane. Written by rank k: release; read by me: acquire.
     std::uint64_t finished[max_ranks];
-    // My own counts, written and read by my block alone: they live in its shared memory during a call.
+    // My own counts: only my block reads and writes them, and during a call they live in its shared memory.
     std::uint64_t sent[max_ranks], received[max_ranks];
     std::uint64_t iterations; // of windows
     std::uint64_t packets;    // of windows whose words carry flags
@@ -40,21 +39,21 @@ struct alignas(line_bytes) lane_control {
 };
 
 inline constexpr unsigned max_slots = 64; // of a channel
-inline constexpr unsigned said_calls = 8; // more than any rank is ahead of one that hears of it: see call_words.hpp
+inline constexpr unsigned said_calls = 8; // more than a rank is ahead of a peer that reads it: see call_words.hpp
 
-// One per rank. What follows abort is used by the blocks of lane 0.
+// One per rank. The blocks of lane 0 use what follows `abort`.
 struct alignas(line_bytes) rank_control {
-    // Nonzero once a rank gave up, and why (stop_word). Written by any rank's block: relaxed, system; read by mine:
+    // Nonzero once a rank gave up: why (stop_word). Written by any rank's block: relaxed, system; read by mine:
     // relaxed.
     std::uint64_t abort;
-    // What rank k said of call c, at c modulo said_calls: two words at once. Written by rank k: relaxed, system; read
-    // by me: relaxed.
+    // The two words of rank k for call c, at c modulo said_calls; they are stored at once. Written by rank k: relaxed,
+    // system; read by me: relaxed.
     alignas(line_bytes) std::uint64_t said[said_calls][max_ranks][2];
-    // Of message m of rank k, at m modulo the slots. Written by rank k before tail: relaxed, system; read by me:
-    // relaxed.
+    // The part_word of message m of rank k, at m modulo the slots. Written by rank k before tail: relaxed, system; read
+    // by me: relaxed.
     std::uint64_t parts[max_ranks][max_slots];
-    // My own, as in lane_control: calls that are compared, and what I expect of a rank that had not said it when the
-    // call ended, for the last such call.
+    // My own, as in lane_control: calls that are compared and, for the last such call, the words that I expect of a
+    // rank that had not sent them when the call ended.
     std::uint64_t calls;
     alignas(line_bytes) std::uint64_t unheard[max_ranks][2];
 };
@@ -91,11 +90,11 @@ struct wait_report {
 
 inline constexpr int max_groups = 4; // strands of a block that run side by side
 
-// Memory of the host that the device maps; one block of reports per rank and lane.
+// Host memory that the device maps; one block of reports per rank and lane follows.
 // abort: written by the host, release; read by waiting blocks, relaxed, once in about a thousand polls.
-// disagreement: a stop_word once ranks were found in different calls; differs: of each peer, what it said and what this
-// rank expected. Written by blocks: differs relaxed, then disagreement, release. Read by the host: acquire.
-// gave_up: nonzero once some block's report says that it gave up, so that the host need not look at all of them.
+// disagreement: a stop_word once ranks were found in different calls; differs: for each peer, its words and those that
+// this rank expected. Written by blocks: differs relaxed, then disagreement, release. Read by the host: acquire.
+// gave_up: nonzero once some block's report says that it gave up, so that the host need not look at all reports.
 // Written by blocks after their report: release. Read by the host: acquire.
 struct alignas(line_bytes) host_control {
     std::uint64_t abort;
@@ -104,7 +103,7 @@ struct alignas(line_bytes) host_control {
     std::uint64_t differs[max_ranks][4];
 };
 
-// How large everything is; the same on all ranks, fixed when the team is made.
+// The sizes in an exchange memory; the same on all ranks, fixed when the team is made.
 struct exchange_shape {
     int ranks = 1;
     int lanes = 1;
@@ -118,9 +117,9 @@ struct exchange_shape {
 
     constexpr bool operator==(const exchange_shape&) const = default;
 
-    // For n ranks. stage: bytes of a stage, 0 for as many that each rank's chunk of it has twice what a block of 512
-    // threads loads at once (four packs of 16 bytes each). Half of it, and 8 ranks on an H200 take 1.2 times as long
-    // for 64 MiB, a quarter 2.0 times: each chunk is a step with a latency of its own.
+    // For n ranks. stage: bytes of a stage; 0: each rank's chunk of it has twice what a block of 512 threads loads at
+    // once (four packs of 16 bytes each). (Time relative to that, 8 ranks on an H200, 64 MiB: 1.2 with half of it, 2.0
+    // with a quarter: each chunk is a step with its own latency.)
     constexpr void set_ranks(int n, std::uint32_t stage = 0) {
         constexpr std::uint32_t at_once = 512 * 4 * 16;
         ranks = n;
@@ -133,7 +132,7 @@ struct exchange_shape {
         return packets_at() + std::size_t{2} * 2 * static_cast<unsigned>(ranks) * packet_bytes;
     }
     COLLX_HD constexpr std::size_t slots_at() const { return windows_at() + std::size_t{2} * stages * stage_bytes; }
-    // Slots with counters, with words that carry flags, with lines that do.
+    // Slots with words that carry flags, and with lines that do; those with counters lie before them.
     COLLX_HD constexpr std::size_t words_at() const { return slots_at() + slot_count() * slot_bytes; }
     COLLX_HD constexpr std::size_t lines_at() const { return words_at() + slot_count() * flag_slot_bytes; }
     COLLX_HD constexpr std::size_t lane_bytes() const { return lines_at() + slot_count() * flag_slot_bytes; }
@@ -142,7 +141,7 @@ struct exchange_shape {
     }
     COLLX_HD constexpr std::size_t bytes() const { return lane_at(lanes); } // of one rank's exchange memory
 
-    // Which of the slots, of the windows' stages, of the cells for LL words.
+    // The index of a slot, of a stage of the windows, of a cell for LL words.
     COLLX_HD constexpr std::size_t slot_number(int peer, std::uint64_t message) const {
         return static_cast<std::size_t>(static_cast<std::uint64_t>(peer) * slots + (message & (slots - 1)));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A run of elements from one place to another, by all threads of a kernel: 16 bytes at a time and four of them under
-// way in each thread where both places agree modulo 16, else by the elements' own alignment, as many as have 64 bytes.
-// Knows no step and no view.
+// Copies a run of elements, by all threads of a kernel. Where both places agree modulo 16 a thread moves 16 bytes at a
+// time, four of them under way; else units of the elements' alignment, as many as have 64 bytes. Knows no step and no
+// view.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ COLLX_BEGIN_NAMESPACE
 namespace device {
 namespace detail {
 
-// n units, thread `me` of `step`: U of them are loaded before the first is stored. What does not exist is left out.
+// Copies n units as thread `me` of `step`; U are loaded before the first is stored. Units beyond n are left out.
 template <int U, class Env, class Unit>
 COLLX_HD inline void copy_units(Unit* to, const Unit* from, std::size_t n, std::size_t me, std::size_t step) {
     COLLX_ROLLED
@@ -30,8 +30,8 @@ COLLX_HD inline void copy_units(Unit* to, const Unit* from, std::size_t n, std::
 
 } // namespace detail
 
-// n elements by all threads together, of which this one is number `me` of `step`. The two runs do not overlap.
-// Cost: each byte is loaded and stored once.
+// Copies n elements by all threads together, of which this one is number `me` of `step`. Requires: the two runs do not
+// overlap. Cost: each byte is loaded and stored once.
 template <class Env, class T>
 COLLX_HD inline void copy_run(T* to, const T* from, std::size_t n, std::size_t me, std::size_t step) {
     constexpr std::size_t unit_size = alignof(T) < 16 ? alignof(T) : 16, pack_size = sizeof(words16);
@@ -40,7 +40,7 @@ COLLX_HD inline void copy_run(T* to, const T* from, std::size_t n, std::size_t m
     const auto* f = reinterpret_cast<const unit*>(from);
     const std::size_t units = n * (sizeof(T) / unit_size);
     const auto offset = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % pack_size; };
-    std::size_t begin = 0, end = 0; // of what goes by packs
+    std::size_t begin = 0, end = 0; // the units that go by packs
     if (unit_size < pack_size && offset(to) == offset(from)) {
         begin = (pack_size - offset(to)) % pack_size / unit_size;
         begin = begin < units ? begin : units;

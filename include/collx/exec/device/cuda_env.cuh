@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The environment of a block on a GPU: the only code of the device executor that is not also run by the host's tests.
-// Each function is one or two instructions; <cuda/atomic> would give the same ones and cost 3 s of compile time. The
-// tests compare the four of the memory model with cuda::atomic_ref's, instruction by instruction.
+// The environment of a block on a GPU: the only code of the device executor that the host's tests do not run. Each
+// function is one or two instructions; <cuda/atomic> would give the same ones and cost 3 s of compile time. The tests
+// compare the four functions of the memory model with cuda::atomic_ref's, instruction by instruction.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ COLLX_BEGIN_NAMESPACE
 namespace device {
 
 // ---------------------------------------------------------------------------------------------- memory model
-// All words are in global memory (this device's, a peer's, or the host's, mapped), so the addresses are converted.
+// All words are in global memory (this device's, a peer's, or mapped host memory), so addresses are converted to it.
 namespace ptx {
 
 __device__ inline std::size_t global(const void* p) { return __cvta_generic_to_global(p); }
@@ -40,7 +40,7 @@ __device__ inline void store_release(std::uint64_t* p, std::uint64_t x) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(global(p)), "l"(x) : "memory");
 }
 
-// Two words at once, each of them whole: what cuda::atomic_ref's relaxed load gives for either, in one instruction.
+// Two words at once, each of them whole: for either, a relaxed load of cuda::atomic_ref, but in one instruction.
 __device__ inline unit16 load_line(const unit16* p) {
     unit16 x;
     asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
@@ -56,9 +56,9 @@ __device__ inline void store_line(unit16* p, unit16 x) {
 } // namespace ptx
 
 // ---------------------------------------------------------------------------------------------- block
-struct cuda_handle {}; // all that an environment knows are the hardware's own registers
+struct cuda_handle {}; // empty: an environment knows only the hardware's own registers
 
-// Groups of a block run strands side by side; each has a named barrier, from 1 on (0 is the block's).
+// Groups of threads of a block run strands side by side. Each has a named barrier, from 1 on (0 is the block's).
 template <int Groups>
 class cuda_env {
     static_assert(
@@ -107,7 +107,7 @@ public:
     __device__ static void store_relaxed(std::uint64_t* p, std::uint64_t x) { ptx::store_relaxed(p, x); }
     __device__ static void store_release(std::uint64_t* p, std::uint64_t x) { ptx::store_release(p, x); }
 
-    // Lines of 128 bytes: eight neighbouring threads move one cell of 16 bytes each, so that the line is one access of
+    // Lines of 128 bytes: eight neighbouring threads move one cell of 16 bytes each, so that a line is one access of
     // the warp. All eight call together.
     static constexpr unsigned line_threads = 8;
     __device__ bool any_of_line(bool mine) const { return __any_sync(0xffu << (threadIdx.x & 24u), mine) != 0; }
@@ -125,7 +125,7 @@ public:
         ptx::store_line(pair + line_cells + cell, cells[1][0]);
     }
 
-    // By the switch: see multicast.cuh.
+    // Reductions and stores by the switch: see multicast.cuh.
     template <class Types, class Args>
     __device__ static typename Types::wire_pack reduce_all(const Args& a, const typename Types::op_type&,
                                                            std::size_t at) {
@@ -142,7 +142,7 @@ public:
         __builtin_memcpy(x, static_cast<const void*>(&w), sizeof x);
         ptx::store_all(a.multicast_out + at * sizeof(typename Types::wire_type), x);
     }
-    // The same of memories that are bound to one multicast object: `at` bytes behind its address.
+    // The same for memories that are bound to one multicast object: `at` bytes behind its address.
     template <class Op, class T, int V>
     __device__ static pack<T, V> reduce_at(std::byte* const*, int, const std::byte* of_all, std::size_t at) {
         std::uint32_t x[4];
@@ -176,7 +176,7 @@ public:
     __device__ void sync_block() const { __syncthreads(); }
     __device__ bool any_of_block(bool mine) const { return __syncthreads_or(mine) != 0; }
 
-    // Returns what was there. Relaxed, of the whole system.
+    // Adds x and returns the value that was there. Relaxed, system.
     template <class T>
     __device__ static T add_atomically(T* p, T x) {
         if constexpr (std::is_integral_v<T> && sizeof(T) == 8)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host's side of the CUDA runtime beside kernels that wait for each other, and beside a capture of the program:
-// what it refuses in words, memory that is cleared without waiting for anything else on the device, and kernels that
-// are loaded before one of them runs.
+// The host's use of the CUDA runtime while kernels wait for each other, or while the program captures a stream: errors
+// with a remedy, memory that is cleared without waiting for anything else on the device, and kernels that are loaded
+// before one of them runs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// The remedy for what the runtime refuses, and the code of its error.
+// The remedy for an error of the runtime; also sets the code to throw.
 inline const char* remedy_for_cuda(cudaError_t e, errc& code) {
     code = errc::invalid_argument;
     const char* remedy = "see the CUDA runtime's error codes";
@@ -68,14 +68,14 @@ inline const char* remedy_for_cuda(cudaError_t e, errc& code) {
 // Throws what the runtime refuses.
 inline void require_cuda(cudaError_t e, const char* what) {
     if (e == cudaSuccess) return;
-    cudaGetLastError(); // keeps it out of the program's next cudaGetLastError(): it is thrown, or of no consequence
+    cudaGetLastError(); // it is thrown here, so the program's next cudaGetLastError() need not report it
     errc code;
     const char* remedy = remedy_for_cuda(e, code);
     fail(code, -1, -1, remedy, "%s: %s (CUDA error %d)", what, cudaGetErrorString(e), static_cast<int>(e));
 }
 
-// While it lives this thread may do what CUDA forbids while any thread captures in the default mode (allocate, free,
-// ask for an event): what is done here belongs to no capture.
+// While it lives, this thread may do what CUDA forbids while any thread captures in the default mode (allocate, free,
+// query an event): what is done here belongs to no capture.
 class beside_captures {
 public:
     beside_captures() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -86,8 +86,8 @@ private:
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// Zeros when it returns. In a stream of its own: the default stream and cudaDeviceSynchronize wait for all that runs on
-// the device, kernels that wait for a peer among it, and the latter breaks captures of other threads.
+// The memory is zero when it returns. Uses its own stream: the default stream and cudaDeviceSynchronize wait for all
+// that runs on the device, including kernels that wait for a peer, and the latter breaks captures of other threads.
 inline cudaError_t clear_memory(void* p, std::size_t bytes) {
     const beside_captures free_to_wait;
     cudaStream_t own = nullptr;
@@ -107,7 +107,7 @@ inline cudaError_t allocate_cleared(void** p, std::size_t bytes) {
     return e;
 }
 
-// A kernel that this program may launch; all are known when main() begins.
+// A kernel that this program may launch. All are registered when main() begins.
 class known_kernel {
 public:
     explicit known_kernel(const void* kernel) : kernel_(kernel), next_(first_) {
@@ -121,14 +121,14 @@ public:
         for (const known_kernel* k = first(); k != nullptr; k = k->next_) ++n;
         return n;
     }
-    // Loads all of them on the current device. By default CUDA loads a kernel when it is launched first, and may wait
-    // for all that runs on the device to do so, with a lock held that other threads' launches need: for ever, where
-    // what runs waits for the kernel that is to be loaded.
+    // Loads all of them on the current device. By default CUDA loads a kernel at its first launch. It may then wait for
+    // all that runs on the device, with a lock held that other threads' launches need: for ever, where what runs waits
+    // for the kernel that is to be loaded.
     static void load_all() {
         const beside_captures free_to_load;
         for (const known_kernel* k = first(); k != nullptr; k = k->next_) {
             cudaFuncAttributes a;
-            // One that was not compiled for this device says so when it is launched.
+            // A kernel that was not compiled for this device reports that when it is launched.
             if (cudaFuncGetAttributes(&a, k->kernel_) != cudaSuccess) cudaGetLastError();
         }
     }

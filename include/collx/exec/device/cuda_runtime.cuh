@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The CUDA runtime as a GpuRuntime (transport/gpu_runtime.hpp). Needs nvcc, and nothing of the driver's library at link
-// time. What stands above it is tested on fake_runtime.hpp, too.
+// time. The code above it is also tested on fake_runtime.hpp.
 #pragma once
 
 #include <cuda.h>
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(block_threads, 1) fused_array_kernel(const __g
 }
 
 class cuda_runtime {
-    // What make_known() asks of each kernel that is launched here.
+    // What make_known() needs for each kernel that is launched here.
     template <class Protocol, int Groups, class Algorithm, class Types>
     struct fused_one {
         using args = fused_args<Algorithm, Types>;
@@ -150,7 +150,7 @@ public:
     }
     gpu_mapping allocate_shared(std::size_t bytes, handle_kind kind) const {
         if (kind == handle_kind::ipc) {
-            // Less may be cut out of a block of which a handle would show other memory, too.
+            // Less memory may be part of a block, and a handle would show the rest of the block, too.
             constexpr std::size_t block = std::size_t{2} << 20;
             bytes = (bytes + block - 1) / block * block;
             return {allocate(bytes), bytes, kind};
@@ -217,7 +217,7 @@ public:
         require_cuda(cudaStreamIsCapturing(stream, &status), "asking a stream");
         if (status == cudaStreamCaptureStatusActive)
             require_cuda(cudaStreamGetCaptureInfo(stream, &status, &capture), "asking a stream");
-        // A captured stream must not be asked for its device: the question is refused and ends the capture.
+        // A captured stream must not be asked for its device: the query is refused and ends the capture.
         if (s == nullptr) f.device = current();
         else if (status == cudaStreamCaptureStatusNone)
             require_cuda(cudaStreamGetDevice(stream, &f.device), "asking a stream");
@@ -266,7 +266,7 @@ public:
                                       dim3(block_threads), parameters, 0, static_cast<cudaStream_t>(stream)),
                      "launching a kernel of set-up or staging");
     }
-    // In a stream of its own: the default stream waits for all that runs on the device.
+    // In its own stream: the default stream waits for all that runs on the device.
     template <class Body>
     void run_lanes(const Body& body, int lanes) const {
         const beside_captures free_to_wait;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory of a device that other processes map, by the driver's virtual memory: made, shown as a file descriptor or as a
-// handle of the NVLink fabric, opened and mapped. The driver's functions are found at run time, so that programs start
-// without it.
+// Device memory that other processes map, by the driver's virtual memory: made, shown as a file descriptor or as a
+// handle of the NVLink fabric, opened and mapped. The driver's functions are looked up at run time, so that programs
+// start without the driver.
 #pragma once
 
 #include <cuda.h>
@@ -34,7 +34,7 @@ F cuda_driver_function(const char* name) {
 
 class cuda_shared {
 public:
-    // Bits of the kinds that the driver says it has. Whether a fabric handle can be made depends on more (nvidia-imex).
+    // Bits of the kinds of handle that the driver has. Making a fabric handle depends on more (nvidia-imex).
     static unsigned offers(int device) {
         unsigned bits = bit_of(handle_kind::ipc);
         const functions& f = driver();
@@ -56,7 +56,7 @@ public:
         return f.all && f.multicast.all &&
                f.attribute(&x, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device) == CUDA_SUCCESS && x != 0;
     }
-    // A multicast object, which has no address yet, for memory of so many devices.
+    // Makes a multicast object for memory of so many devices. It has no address yet.
     static gpu_mapping make_multicast(std::size_t bytes, int devices, handle_kind kind) {
         const functions& f = functions_or_throw();
         CUmulticastObjectProp p{};
@@ -121,7 +121,7 @@ public:
         map(m, device);
         return m;
     }
-    // Without an address.
+    // Opens a handle, without an address for the memory.
     static gpu_mapping taken(const memory_handle& h, handle_kind kind, std::size_t bytes) {
         const functions& f = functions_or_throw();
         gpu_mapping m;
@@ -140,7 +140,7 @@ public:
         m.driver = opened;
         return m;
     }
-    // Loads and stores of one more device of this process.
+    // Lets one more device of this process load and store.
     static void grant(std::byte* p, std::size_t bytes, int device) {
         CUmemAccessDesc a{};
         a.location.type = CU_MEM_LOCATION_TYPE_DEVICE, a.location.id = device;
@@ -216,7 +216,7 @@ private:
     static CUdeviceptr address_of(const std::byte* p) {
         return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(p));
     }
-    // Gives m an address that the device may use; drops it where that cannot be.
+    // Gives m an address that the device may use. On an error drops m and throws.
     static void map(gpu_mapping& m, int device) {
         const functions& f = driver();
         CUdeviceptr at = 0;

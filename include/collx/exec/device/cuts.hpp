@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where the chunks of one call lie in every rank's buffers, as plain numbers that travel with the kernel's arguments.
-// Four kinds, and a kernel is compiled for the one it needs: chunks of equal size, counts per rank, counts per pair of
-// ranks (in these three messages have the same size at both ends by construction), and what a rank knows of its own
-// messages alone. Knows no step and no element.
+// Where the chunks of one call lie in every rank's buffers, as plain numbers that travel with the kernel's arguments. A
+// kernel is compiled for one of four kinds: chunks of equal size, counts per rank, counts per pair of ranks, and what a
+// rank knows of its own messages alone. In the first three messages have the same size at both ends by construction.
+// Knows no step and no element.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// Chunks of equal size, alike on all ranks: no table.
+// Chunks of equal size, the same on all ranks: no table.
 class even_cuts {
 public:
-    static constexpr bool is_private = false; // whether ranks know their own numbers only
+    static constexpr bool is_private = false; // whether ranks know only their own numbers
 
     even_cuts() = default;
-    // Errors: invalid_argument for layouts with tables, which are memory of the host.
+    // Errors: invalid_argument for layouts with tables, which lie in host memory.
     even_cuts(const chunk_layout& in, const chunk_layout& out) : in_(in), out_(out) {
         if (in.is_table() || out.is_table())
             fail(errc::invalid_argument, -1, -1, "pass table_cuts or pair_cuts",
@@ -33,7 +33,7 @@ public:
     COLLX_HD constexpr std::size_t offset(bool is_out, int, int chunk) const {
         return (is_out ? out_ : in_).offset(chunk);
     }
-    // Of any chunk of any rank.
+    // The largest chunk of any rank.
     constexpr std::size_t largest(int, int) const { return in_.size(0) > out_.size(0) ? in_.size(0) : out_.size(0); }
 
 private:
@@ -91,9 +91,9 @@ struct pair_cuts {
     }
 };
 
-// What a rank knows of its own: chunk c has sizes[0][c] elements of its input, from at[0][c] on, and sizes[1][c] of its
-// output. Only for algorithms whose every message goes straight from a sender to a receiver: the two sizes must agree,
-// and both ends must cut pieces of one length that is given.
+// What a rank knows of its own messages: chunk c has sizes[0][c] elements of its input, from at[0][c] on, and
+// sizes[1][c] of its output. Only for algorithms whose every message goes straight from a sender to a receiver. The two
+// sizes must agree, and both ends must cut pieces of one given length.
 struct own_cuts {
     static constexpr bool is_private = true;
     std::size_t sizes[2][max_ranks] = {}, at[2][max_ranks] = {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The executor inside a kernel: one block runs it for one rank and one lane, and each step is a
-// loop over packs in which all threads of the block (or of one strand's group) take part. The kind of a step is
-// known by its type, so what is left after inlining is the algorithm with its waits, loads and stores: no table, no
-// dispatch. docs/design/device.md weighs that against a table of steps.
+// The executor inside a kernel: one block runs it for one rank and one lane. Each step is a loop over packs in which
+// all threads of the block (or of one strand's group) take part. The kind of a step is part of its type, so after
+// inlining only the algorithm with its waits, loads and stores is left: no table, no dispatch. docs/design/device.md
+// weighs that against a table of steps.
 //
 // It knows no CUDA: an environment supplies threads, barriers and words (cuda_env.cuh; testing/twin_env.hpp on the
 // host).
@@ -22,8 +22,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// Who has left iteration i - 1 may push iteration i + 1 over it only if it has heard of every reader in between: so the
-// algorithms in which every rank reads every other rank, in each iteration and each segment.
+// A rank that has left iteration i - 1 may push iteration i + 1 over it only if it has received from every reader in
+// between: so these are the algorithms in which every rank reads every other, in each iteration and each segment.
 template <class Algorithm>
 inline constexpr bool
     may_push_v = (Algorithm::op == collective::all_reduce && sched::pushes_parts_v<Algorithm>) ||
@@ -58,9 +58,9 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
     static constexpr bool has_windows = sched::signals_v<Algorithm> != 0;
     // Bytes of a pack in slots and windows.
     static constexpr std::size_t stride = words ? packet_stride<wire_type, V> : wire_pack::bytes;
-    // Packs that a thread has under way: four loads of 16 bytes, fewer where accumulators are wide, one where a hook
-    // then works on elements that were wider than their wire: with two of those sm_100 runs out of registers.
-    // Bytes wait in registers of their own.
+    // Packs that a thread has under way: four loads of 16 bytes, fewer where accumulators are wide. One where a hook
+    // works on elements that were wider than their wire: with two sm_100 runs out of registers. One-byte elements wait
+    // in a register each.
     static constexpr bool widens_for_hook = access::has_post && sizeof(typename Types::in_type) > sizeof(wire_type);
     static constexpr int unroll = flagged                                           ? 1
                                   : sizeof(acc_pack) <= 16 && sizeof(acc_type) != 1 ? 4
@@ -70,7 +70,7 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
 public:
     COLLX_HD executor(Env& env, const args_type& a, block_state& shared, int rank, int lane)
         : worker(env, a, shared, rank, lane) {}
-    // Goes on where another executor of this thread stands: inside a piece.
+    // Continues where another executor of this thread stands: inside a piece.
     COLLX_HD executor(Env& env, const thread_state& t)
         : worker(env, t), base_(flagged ? shared_.packets : shared_.iterations), failed_(t.failed) {}
 
@@ -86,7 +86,7 @@ public:
              piece += static_cast<unsigned>(args_.lanes)) {
             this->begin_piece(turn);
             args().algorithm(*this, rank_, ranks());
-            // A peer that sees my words of the next piece knows that this one is read, by all my threads.
+            // A peer that sees my words of the next piece knows that all my threads have read this one.
             if constexpr (flagged) stop_if(env_.any(failed_));
             ++turn;
         }
@@ -116,7 +116,7 @@ private:
 
     // ------------------------------------------------------------------------------------------ signals
     COLLX_HD void give_signal(int index) {
-        if constexpr (flagged) return; // the words say it themselves
+        if constexpr (flagged) return; // the flags beside the words replace signals
         if (args_.skips_signals) return;
         if constexpr (multicasts) Env::fence_alias();
         worker::run_signal(this->state(false), index);
@@ -130,12 +130,12 @@ private:
 
     // ------------------------------------------------------------------------------------------ packs
     // body(w, U, i, step, m) moves U accesses of width w, the first at element i and each `step` elements after the one
-    // before; m elements of each exist, and where they go one by one those before element m. It loads for all of them
-    // before it stores, so that the loads are under way together. Packs begin at element `first`, which is aligned in
-    // all that is touched; no_packs where there is no such element. What is left when the block has gone over the packs
-    // U at a time is shared out anew, so that one body does for all: a U-th of it to as many threads, and less than U
-    // packs as elements. What is no whole, aligned pack goes element by element, side by side in the threads and N in
-    // each, the last threads first, for they have least to do; with flags by packs.
+    // before. m elements of each exist; where they go one by one, those before element m. It makes all loads before the
+    // stores, so that the loads are under way together. Packs begin at element `first`, which is aligned in all memory
+    // that is touched; no_packs: there is no such element. The block goes over the packs U at a time. The rest is
+    // divided anew, so that one body does for all: a U-th of it to as many threads, and less than U packs as elements.
+    // Elements outside of whole, aligned packs go one by one, side by side in the threads and N in each. The last
+    // threads begin, because they have least to do. With flags all go by packs.
     template <int U, int N = narrow_unroll(sizeof(acc_type)), class Body>
     COLLX_ALWAYS_INLINE COLLX_HD void each_pack(std::size_t n, unsigned first, Body&& body, int of_rank = 0) {
         using one = std::integral_constant<int, 1>;
@@ -151,7 +151,7 @@ private:
                 body(partial(), one(), at, step * V, m);
             }
         } else {
-            unsigned begin = 0; // of what goes by packs, and its end
+            unsigned begin = 0; // the first element that goes by packs
             if constexpr (V > 1) {
                 unsigned whole = 0;
                 if (first < elems) begin = first, whole = (elems - first) / V;
@@ -181,28 +181,28 @@ private:
         }
     }
     static constexpr unsigned no_packs = ~0u;
-    // Elements of access at element i: of those that go one by one, whether there is one.
+    // Elements of the access at element i; where they go one by one, whether there is one.
     template <class W>
     COLLX_HD static unsigned count_at(unsigned i, unsigned m) {
         if constexpr (flagged || W::is_whole) return m;
         else return i < m ? 1 : 0;
     }
-    // With flags: the element from which this thread begins with the parts of one of several ranks. Short parts of
-    // different ranks go to different threads, for none of them waits for another.
+    // With flags: the pack at which this thread begins with the part of one of several ranks. Short parts of different
+    // ranks go to different threads, because none of them waits for another.
     static constexpr bool spreads =
         words && may_push_v<Algorithm> && Algorithm::op == collective::all_reduce && sched::pushes_parts_v<Algorithm>;
     COLLX_HD unsigned thread_for(int part, unsigned packs) const {
         const unsigned step = env_.threads(), skipped = static_cast<unsigned>(part) * packs % step, me = env_.index();
         return me >= skipped ? me - skipped : me + step - skipped;
     }
-    // Where words carry flags an empty message is still a word: its receiver must hear of the sender.
+    // With flags an empty message is still a word: its receiver waits for one from the sender.
     COLLX_HD static constexpr unsigned packs_of(std::size_t n) {
         const auto packs = static_cast<unsigned>((n + V - 1) / V);
         return flagged && packs == 0 ? 1 : packs;
     }
 
-    // Operands from element `at` on: in rank r's input, in its output, or in my scratch. Where all of them hold the
-    // same an operand is a pointer, so that there is one kind of access; else the place is asked each time.
+    // Operands from element `at` on: in rank r's input, in its output, or in my scratch. Where all of them hold one
+    // type an operand is a pointer, so that there is one kind of access; else each access looks at the place.
     struct plain_operand {
         typename Types::in_type* p;
     };
@@ -245,7 +245,7 @@ private:
         else if (has_scratch && o.where == place::tmp) access::template write_held<W>(scratch() + o.at + skip, m, acc);
         else access::template write_out<W>(o.r, o.at + skip, m, acc);
     }
-    // From element i on of a slot or a window without flags, which has whole packs.
+    // Loads from element i on of a slot or a window without flags, which has whole packs.
     template <class W>
     COLLX_HD static wire_of<W> load_wire(const std::byte* from, std::size_t i, unsigned m) {
         return access::template read_raw<W>(reinterpret_cast<const wire_type*>(from) + i, m);
@@ -257,7 +257,7 @@ private:
     COLLX_HD acc_type* scratch() const {
         return reinterpret_cast<acc_type*>(args_.lane_of(rank_, lane_) + args_.shape.scratch_at());
     }
-    // Scratch, slots and windows have whole packs per chunk; scratch chunks are of the input's sizes.
+    // Scratch, slots and windows have whole packs per chunk; scratch chunks have the input's sizes.
     COLLX_HD part local(place p, int chunk) const {
         return part_of(args().cuts, p, rank_, chunk, piece(), args_.piece_elems, cell_elems());
     }
@@ -279,7 +279,7 @@ private:
         return args_.places.windows + args_.shape.stage_number(segment, base_ + turn_) * args_.shape.stage_bytes +
                static_cast<std::size_t>(chunk) * cell_packs() * stride;
     }
-    // What `from` pushed to `at`, of a window's segment.
+    // The words that `from` pushed to `at`, of a window's segment.
     COLLX_HD std::byte* packets_at(int segment, int at, int from) const {
         return args_.lane_of(at, lane_) + args_.places.packets +
                args_.shape.cell_number(segment, from, base_ + turn_) * args_.shape.packet_bytes;
@@ -293,9 +293,9 @@ private:
             failed_ = true; // voted upon when the step ends
         return w;
     }
-    // What ranks first, first + 1, … (before `end`) pushed for pack p, but for my own: all are loaded before the first
-    // flag is looked at, so that it takes one round trip for four and not one for each rank. (With eight at once
-    // registers spill.)
+    // Loads what ranks first, first + 1, … (before `end`) pushed for pack p, except my own words. All are loaded before
+    // the first flag is looked at: one round trip for four ranks, not one for each. (With eight at once registers
+    // spill.)
     static constexpr int peers_at_once = 8 / packet_lines<wire_type, V> < 4 ? 8 / packet_lines<wire_type, V> : 4;
     COLLX_HD void receive_of_peers(int first, int end, unsigned p, waiting_pack<wire_type, V> (&got)[peers_at_once]) {
         if (failed_) return;
@@ -306,7 +306,7 @@ private:
             packet_words<wire_type, V> sent[peers_at_once];
             const std::byte* at = from;
             COLLX_UNROLL
-            for (int b = 0; b < peers_at_once; ++b) { // beyond the end the last one's once more
+            for (int b = 0; b < peers_at_once; ++b) { // beyond the end the last rank's again
                 sent[b].template load<Env>(at);
                 if (first + b + 1 < end) at += args_.shape.packet_bytes;
             }
@@ -320,7 +320,7 @@ private:
             return true;
         });
     }
-    // Old words must not come to carry the right flag after 2^32 messages: now and then a whole cell is written.
+    // Old words must not carry the right flag again after 2^32 messages: from time to time a whole cell is written.
     COLLX_HD void refresh(std::byte* to, std::size_t bytes, unsigned packs, std::uint32_t flag) const {
         if (!refreshes(flag)) return;
         COLLX_ROLLED
@@ -362,7 +362,7 @@ private:
     COLLX_HD void push(const sched::step& s);
     COLLX_HD void push_pack(int segment, int first, int last, unsigned i, const wire_pack& x) const;
     COLLX_HD void refresh_pushed(int segment, int first, int last, std::size_t n) const;
-    // Which of them is known after inlining, when the compiler has had its work with the body of a copy.
+    // Whether it is a copy is known only after inlining, when the compiler has already optimised a copy's body.
     COLLX_HD void copy_or_push(const sched::step& s) {
         if constexpr (may_copy_v<Algorithm>)
             if (!sched::is_window(s.dst.where)) return hand_over<false>(s);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Several fused calls in one launch: a block runs them one after the other, on as many lanes as each has. The calls of
-// a group must not depend on one another: their buffers are synchronised where the launch begins and ends, not between.
+// a group must not depend on one another: only the beginning and the end of the launch synchronise their buffers.
 #pragma once
 
 #include <new>
@@ -36,13 +36,13 @@ template <class First, class... Rest>
 call_list<First, Rest...> list_of(const First& first, const Rest&... rest) {
     static_assert(First::groups == 1, "collx: the calls of a group run with one group of threads per block");
     call_list<First, Rest...> l{first, list_of(rest...)};
-    l.first.args.is_one_launch = false; // what follows in this launch must hear of neighbours that still read
+    l.first.args.is_one_launch = false; // later calls of this launch must wait for neighbours that still read
     return l;
 }
 
 } // namespace detail
 
-// Several calls of one kernel; how many is known when they are made. By a rank whose launch is its own.
+// Several calls of one kernel, for a rank with its own launch. Their number is known when they are made.
 template <class Call>
 class call_array {
 public:
@@ -61,7 +61,7 @@ public:
         static_assert(Call::groups == 1, "collx: the calls of a group run with one group of threads per block");
         auto* a =
             ::new (static_cast<void*>(args_ + static_cast<unsigned>(size_++) * sizeof(args_type))) args_type(call.args);
-        a->is_one_launch = false; // what follows in this launch must hear of neighbours that still read
+        a->is_one_launch = false; // later calls of this launch must wait for neighbours that still read
         lanes = a->lanes > lanes ? a->lanes : lanes;
     }
 
@@ -70,7 +70,7 @@ private:
     alignas(args_type) std::byte args_[most * sizeof(args_type)];
 };
 
-// By all threads of the block. False: the block has given up, and makes no further call.
+// All threads of the block call it. False: the block has given up, and makes no further call.
 template <class Call, class Env>
 COLLX_HD bool run_call(Env& env, const decltype(Call::args)& args, block_state& shared, int rank, int lane) {
     bool goes_on = true;

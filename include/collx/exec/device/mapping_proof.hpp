@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Words that ranks' kernels write into each other's exchange memory and read there, before anything relies on a
-// mapping: a driver may offer peer access over PCI Express where an IOMMU or a switch's access control changes or drops
-// what passes. Written for an environment, like the executor.
+// Tests a mapping before anything relies on it: ranks' kernels write words into each other's exchange memory and read
+// them there. A driver may offer peer access over PCI Express where an IOMMU or a switch's access control changes or
+// drops what passes. Written for an environment, like the executor.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// One block. All ranks run it phase by phase, and wait for all others in between: every rank writes a line into each
-// memory, its own too; reads its line back, the owner's own, and what was written here; says that it runs and waits for
-// all others to; and clears its memory.
+// One block. All ranks run it phase by phase, and wait for all others in between. A rank writes a line into each
+// memory, including its own; reads its line back, the owner's line, and what was written here; signals that it runs and
+// waits for all others to signal; and clears its memory.
 struct mapping_proof {
     enum class phase : unsigned char { write, read, meet, clear };
 
@@ -23,7 +23,7 @@ struct mapping_proof {
     phase now = phase::write;
     std::uint64_t salt = 0;         // the same on all ranks
     std::uint64_t limit_ns = 0;     // of meet
-    std::uint64_t* wrong = nullptr; // of the host; one word per rank, set to 1 where some word is not right
+    std::uint64_t* wrong = nullptr; // of the host; one word per rank, set to 1 where a word is wrong or late
 
     static constexpr std::size_t memory_bytes = max_ranks * line_bytes;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a block does before and after it moves the elements of a step: signals, and the two ends of a message with their
-// counts. None of it depends on what moves, so a file of many kernels has it once. Knows no element.
+// counts. None of it depends on the elements, so a file of many kernels has it once.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// Around one message of this rank's from a peer (-1: none) and one to a peer.
+// The ends of a step: the peer that its message comes from and the peer that it sends to (-1: none).
 struct message_ends {
     std::int16_t from, to;
     bool flagged;  // data and flags arrive together
     bool is_first; // of the message's chunks
 };
 
-// The two slots of a step. Where there is no message, one of the channel to myself, which is not looked at then: no
-// address is ever null.
+// The two slots of a step. Where there is no message it is a slot of the channel to this rank itself, which is not
+// looked at: no address is ever null.
 struct message_slots {
     const std::byte* rx;
     std::byte* tx;
@@ -28,7 +28,7 @@ struct message_slots {
     bool stops;                          // give up
 };
 
-// The part of a block's work that this file is about; the executor derives from it.
+// The signals and messages of a block; the executor derives from it.
 template <class Env>
 class message_worker : public block_worker<Env> {
     using worker = block_worker<Env>;
@@ -42,7 +42,7 @@ protected:
     using worker::control, worker::rank_words;
 
     // ------------------------------------------------------------------------------------------ signals
-    // Where words carry no flags. All threads of the group. Not before what was written to memory so far.
+    // Where words carry no flags. All threads of the group call it. Signals after all earlier writes to memory.
     COLLX_NOINLINE COLLX_HD static void run_signal(state_type t, int index) {
         auto&& env = Env::take_over(t.env);
         const message_worker w(env, t);
@@ -52,7 +52,7 @@ protected:
             Env::store_release(&w.control(static_cast<int>(k))->signal[index][w.rank_],
                                w.shared_.iterations + t.turn + 1);
     }
-    // True: give up, by all threads.
+    // True: give up; all threads get the same answer.
     COLLX_NOINLINE COLLX_HD static bool run_await(state_type t, int index, int peer, unsigned lag) {
         auto&& env = Env::take_over(t.env);
         message_worker w(env, t);
@@ -70,8 +70,8 @@ protected:
     }
 
     // ------------------------------------------------------------------------------------------ messages
-    // Before the first chunk waits until the message is there and room for the next one is; all threads agree on how
-    // that ended.
+    // Before the first chunk, waits until the message has arrived and there is room for the next one. All threads agree
+    // on how that ended.
     COLLX_NOINLINE COLLX_HD static message_slots run_enter(state_type t, message_ends m) {
         auto&& env = Env::take_over(t.env);
         message_worker w(env, t);
@@ -81,8 +81,8 @@ protected:
         return {w.slot_of(w.rank_, source, in_number, m.flagged), w.slot_of(target, w.rank_, out_number, m.flagged),
                 in_number, out_number, stops};
     }
-    // After the barrier a count is raised by the thread that looks at it in the next step; the others see it behind
-    // that step's first barrier. True: give up.
+    // After the barrier the thread that looks at a count in the next step raises it; the others see it after that
+    // step's first barrier. True: give up.
     COLLX_NOINLINE COLLX_HD static bool run_leave(state_type t, message_ends m) {
         auto&& env = Env::take_over(t.env);
         bool stops = false;
@@ -92,7 +92,7 @@ protected:
         return stops;
     }
 
-    // The slot at rank `at` for a message of rank `from`.
+    // The slot at rank `at` for a message from rank `from`.
     COLLX_HD std::byte* slot_of(int at, int from, std::uint64_t message, bool flagged) const {
         const auto bytes = flagged ? args_.shape.flag_slot_bytes : args_.shape.slot_bytes;
         return args_.lane_of(at, lane_) + args_.places.slots + args_.shape.slot_number(from, message) * bytes;
@@ -103,7 +103,7 @@ private:
 
     COLLX_HD bool has_failed_to_enter(const message_ends& m) {
         bool failed = false;
-        // By two threads, of two warps where there are two: both are waited for at once.
+        // By two threads, of two warps where there are two, so that the two waits overlap.
         COLLX_ROLLED
         for (int end = m.flagged ? 1 : 0; end < 2; ++end) {
             const bool for_room = end == 1;
@@ -114,7 +114,7 @@ private:
             const lane_control& mine = *control(rank_);
             std::uint64_t found = 0, early = 0;
             const bool is_first = compares_parts(m) && !for_room && !shared_.compared[peer];
-            if (is_first) early = Env::load_relaxed(part_of(rank_, peer, number)); // on its way beside the count
+            if (is_first) early = Env::load_relaxed(part_of(rank_, peer, number)); // under way together with the count
             failed = !this->wait_until(for_room ? waits_for::room : waits_for::message, peer,
                                        for_room ? &mine.head[peer] : &mine.tail[peer],
                                        for_room ? number + 1 - args_.shape.slots : number + 1, found);
@@ -140,12 +140,12 @@ private:
         if (!m.flagged) Env::store_release(&control(m.to)->tail[rank_], sent);
     }
 
-    // The two ends of a message compare its part's length.
+    // Whether the two ends of a message compare its part's length.
     COLLX_HD bool compares_parts(const message_ends& m) const {
         return args_.own_cuts_at != 0 && !m.flagged && lane_ == 0;
     }
-    // False: what `from` sends as its first message of a part is what this rank receives. early: what the word was when
-    // this rank began to wait, so that a look that finds the right one costs no time of its own.
+    // Whether the first message of a part from `from` is not what this rank receives. early: the word when this rank
+    // began to wait; where it is right already, the comparison costs no time of its own.
     COLLX_HD bool is_other_part(int from, std::uint64_t message, std::uint64_t early, std::uint64_t bytes) {
         const std::uint64_t expected = part_word::of(message, call_number(), bytes);
         if (early == expected) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loads that a switch reduces and stores that it multicasts (NVLS; multimem instructions, compute capability 9.0).
-// Addresses are of a multicast object, to which every rank's buffer is bound at the same place. Never run: it needs
-// several devices behind one switch. twin_env.hpp has the reference that the tests run.
+// Addresses lie in a multicast object, to which every rank's buffer is bound at the same place. Never run: it needs
+// several devices behind one switch. The tests run the reference in twin_env.hpp.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace ptx {
                  : "l"(__cvta_generic_to_global(from))            \
                  : "memory")
 
-// 16 bytes of every rank, reduced by the switch, in an order of its own; 16-bit floats are summed in float.
+// Loads 16 bytes of every rank, reduced by the switch in its own order; 16-bit floats are summed in float.
 template <class Op, class T>
 __device__ inline void reduce_all(const void* from, std::uint32_t (&x)[4]) {
     if constexpr (std::is_same_v<T, float>) {
@@ -47,7 +47,7 @@ __device__ inline void reduce_all(const void* from, std::uint32_t (&x)[4]) {
 }
 #undef COLLX_MULTIMEM
 
-// The same 16 bytes to every rank.
+// Stores the same 16 bytes to every rank.
 __device__ inline void store_all(void* to, const std::uint32_t (&x)[4]) {
     float f[4];
     __builtin_memcpy(f, x, sizeof f);
@@ -55,7 +55,7 @@ __device__ inline void store_all(void* to, const std::uint32_t (&x)[4]) {
                  "f"(f[0]), "f"(f[1]), "f"(f[2]), "f"(f[3])
                  : "memory");
 }
-// Between accesses to the same memory by its two addresses.
+// Stands between accesses to the same memory by its two addresses.
 __device__ inline void fence_alias() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 #else
 template <class Op, class T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The user's side of a fused kernel: views, operator and types of one call, and packs of elements read from and written
 // to them. The rules are those of the host's mover (exec/mover.hpp): `pre` when a contribution is read, accumulators in
-// between, `post` when a complete result is stored, and nothing is kept that the others would receive rounded.
+// between, `post` when a complete result is stored, and results are kept rounded as the others receive them.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ struct move_only {};
 
 namespace detail {
 
-// Assignment does not matter: thrust's iterators have one of their own.
+// Assignment does not matter: thrust's iterators define their own.
 template <class X>
 inline constexpr bool passes_by_bytes = std::is_trivially_copy_constructible_v<X>&& std::is_trivially_destructible_v<X>;
 
-// Elements of a pack: 16 bytes on the wire, but at most 32 bytes of accumulators, for they live in registers.
+// Elements of a pack: 16 bytes on the wire, but at most 32 bytes of accumulators, because they live in registers.
 constexpr int pack_elems(std::size_t wire_bytes, std::size_t acc_bytes) {
     const std::size_t v = wire_bytes >= 16 ? 1 : 16 / wire_bytes, most = acc_bytes >= 32 ? 1 : 32 / acc_bytes;
-    std::size_t p = 1; // a power of two, so that packs of 16 elements' chunks begin aligned
+    std::size_t p = 1; // a power of two, so that packs in chunks of 16 elements begin aligned
     while (2 * p <= v && 2 * p <= most) p *= 2;
     return static_cast<int>(p);
 }
@@ -57,7 +57,7 @@ struct elements_from<View, N> {
     COLLX_HD decltype(auto) operator()(unsigned) { return walker.next(); }
 };
 
-// Each element converted, narrow floats two at a time: a device has instructions for pairs.
+// Converts each element; narrow floats two at a time, because a device has instructions for pairs.
 template <class To, class From, int V>
 COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
     if constexpr (std::is_same_v<To, From>) return x;
@@ -70,7 +70,7 @@ COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
             y.v[k].bits = bits[0], y.v[k + 1].bits = bits[1];
         }
     } else if constexpr (V % 2 == 0 && std::is_same_v<To, float> && std::is_same_v<From, bf16>) {
-        std::uint32_t words[V / 2]; // as they came: two elements are two instructions
+        std::uint32_t words[V / 2]; // not split yet: two elements are two instructions
         __builtin_memcpy(words, static_cast<const void*>(&x), sizeof words);
         COLLX_UNROLL
         for (int k = 0; k < V; k += 2) {
@@ -94,8 +94,8 @@ COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
 
 } // namespace detail
 
-// What the kernel of one kind of call is made for. In and Out are views (core/views.hpp), Wire is what travels, Cuts
-// says where chunks lie (cuts.hpp). OwnOnly: a launch is given the buffers of its own rank and no others'.
+// The types that a kernel is compiled for. In and Out are views (core/views.hpp), Wire is what travels, Cuts says where
+// chunks lie (cuts.hpp). OwnOnly: a launch gets the buffers of its own rank only.
 template <class In, class Out, class Op, class Wire = std::remove_cv_t<typename Out::value_type>,
           class Cuts = even_cuts, bool OwnOnly = false>
 struct call_types {
@@ -125,8 +125,8 @@ struct call_types {
                   "collx: elements that a kernel reduces need a default constructor; they wait in registers.");
 };
 
-// How many elements one access takes: a pack of which all exist, a pack of which m do (where words or lines carry flags
-// even a short tail is a pack of the wire), or one element, which may lie anywhere, or none.
+// How many elements one access takes: a pack of which all exist, a pack of which m exist (with flags even a short tail
+// is a pack of the wire), or one element, which may lie anywhere, or none.
 template <int N, bool Whole>
 struct width {
     static constexpr int n = N;
@@ -136,8 +136,8 @@ struct width {
 // One element, or none where m is 0.
 using narrow = width<1, false>;
 
-// Elements of this size that a thread has under way where they go one by one: 64 bytes of loads, as four packs are, but
-// at most 16 elements, and fewer where their accumulators would need more than 96 bytes of registers.
+// Elements of this size that a thread has under way where they go one by one: 64 bytes of loads, as with four packs,
+// but at most 16 elements, and fewer where their accumulators would need more than 96 bytes of registers.
 COLLX_HD constexpr int narrow_unroll(std::size_t bytes) {
     return bytes <= 4 ? 16 : bytes <= 8 ? 8 : bytes <= 24 ? 4 : bytes <= 48 ? 2 : 1;
 }
@@ -150,7 +150,7 @@ struct rank_operands {
     typename Types::op_type op;
 };
 
-// Reads and writes elements of one rank's operands, as many as a width says; whole packs are aligned where the view is
+// Reads and writes elements of one rank's operands, as many as a width says. Whole packs are aligned where the view is
 // contiguous.
 template <class Env, class Types>
 struct operand_access {
@@ -188,7 +188,7 @@ struct operand_access {
         return detail::convert<acc_type>(raw);
     }
 
-    // What this rank has stored already; for algorithms that send results on from `out`.
+    // Reads what this rank has stored already, for algorithms that send results on from `out`.
     template <class W>
     COLLX_HD static acc_pack<W> read_out(const rank_operands<Types>& r, std::size_t at, unsigned m) {
         if constexpr (W::is_aligned && Types::out_view::is_contiguous) {
@@ -250,7 +250,7 @@ struct operand_access {
         if constexpr (Types::reduces) return has_post_v<op_type, acc_type>;
         else return false;
     }();
-    // A complete result is kept as the others receive it, for a later step may send it on.
+    // A complete result is kept as the others receive it, because a later step may send it on.
     static constexpr bool rounds = !std::is_same_v<wire_type, acc_type>;
     template <class W>
     COLLX_HD static void finish(const op_type& op, int ranks, std::size_t at, unsigned m, acc_pack<W>& acc) {
@@ -263,7 +263,7 @@ struct operand_access {
         }
     }
 
-    // What lies in `in` is what travels, and it is contiguous: it can wait in registers as it was loaded.
+    // The elements of `in` are contiguous and travel unchanged: they can wait in registers as they were loaded.
     static constexpr bool is_wire_in = Types::in_view::is_contiguous && std::is_same_v<in_type, wire_type> &&
                                        !(Types::reduces && has_pre_v<op_type, in_type>);
     template <class W>
@@ -275,7 +275,7 @@ struct operand_access {
         write_elements<W>(to, m, w);
     }
 
-    // In and out are alike, and nothing changes an element on the way: one kind of access serves both.
+    // In and out have one type, and nothing changes an element on the way: one kind of access serves both.
     static constexpr bool is_plain = [] {
         if constexpr (Types::in_view::is_contiguous && Types::out_view::is_contiguous)
             return std::is_same_v<in_type, out_type> && !(Types::reduces && has_pre_v<op_type, in_type>);
@@ -300,7 +300,7 @@ struct operand_access {
         write_elements<W>(to, m, acc);
     }
 
-    // Copying in to out would change nothing.
+    // Whether copying in to out would change nothing.
     COLLX_HD static bool is_in_place(const rank_operands<Types>& from, const rank_operands<Types>& to,
                                      std::size_t in_at, std::size_t out_at) {
         if constexpr (Types::in_view::is_contiguous && Types::out_view::is_contiguous &&
@@ -325,7 +325,7 @@ struct operand_access {
     }
 
 private:
-    // Side by side, of any alignment where the width is not aligned.
+    // Elements side by side, of any alignment where the width is not aligned.
     template <class W, class T>
     COLLX_HD static pack<T, W::n> read_elements(const T* from, unsigned m) {
         if constexpr (W::is_aligned) {

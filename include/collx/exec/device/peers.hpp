@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The machine of a team (team.hpp) whose ranks have a device each: this rank's launch is its own, and the peers'
-// exchange memories are mapped already (transport/gpu_links.hpp). Texts that read the peers' own buffers need more than
-// that and are refused.
+// The machine of a team (team.hpp) whose ranks each have their own device. It launches for this rank only; the peers'
+// exchange memories are mapped already (transport/gpu_links.hpp). Algorithms that read the peers' own buffers need more
+// than that and are refused.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// One rank of such a team, by a runtime of its own.
+// One rank of such a team, with its own runtime.
 template <GpuRuntime Runtime>
 class peer_machine {
 public:
-    // exchange: by rank. of_all: all of them at one address, null where no switch joins them. lanes: what every rank's
-    // device has room for.
+    // exchange: the memories, by rank. of_all: all of them at one address, null where no switch joins them. lanes: what
+    // every rank's device has room for.
     peer_machine(Runtime r, int rank, std::vector<std::byte*> exchange, std::byte* of_all, int lanes)
         : runtime_(std::move(r)), rank_(rank), lanes_(lanes), exchange_(std::move(exchange)), of_all_(of_all) {}
 

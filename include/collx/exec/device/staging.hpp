@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a GPU does of a call that goes by way of the host: one kernel copies the input into pinned memory and says so,
+// The GPU's part of a call that goes by way of the host. One kernel copies the input into pinned memory and signals it;
 // a later one waits for the result and copies it back. In between a thread of the host runs the collective
-// (gpu/proxy.hpp). All numbers live in memory and not in the kernels' arguments, so a captured call may be
-// replayed. Written for an environment, like the executor: a GPU's blocks or the host's threads.
+// (gpu/proxy.hpp). All numbers live in memory and not in the kernels' arguments, so a captured call may be replayed.
+// Written for an environment, like the executor: a GPU's blocks or the host's threads.
 #pragma once
 
 #include <cstddef>
@@ -27,27 +27,27 @@ struct alignas(line_bytes) staging_words {
     std::uint64_t staged[max_staging_lanes];
     // What to do with piece k, at k modulo staging_orders. Written by the block of lane 0 before staged[0].
     std::uint64_t order[staging_orders];
-    // Pieces whose result is there. Written by the host: release. Read by all blocks: acquire, system.
+    // Pieces whose result has arrived. Written by the host: release. Read by all blocks: acquire, system.
     alignas(line_bytes) std::uint64_t done;
     // Nonzero once the host gave up: no more results will come. Written by the host, release.
     std::uint64_t abort;
-    // Why kernels gave up, once they did: a staging_end. Written by any block: relaxed. Read by the host.
+    // Why kernels gave up, if they did: a staging_end. Written by any block: relaxed. Read by the host.
     alignas(line_bytes) std::uint64_t gave_up;
 };
 // Why a kernel gave up.
 struct staging_end {
     static constexpr std::uint64_t waited_too_long = 1;
-    static constexpr std::uint64_t peer_gave_up = 2; // a kernel beside this rank's, so that data is missing
+    static constexpr std::uint64_t peer_gave_up = 2; // another rank's kernel, so that data is missing
 };
 
-// A lane's own counts, in device memory: written and read by its block alone, one kernel after the other.
-// has_failed: a result did not come, so buffers may be in use and data is missing: nothing is staged any more.
+// A lane's own counts, in device memory: only its block reads and writes them, one kernel after the other. has_failed:
+// a result did not arrive, so buffers may be in use and data is missing. Nothing is staged any more.
 struct alignas(line_bytes) staging_counts {
     std::uint64_t staged, taken, has_failed;
 };
 
-// The words that end kernels of this rank and of those whose kernels it reaches: `abort` of their exchange memories.
-// Nothing is staged where a kernel before it has been ended, and peers get nothing that did not come.
+// The words that end kernels of this rank and of the ranks that its kernels reach: `abort` of their exchange memories.
+// A kernel stages nothing after one before it was ended, and sends peers nothing that did not arrive.
 struct staging_peers {
     std::uint64_t* abort[max_ranks] = {};
     int count = 0, me = 0;
@@ -62,7 +62,7 @@ struct staging_peers {
     }
 };
 
-// Elements that are side by side in the user's buffer, from `at` on, and in the staging one, from `staged_at` on.
+// Elements side by side in the user's buffer, from `at` on, and in the staging buffer, from `staged_at` on.
 struct staging_run {
     std::size_t at, staged_at, count;
 };
@@ -106,8 +106,8 @@ struct staging_runs {
 
 namespace detail {
 
-// Run by run, each by all threads of all lanes: body(run, me, step). Contiguous runs of one type go by copy_run; others
-// element by element, several of them under way.
+// Calls body(run, me, step) for each run; all threads of all lanes share each run. Contiguous runs of one type go by
+// copy_run, others element by element, several of them under way.
 template <class Env, class Range, class Body>
 COLLX_HD inline void for_runs(const Env& env, const Range& range, int lane, int lanes, Body&& body) {
     const auto step = static_cast<std::size_t>(env.threads()) * static_cast<unsigned>(lanes);
@@ -115,7 +115,7 @@ COLLX_HD inline void for_runs(const Env& env, const Range& range, int lane, int 
     COLLX_ROLLED
     for (unsigned k = 0; k < range.runs(); ++k) body(range.run(k), me, step);
 }
-// load(i) gives what store(i, x) puts away.
+// Stores by store(i, x) what load(i) gives.
 template <class T, class Load, class Store>
 COLLX_HD inline void for_elements(std::size_t n, std::size_t me, std::size_t step, Load&& load, Store&& store) {
     constexpr int U = narrow_unroll(sizeof(T)) < 4 ? narrow_unroll(sizeof(T)) : 4;
@@ -133,14 +133,14 @@ COLLX_HD inline void for_elements(std::size_t n, std::size_t me, std::size_t ste
 
 } // namespace detail
 
-// Whether bytes are copied: a contiguous view of what is staged.
+// Whether bytes are copied: a contiguous view of the type that is staged.
 template <class View, class T>
 inline constexpr bool is_as_it_lies = [] {
     if constexpr (View::is_contiguous) return std::is_same_v<std::remove_cv_t<typename View::value_type>, T>;
     else return false;
 }();
 
-// Copies a piece of `in` out. Host memory is reached over the bus: each element is written once, in order.
+// Copies a piece of `in` to the host. Host memory is reached over the bus: each element is written once, in order.
 template <class In, class Wire = std::remove_cv_t<typename In::value_type>, class Range = staging_range>
 struct stage_out {
     using value_type = Wire;
@@ -179,7 +179,7 @@ struct stage_out {
     }
 };
 
-// Waits for the result of the oldest piece that has not been taken, and copies it in.
+// Waits for the result of the oldest piece that has not been taken, and copies it to `out`.
 template <class Out, class Range = staging_range>
 struct stage_in {
     using value_type = std::remove_cv_t<typename Out::value_type>;
@@ -236,7 +236,7 @@ private:
     }
 };
 
-// After a call whose data came through kernels beside this rank's: says so where one of them was ended.
+// After a call whose data came through kernels of other ranks: tells the host if one of them was ended.
 struct staging_verdict {
     staging_words* words;
     staging_peers peers;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Steps that move data: over channels, into windows and out of them, and from place to place. All kinds share one body,
-// compiled once per kernel and called: their differences are a few branches that all threads take alike, and a step
-// lasts as long as its memory accesses. A channel from rank a to rank b is a ring of slots in b's exchange memory:
+// compiled once per kernel and called. They differ in a few branches that all threads take alike, and a step lasts as
+// long as its memory accesses. A channel from rank a to rank b is a ring of slots in b's exchange memory:
 //
 //     empty --a fills, tail of b's control: message + 1--> full --b drains, head of a's control: message + 1--> empty
 //
-// a may run `slots` messages ahead. With flags beside the data a message needs no tail. Two barriers a step: one after
-// the waits, which is also the vote on giving up, one before the counters are raised. Source: the Simple, LL and LL128
-// protocols of NCCL.
+// a may run `slots` messages ahead. A message with flags beside its data needs no tail. A step has two barriers: one
+// after the waits, which is also the vote on giving up, and one before the counters are raised. Source: the Simple, LL
+// and LL128 protocols of NCCL.
 #pragma once
 
 #include <collx/exec/device/executor.hpp>
@@ -15,7 +15,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// Compiled for no kind: what the kind decides is left out when this is inlined where it is known.
+// Not specialised by kind: where the kind is known, inlining leaves out what it rules out.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <bool Channels>
 COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::hand_over(const sched::step& s) {
@@ -23,7 +23,7 @@ COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Grou
     const int chunks = shape.chunks.count;
     const bool travels = Channels && (s.what & (sched::recv | sched::send)) != 0;
     if (travels && chunks > 1 && !run_has_elements(args().cuts, shape, args_.chunks, rank_, piece(), args_.piece_elems))
-        return; // both ends know
+        return; // both ends know that the message is empty
     std::uint32_t at = 0;
     COLLX_ROLLED
     for (int i = 0; i < chunks; ++i) {
@@ -55,7 +55,7 @@ COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(c
     const bool travels = Channels && m.travels();
     transfer x = plan(m);
     if (travels) {
-        if (m.is_first && m.is_last && x.count == 0) return 0; // both ends know
+        if (m.is_first && m.is_last && x.count == 0) return 0; // both ends know that the message is empty
         use_slots(m, x);
         if (this->has_stopped()) return 0;
     }
@@ -88,7 +88,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const chu
     stop_if(worker::run_leave(this->state(failed_), ends_of(m)));
 }
 
-// Where a chunk lies, but for slots and windows.
+// Where a chunk lies, except in slots and windows.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const chunk_move& m) const {
     transfer x;
@@ -99,7 +99,7 @@ COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const 
     x.keeps = m.has(sched::copy);
     x.sends = m.has(sched::send);
     x.src_at = m.src_at, x.dst_at = m.dst_at;
-    // What a reduction leaves in `out` is complete, and so is all of a single rank's collective.
+    // What a reduction leaves in `out` is complete, and so is the whole collective of a single rank.
     x.finishes = x.keeps && m.dst_at == place::out && (x.combines || (m.what == sched::copy && m.src_at == place::in));
     x.owner = m.owner(rank_);
     x.peer = m.peer_from;
@@ -118,7 +118,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const
     x.tx = slots.tx + m.at, x.tx_flag = slots.out_number + 1;
 }
 
-// A put sends into my own window, a get receives from a peer's, or from the words that it pushed.
+// A put sends into my own window. A get receives from a peer's window, or from the words that the peer pushed.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_windows(const chunk_move& m, transfer& x) const {
     const bool puts = sched::is_window(m.dst_at), gets = sched::is_window(m.src_at);
@@ -127,13 +127,13 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_windows(con
     x.tx = window_at(rank_, sched::segment_of(m.dst_at), m.dst_chunk);
     const int peer = gets ? m.peer_from : rank_;
     const int segment = sched::segment_of(m.src_at);
-    // A switch has stored what is finished to all ranks' windows.
+    // A switch has stored finished elements to all ranks' windows.
     const int holder = multicasts && segment == 1 ? rank_ : peer;
     x.rx = flagged ? packets_at(gets ? segment : 0, rank_, peer) : window_at(holder, segment, m.src_chunk);
     x.rx_flag = x.tx_flag = window_flag();
 }
 
-// Received elements and own ones.
+// Combines received elements and own ones.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <class W>
 COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::template acc_of<W>
@@ -146,14 +146,14 @@ executor<Env, Algorithm, Types, Protocol, Groups>::combined(const transfer& x, c
     return access::template combine<W>(op(), got, rounded, m);
 }
 
-// Out of windows and into them without a change: one load, one store, whatever the places.
+// Moves elements out of windows and into them unchanged: one load, one store, whatever the places.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_as_is(const transfer& x) {
-    // Chosen as bytes: out of two pointers to a structure of one byte (e4m3) NVCC 13.0 makes a broken function.
+    // Chosen as bytes: from a choice of two pointers to a one-byte structure (e4m3) NVCC 13.0 makes a broken function.
     const auto* from =
         reinterpret_cast<const wire_type*>(x.receives ? x.rx : reinterpret_cast<const std::byte*>(own_operand(x).p));
     auto* to = reinterpret_cast<wire_type*>(x.sends ? x.tx : reinterpret_cast<std::byte*>(result_operand(x).p));
-    // Windows begin with a pack; two buffers may agree elsewhere.
+    // Windows begin with a pack; two buffers may agree from a later element on.
     const unsigned shift = x.receives || x.sends ? 0 : elems_before_pack<wire_type, V>(to);
     const bool fits = is_aligned<wire_type, V>(from + shift) && is_aligned<wire_type, V>(to + shift);
     each_pack<4>(x.count, fits ? shift : no_packs, [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
@@ -168,8 +168,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_as_is(con
     });
 }
 
-// First all loads of U packs, those of the wire unconverted: no arithmetic may wait for one before the next is under
-// way. Only what comes through a channel is combined.
+// Makes all loads of U packs first, those of the wire unconverted: no arithmetic may wait for one load before the next
+// is under way. Only elements that come through a channel are combined.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <bool Channels>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const transfer& x) {
@@ -230,7 +230,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const tra
                          });
 }
 
-// A pack of the wire as it comes and as it goes.
+// Takes a pack of the wire as it arrives and returns it as it is sent on.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <class W>
 COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::wire_pack
@@ -250,7 +250,7 @@ executor<Env, Algorithm, Types, Protocol, Groups>::through(const transfer& x, co
     return next;
 }
 
-// One wait for whole packs and the tail.
+// Whole packs and the tail share one wait.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_words(const transfer& x) {
     const operand own = own_operand(x), result = result_operand(x);
@@ -265,7 +265,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_words(con
     }
 }
 
-// The same in lines of 128 bytes. The threads of a line go through the loop together: they look at one flag.
+// The same in lines of 128 bytes. The threads of a line go through the loop together, because they look at one flag.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_lines(const transfer& x) {
     static_assert(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Steps over windows and over peers' own buffers: put, get, and the reduction of all ranks' operands in rank order.
 // Where words carry flags a put is pushed into the memory of the rank that reads it, so that reading is local and needs
-// no signal: docs/design/device.md says for which algorithms that is right.
+// no signal. docs/design/device.md says for which algorithms that is correct.
 #pragma once
 
 #include <collx/exec/device/executor.hpp>
@@ -9,7 +9,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// A put where words carry flags: to all ranks, or to the one that reads the chunk.
+// A put where words carry flags: pushed to all ranks, or to the one that reads the chunk.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sched::step& s) {
     static_assert(!flagged || !has_windows || may_push_v<Algorithm>,
@@ -34,7 +34,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sche
         refresh_pushed(0, first, last, from.count);
     }
 }
-// One pack of words to the ranks from `first` on, before `last`.
+// Pushes one pack of words to the ranks from `first` on, before `last`.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push_pack(int segment, int first, int last, unsigned i,
                                                                            const wire_pack& x) const {
@@ -50,12 +50,12 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::refresh_pushed(
     for (int k = first; k < last; ++k) {
         if (k == rank_) continue;
         refresh(packets_at(segment, k, rank_), args_.shape.packet_bytes, packs_of(n), window_flag());
-        // And what other algorithms' calls have left in the second segment.
+        // Also what calls of other algorithms have left in the second segment.
         if (!spreads) refresh(packets_at(1, k, rank_), args_.shape.packet_bytes, 0, window_flag());
     }
 }
 
-// What a switch can reduce and multicast: sums of float and of 16-bit floats, and the least and the greatest of those.
+// What a switch can reduce and multicast: sums of float and of 16-bit floats, minimum and maximum of 16-bit floats.
 template <class Types>
 inline constexpr bool may_multicast_v = [] {
     using op = typename Types::op_type;
@@ -68,8 +68,8 @@ inline constexpr bool may_multicast_v = [] {
     return is_half_v<wire> && (std::is_same_v<op, plus> || std::is_same_v<op, min> || std::is_same_v<op, max>);
 }();
 
-// The operands that ranks pushed for the pack at element i of a chunk, in rank order, and my own, which begins at
-// `in_at`.
+// Reduces in rank order the operands that ranks pushed for the pack at element i of a chunk, and my own, which begins
+// at `in_at`.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <class W>
 COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::template acc_of<W>
@@ -92,7 +92,7 @@ executor<Env, Algorithm, Types, Protocol, Groups>::fold_words(const sched::step&
     return acc;
 }
 
-// A pack of all ranks' windows, `at` bytes behind the beginning of this lane.
+// A pack that the switch reduces over all ranks' windows, `at` bytes behind the beginning of this lane.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::wire_pack
 executor<Env, Algorithm, Types, Protocol, Groups>::reduced_by_switch(std::size_t at) const {
@@ -100,7 +100,7 @@ executor<Env, Algorithm, Types, Protocol, Groups>::reduced_by_switch(std::size_t
         args_.exchange, ranks(), args_.exchange_of_all, args_.lane_at(lane_) + at);
 }
 
-// U accesses of what is finished to my window, or by a switch to those of all ranks; element by element to each.
+// Stores U accesses of finished elements to my window, or by a switch to all windows (unaligned: window by window).
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <class W, int U>
 COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::store_also(
@@ -126,7 +126,7 @@ COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Grou
     }
 }
 
-// U packs at once through all ranks, so that U loads are under way together.
+// Goes through all ranks with U packs at once, so that U loads are under way together.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <bool ToAll>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sched::step& s) {
@@ -134,7 +134,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                   "collx: a switch reduces contiguous float (plus), f16 and bf16 (plus, min, max) without hooks, and "
                   "multicasts elements whose size divides 16. Use simple_protocol.");
     const bool from_window = sched::is_window(s.src.where);
-    // Where a rank's own operand is not in its window the switch would miss it.
+    // The switch would miss a rank's own operand that is not in its window.
     const bool by_switch = multicasts && (!from_window || s.own == place::none) && s.peer_to - s.peer_from == ranks();
     COLLX_ROLLED
     for (int c = 0; c < s.dst.chunks.count; ++c) {
@@ -143,7 +143,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
         const part to = local(s.dst.where, to_chunk);
         const operand result = operand_at(mine(), s.dst.where, to.at);
         const bool reads_own = !from_window || s.own == place::in;
-        // Windows and a switch's addresses begin with a pack; buffers may agree elsewhere.
+        // Windows and a switch's addresses begin with a pack; buffers may agree from a later element on.
         unsigned shift = 0;
         if constexpr (!multicasts && !flagged)
             if (!from_window && s.dst.where == place::out && s.also == place::none)
@@ -155,12 +155,12 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             if (ToAll) fast = fast && access::out_is_aligned(args().rank(k), to.at + shift);
         }
         const std::size_t window_offset = from_window ? this->window_offset(sched::segment_of(s.src.where), chunk) : 0;
-        // Operand k as it lies in memory from element i on, and as it is reduced.
+        // Operand k from element i on: as it lies in memory where that is the wire's type, else as it is reduced.
         const auto fetch = [&](auto w, int k, unsigned i, unsigned m) -> fold_pack<decltype(w)> {
             using W = decltype(w);
             const std::size_t first = in_at + i;
             if constexpr (access::is_wire_in) {
-                return access::template read_raw<W>(this->args().rank(k).in.data() + first, m); // words: fold_words
+                return access::template read_raw<W>(this->args().rank(k).in.data() + first, m); // words: see fold_words
             } else {
                 if (!from_window) return access::template read_in<W>(this->args().rank(k), this->ranks(), first, m);
                 if (k == this->rank_ && s.own == place::in)
@@ -169,8 +169,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                     this->template load_wire<W>(this->args_.lane_of(k, this->lane_) + window_offset, i, m));
             }
         };
-        // U accesses of this width, `step` elements apart. The next rank's loads are under way while this one's are
-        // added.
+        // U accesses of this width, `step` elements apart. The next rank's loads are under way while this rank's
+        // elements are added.
         const auto accesses = [&](auto w, auto count, unsigned i, unsigned step, unsigned end) {
             using W = decltype(w);
             constexpr int U = count.value;
@@ -198,7 +198,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             };
             const auto ask = [&](waiting_operand<W>(&x)[U], int k) {
                 if constexpr (access::is_wire_in && !flagged) {
-                    // Both places hold the same: one kind of access.
+                    // Both places hold one type: one kind of access.
                     const wire_type* from = this->args().rank(k).in.data() + in_at;
                     if (from_window && !(k == this->rank_ && s.own == place::in))
                         from = reinterpret_cast<const wire_type*>(this->args_.lane_of(k, this->lane_) + window_offset);
@@ -212,8 +212,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             const bool is_received = words && from_window;
             if constexpr (words)
                 if (from_window) acc[0] = fold_words<W>(s, in_at, nth(0), m(0));
-            // Even operands and odd ones have registers of their own: a copy would wait for what was just asked for.
-            // Words are waited for at once, and where packs have several elements what goes one by one is long enough.
+            // Even and odd operands have separate registers: a copy would wait for the loads just made. Words are
+            // waited for at once, and where packs have several elements accesses one by one are long enough.
             constexpr bool is_narrow = !W::is_aligned && (V > 1 || sizeof(acc_type) > 16);
             constexpr int ahead = flagged || is_narrow ? 1 : 2;
             waiting_operand<W> odd[U]{};
@@ -227,7 +227,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                 }
                 if (k < s.peer_to) add(even, k == s.peer_from);
             }
-            // What is stored as it travels is rounded once.
+            // Elements that are stored as they travel are rounded once.
             const bool finishes = s.dst.where == place::out;
             waiting_pack<wire_type, W::n> as_is[U];
             COLLX_UNROLL
@@ -245,7 +245,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             } else if constexpr (ToAll) {
                 COLLX_ROLLED
                 for (int k = 0; k < this->ranks(); ++k) {
-                    // What only moves may lie at its place already.
+                    // Without a reduction the data may be in place already.
                     if (!Types::reduces &&
                         access::is_in_place(this->args().rank(s.peer_from), this->args().rank(k), in_at, to.at))
                         continue;
@@ -267,7 +267,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                 }
                 if (words && s.also != place::none) {
                     if constexpr (W::n == V)
-                        if (!failed_) // a peer must not take for a sum what is none
+                        if (!failed_) // a peer must not take a wrong value for the sum
                             this->push_pack(sched::segment_of(s.also), 0, this->ranks(), nth(0), as_is[0].get());
                 } else if (s.also != place::none) {
                     this->template store_also<W, U>(sched::segment_of(s.also), to_chunk, i, step, end, as_is);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Numbers that a switch adds up and stores to all ranks' exchange memories, before anything relies on it. Written for
-// an environment, like the executor.
+// Tests a switch before anything relies on it: it adds up known numbers and stores them to all ranks' exchange
+// memories. Written for an environment, like the executor.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// One block. All ranks run it phase by phase, and wait for all others in between: every rank writes the first line of
-// its own memory; asks for the sum of all ranks' first lines and stores it, changed by its number, to the line behind
-// them that is its own, in all memories; looks at all lines of its memory; and clears it.
+// One block. All ranks run it phase by phase, and wait for all others in between. A rank writes the first line of its
+// own memory, then stores the sum of all first lines, plus its number, to its own line behind them in all memories,
+// then checks all lines of its memory, and then clears it.
 struct switch_proof {
     enum class phase : unsigned char { write, sum, read, clear };
 
@@ -23,7 +23,7 @@ struct switch_proof {
     std::byte* of_all = nullptr;       // the same at one address
     int me = 0, ranks = 0;
     phase now = phase::write;
-    std::uint64_t* wrong = nullptr; // of the host; set to 1 where some number is not right
+    std::uint64_t* wrong = nullptr; // of the host; set to 1 where a number is wrong
 
     static constexpr std::size_t memory_bytes = (max_ranks + 1) * line_bytes;
 
@@ -58,7 +58,7 @@ struct switch_proof {
     }
 
 private:
-    // Whole numbers, whose sums are exact.
+    // Whole numbers, so that sums are exact.
     COLLX_HD static float given(int rank, unsigned pack_number, int k) {
         return static_cast<float>((rank + 1) * 64 + static_cast<int>(pack_number) * 4 + k);
     }

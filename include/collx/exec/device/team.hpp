@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The host's side of fused calls: the exchange memories of the ranks that share a machine, and the arguments of a
-// launch. A machine says how memory is had and how blocks are started: cuda_machine (exec/fused.cuh) or the twin on
-// host threads (testing/twin.hpp), so that all of this is tested without a GPU.
+// launch. A machine allocates memory and starts blocks: cuda_machine (exec/fused.cuh), or the twin on host threads
+// (testing/twin.hpp), so that all of this is tested without a GPU.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,19 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// Of one call. All ranks of a team take part in one launch, so it is given once.
+// Options of one call. All ranks of a team take part in one launch, so they are given once.
 struct fused_options {
     void* stream = nullptr;                   // a cudaStream_t
     std::int64_t timeout_ns = 10'000'000'000; // of one wait inside the kernel
     int lanes = 0;                            // 0: as many as the machine has room for and the message needs
     std::uint32_t piece_bytes = 0;            // of the wire, per chunk; 0: what fits the slots or stages
-    call_words words = {};                    // what ranks whose launches are their own compare
-    // For multicast_protocol: where element 0 of all ranks' inputs and outputs is in a multicast object.
+    call_words words = {};                    // what ranks with separate launches compare
+    // For multicast_protocol: the address of element 0 of all ranks' inputs and outputs in a multicast object.
     const void* multicast_in = nullptr;
     void* multicast_out = nullptr;
 };
 
-// What it waits for, in words.
+// What a block waits for, in words.
 inline const char* name_of(waits_for w) {
     constexpr const char* names[] = {"nothing", "a message",     "room for a message", "a signal",
                                      "words",   "the last call", "what the call is"};
@@ -41,8 +41,8 @@ inline const char* name_of(waits_for w) {
 template <class Machine>
 class team {
 public:
-    // shape.ranks ranks, of which each gets an exchange memory of the machine.
-    // Errors: invalid_argument for shapes that cannot be; what the machine throws when it has no memory.
+    // Makes a team of shape.ranks ranks, each with an exchange memory of the machine.
+    // Errors: invalid_argument for impossible shapes; what the machine throws when it has no memory.
     team(Machine& machine, const exchange_shape& shape) : machine_(machine), shape_(shape) {
         require(shape.ranks >= 1 && shape.ranks <= max_ranks, "a fused team has 1 to 16 ranks");
         require(shape.lanes >= 1, "a fused team has at least one lane");
@@ -78,14 +78,14 @@ public:
         machine_.template launch<Protocol, Groups>(
             prepare<Types, Protocol, Groups>(algorithm, cuts, std::forward<Operands>(operands), o), o);
     }
-    // Chunks of equal size.
+    // The same for chunks of equal size.
     template <class Types, class Protocol, int Groups = 1, class Algorithm, class Operands>
     void run(const Algorithm& algorithm, const chunk_layout& in, const chunk_layout& out, Operands&& operands,
              const fused_options& o = {}) {
         run<Types, Protocol, Groups>(algorithm, even_cuts(in, out), std::forward<Operands>(operands), o);
     }
 
-    // One launch for calls that were prepared and do not depend on one another, in this order on every block.
+    // Runs calls that were prepared and do not depend on one another in one launch, in this order on every block.
     template <class... Calls>
     void run_group(const fused_options& o, const Calls&... calls) {
         check();
@@ -104,7 +104,7 @@ public:
         machine_.launch_array(calls, o);
     }
 
-    // The arguments of a launch, without one.
+    // Makes the arguments of a launch, without launching.
     template <class Types, class Protocol, int Groups = 1, class Algorithm, class Operands>
     fused_args<Algorithm, Types> prepare(Algorithm algorithm, const typename Types::cuts_type& cuts,
                                          Operands&& operands, const fused_options& o = {}) const {
@@ -157,8 +157,8 @@ public:
         return wait_report::unpack(machine_.load_host(words + at));
     }
 
-    // Throws what made a kernel give up: timeout with the ranks, the step and the piece, or aborted. Call it when the
-    // stream has been waited for; calls do it before they launch.
+    // Throws what made a kernel give up: timeout with the ranks, the step and the piece, or aborted. Call it after
+    // waiting for the stream; calls do it before they launch.
     // Cost: two loads of the host's memory while all is well.
     void check() const {
         check_agreement();
@@ -170,12 +170,12 @@ public:
                         if (const wait_report w = report(r, l, g); w.state == worst) blame(r, l, w);
     }
 
-    // Throws mismatch where kernels found ranks in different calls.
+    // Throws mismatch where kernels found that ranks are in different calls.
     void check_agreement() const {
         const auto* h = reinterpret_cast<const host_control*>(host_memory_);
         const std::uint64_t found = machine_.load_host(&h->disagreement);
         if (found == 0) return;
-        const int rank = stop_word::rank(found), peer = stop_word::peer(found); // rank: the one that found it
+        const int rank = stop_word::rank(found), peer = stop_word::peer(found); // rank: the one that noticed
         int mine_is = -1;
         if constexpr (requires { machine_.rank(); }) mine_is = machine_.rank();
         for (int k = 0; k < shape_.ranks; ++k) {
@@ -190,7 +190,7 @@ public:
     }
 
 private:
-    // Who waits is waited for by others in turn: the one to name is at the end of the chain.
+    // A rank that is waited for may itself wait for another: the rank to name is at the end of the chain.
     [[noreturn]] void blame(int rank, int lane, wait_report found) const {
         char call[32] = "";
         if (found.call != 0) std::snprintf(call, sizeof call, "call %u of the group: ", found.call);
@@ -226,8 +226,8 @@ private:
         return static_cast<std::size_t>(shape_.ranks) * static_cast<unsigned>(shape_.lanes) * max_groups;
     }
 
-    // Of an algorithm with buffers of so many chunks: what kernels have no room for, cannot read or were compiled
-    // without.
+    // Refuses an algorithm with buffers of so many chunks where kernels have no room for it, cannot read it or were
+    // compiled without what it needs.
     template <class Protocol, class Algorithm>
     void require_fit(const Algorithm& algorithm, const usage& u, int chunks) const {
         const int kept = sched::tmp_chunks_of(algorithm, shape_.ranks);
@@ -254,7 +254,7 @@ private:
                      "are set",
                      shape_.ranks);
     }
-    // Pieces as long as slots, stages and scratch allow, but not longer than it takes to give every lane one.
+    // Makes pieces as long as slots, stages and scratch allow, but not longer than it takes to give every lane one.
     template <class Types, class Protocol, class Args>
     void cut_pieces(Args& a, const usage& u, std::size_t most_elems, const fused_options& o) const {
         using wire = typename Types::wire_type;
@@ -280,9 +280,9 @@ private:
         if (o.piece_bytes != 0) limit(o.piece_bytes < stride ? stride : o.piece_bytes, stride);
         int lanes = machine_.lanes(shape_);
         lanes = o.lanes != 0 && o.lanes < lanes ? o.lanes : lanes;
-        // A block of 512 threads moves 8 KiB at once. Of words that each rank reads from all others a quarter of it is
-        // sooner there: what a block loads for 8 ranks then is 2 KiB from each (H200, 8 ranks: 8 KiB by one block
-        // take 10.8 us, 2 KiB 6.8).
+        // A block of 512 threads moves 8 KiB at once. For words that each rank reads from all others a quarter of that
+        // is faster: for 8 ranks a block then loads 2 KiB from each (H200, 8 ranks: 8 KiB by one block take 10.8 us, 2
+        // KiB 6.8).
         const std::size_t share =
             (most_elems + V * static_cast<unsigned>(lanes) - 1) / (V * static_cast<unsigned>(lanes));
         const std::size_t some = Protocol::flags_words && u.windows ? least_piece_packs / 4 : least_piece_packs;
@@ -298,7 +298,7 @@ private:
     Machine& machine_;
     exchange_shape shape_;
     std::byte* exchange_[max_ranks] = {};
-    std::byte *host_memory_ = nullptr, *mapped_ = nullptr; // the same, as the device sees it
+    std::byte *host_memory_ = nullptr, *mapped_ = nullptr; // mapped_: host_memory_ as the device sees it
 };
 
 } // namespace device

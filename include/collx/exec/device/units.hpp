@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Elements in packs: a pack is what one thread moves at once, 16 bytes of wire elements where their size allows. Loads
-// and stores go by units, the largest power of two that divides a pack, so any trivially copyable element can travel.
-// An environment supplies the loads and stores; knows no step.
+// and stores use units, the largest power of two that divides a pack, so any trivially copyable element can travel. An
+// environment supplies the loads and stores; knows no step.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace device {
 struct alignas(16) unit16 {
     std::uint64_t low, high;
 };
-// The same for elements of less than 8 bytes: out of 64 bits each of them would have to be shifted.
+// The same for elements of less than 8 bytes, which would have to be shifted out of 64 bits.
 struct alignas(16) words16 {
     std::uint32_t v[4];
 };
@@ -58,11 +58,11 @@ constexpr std::size_t unit_bytes(std::size_t n) {
 template <class T, int V>
 struct pack {
     static constexpr std::size_t bytes = sizeof(T) * static_cast<std::size_t>(V);
-    static constexpr std::size_t alignment = unit_bytes(bytes); // that load_pack and store_pack ask of an address
+    static constexpr std::size_t alignment = unit_bytes(bytes); // that load_pack and store_pack require of an address
     T v[V];
 };
 
-// A pack that waits in registers, as it lay in memory: small elements would be a register each.
+// A pack that waits in registers as it lay in memory: small elements would take a register each.
 template <class T, int V>
 struct waiting_pack {
     static constexpr bool is_in_words = sizeof(T) < 4 && pack<T, V>::bytes % 4 == 0;
@@ -86,14 +86,14 @@ template <class T, int V>
 COLLX_HD inline bool is_aligned(const T* p) {
     return reinterpret_cast<std::uintptr_t>(p) % pack<T, V>::alignment == 0;
 }
-// Elements from p on that lie before the first one from which on packs may be loaded, where there is one.
+// Elements from p on that lie before the first one from which packs may be loaded, where there is one.
 template <class T, int V>
 COLLX_HD inline unsigned elems_before_pack(const T* p) {
     constexpr std::size_t alignment = pack<T, V>::alignment;
     return static_cast<unsigned>((alignment - reinterpret_cast<std::uintptr_t>(p) % alignment) % alignment / sizeof(T));
 }
 
-// A pack from aligned memory.
+// Loads a pack from aligned memory.
 template <class Env, class T, int V>
 COLLX_HD inline pack<T, V> load_pack(const void* from) {
     using unit = typename detail::unit_of<pack<T, V>::alignment, T>::type;
@@ -105,7 +105,7 @@ COLLX_HD inline pack<T, V> load_pack(const void* from) {
     __builtin_memcpy(static_cast<void*>(&p), raw, sizeof raw);
     return p;
 }
-// A pack into aligned memory.
+// Stores a pack to aligned memory.
 template <class Env, class T, int V>
 COLLX_HD inline void store_pack(void* to, const pack<T, V>& p) {
     using unit = typename detail::unit_of<pack<T, V>::alignment, T>::type;
@@ -117,7 +117,7 @@ COLLX_HD inline void store_pack(void* to, const pack<T, V>& p) {
 }
 
 // ---------------------------------------------------------------------------------------------- LL: words with flags
-// A line of 16 bytes carries 8 bytes of a pack: two words, each 4 bytes of data below the 4-byte flag. A word is
+// A line of 16 bytes carries 8 bytes of a pack: two words, each with 4 bytes of data below the 4-byte flag. A word is
 // written and read at once, so a reader that sees the flag has the data: no release, no acquire, no second message.
 // Source: the LL protocol of NCCL.
 template <class T, int V>
@@ -125,7 +125,7 @@ inline constexpr int packet_lines = static_cast<int>((pack<T, V>::bytes + 7) / 8
 template <class T, int V>
 inline constexpr std::size_t packet_stride = packet_lines<T, V> * sizeof(unit16);
 
-// The words of a pack, each with the flag beside it.
+// Stores the words of a pack, each with the flag beside it.
 template <class Env, class T, int V>
 COLLX_HD inline void store_packet(void* to, const pack<T, V>& p, std::uint32_t flag) {
     constexpr int lines = packet_lines<T, V>;
@@ -155,7 +155,7 @@ struct packet_words {
                        static_cast<std::uint32_t>(lines[i].high >> 32) == flag;
         return complete;
     }
-    // Into a pack or a waiting_pack.
+    // Copies the data into a pack or a waiting_pack.
     template <class Pack>
     COLLX_HD void put_into(Pack& p) const {
         std::uint32_t words[2 * packet_lines<T, V>];
@@ -168,7 +168,7 @@ struct packet_words {
     }
 };
 
-// False where a flag is not there yet.
+// Loads a pack. False: a flag is not there yet.
 template <class Env, class T, int V>
 COLLX_HD inline bool try_load_packet(const void* from, std::uint32_t flag, pack<T, V>& p) {
     packet_words<T, V> w;
@@ -178,10 +178,10 @@ COLLX_HD inline bool try_load_packet(const void* from, std::uint32_t flag, pack<
 }
 
 // ---------------------------------------------------------------------------------------------- lines with flags
-// A line of 128 bytes carries 120 bytes of data and a flag of 8, its last. Where lines arrive whole, a reader that sees
-// the flag has the data. Lines go in pairs, which carry 15 packs of 16 bytes: cells 0 to 6 of either line hold one
-// each, the two halves that are left beside the flags hold the last. So no thread needs another's data. Source: the
-// LL128 protocol of NCCL (Hu et al., "Demystifying NCCL", 2025).
+// A line of 128 bytes carries 120 bytes of data and, last, a flag of 8. Where lines arrive whole, a reader that sees
+// the flag has the data. Two lines carry 15 packs of 16 bytes: cells 0 to 6 of each line hold one pack each, and the
+// two halves beside the flags hold the last. So no thread needs another's data. Source: the LL128 protocol of NCCL (Hu
+// et al., "Demystifying NCCL", 2025).
 inline constexpr unsigned line_cells = 8, pair_packs = 15;
 inline constexpr std::size_t pair_bytes = 2 * line_cells * sizeof(unit16);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The reading that finds out what memory an algorithm needs, and keeps nothing else: a .cu file that launches kernels
-// should not pay for <vector>. Looks at all ranks' programs, for all must cut their messages alike.
+// An executor that finds out what memory an algorithm needs, and keeps nothing else: a .cu file that launches kernels
+// should not pay for <vector>. It runs all ranks' programs, because all ranks must cut their messages alike.
 #pragma once
 
 #include <type_traits>
@@ -14,11 +14,11 @@ namespace device {
 
 class usage : public sched::verbs<usage> {
 public:
-    int message_chunks = 1; // most that travel in one message
+    int message_chunks = 1; // the most that travel in one message
     int strands = 1;
     bool channels = false, windows = false, scratch = false;
     bool copies = false;        // from place to place, not into a window
-    bool peers_buffers = false; // in and out of other ranks are read or written
+    bool peers_buffers = false; // it reads or writes in and out of other ranks
 
     constexpr bool strand(int k) {
         strands = k + 1 > strands ? k + 1 : strands;
@@ -39,7 +39,7 @@ public:
     }
 };
 
-// What all ranks of a team use of an algorithm's words.
+// What all ranks of a team together use.
 template <class Algorithm>
 constexpr usage usage_of(const Algorithm& algorithm, int ranks) {
     usage u;
@@ -48,9 +48,9 @@ constexpr usage usage_of(const Algorithm& algorithm, int ranks) {
 }
 
 // Whether a kernel needs code for copies from place to place: whether the algorithm makes one for any number of ranks
-// that a team may have. One that the compiler cannot run may. A member of the algorithm, such as its root, may change
-// the answer, so that a team checks it for its own (team.hpp). One number of ranks at a time, because compilers limit
-// how long a constant may take. (Braces: to nvcc `Algorithm()` is no constant here where a member has an initialiser.)
+// that a team may have. True where the compiler cannot run the algorithm. A member such as the root may change the
+// answer, so a team checks its own algorithm (team.hpp). One number of ranks at a time, because compilers limit how
+// long a constant may take. (Braces: to nvcc `Algorithm()` is no constant here where a member has an initialiser.)
 template <class Algorithm, int Ranks = 1>
 constexpr bool may_copy() {
     if constexpr (Ranks > max_ranks) {

@@ -12,7 +12,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// The part that knows no element type.
+// The part that does not depend on the element type.
 template <class Env>
 class window_worker {
 public:
@@ -28,17 +28,17 @@ public:
     // Whether a call of this block, or of another rank, has ended the window. All further calls do nothing.
     COLLX_HD bool has_ended() const { return has_ended_; }
 
-    // One signal more to a peer, on this block's line: what the block's threads have put there before is seen by who
-    // waits for it. All threads of the block call it. Cost: a barrier and a store.
+    // Gives a peer one signal more on this block's line. A peer that waits for it sees what the block's threads have
+    // put there before. All threads of the block call it. Cost: a barrier and a store.
     COLLX_HD void signal(int peer) {
         has_ended_ = env_.any_of_block(has_ended_ || !is_peer(peer));
         if (has_ended_ || env_.index_in_block() != 0) return;
         std::uint64_t& given = t_->line(t_->rank, line_)->given[peer];
         Env::store_release(&t_->line(peer, line_)->signals[t_->rank], ++given);
     }
-    // Until `count` signals more of a peer have come on this line than were waited for so far. False: the window has
-    // ended (the deadline, another rank, a place that was not there), and the host's check() says why. All threads of
-    // the block call it, and all get the same answer. Cost: a poll of this device's memory by one thread, a barrier.
+    // Waits until `count` more signals of a peer have come on this line than were waited for so far. False: the window
+    // has ended (the deadline, another rank, a place that does not exist), and the host's check() says why. All threads
+    // of the block call it and get the same answer. Cost: one thread polls this device's memory, and a barrier.
     COLLX_HD bool wait(int peer, std::uint64_t count = 1) {
         bool failed = has_ended_ || !is_peer(peer);
         if (!failed && env_.index_in_block() == 0) {
@@ -53,7 +53,7 @@ public:
 
 protected:
     COLLX_HD std::byte* own_part() const { return t_->part(t_->rank); }
-    // Of a peer's part, null: there is no such place, and the window has ended. Block: by all threads of a block.
+    // A place in a peer's part; null: it does not exist, and the window has ended. block: called by a whole block.
     COLLX_HD std::byte* place(int peer, std::uint64_t at, std::uint64_t bytes, bool block = true) {
         if (has_ended_ || !is_peer(peer)) return nullptr;
         const std::uint64_t all = t_->bytes[peer];
@@ -81,7 +81,7 @@ private:
             report(t_, line_ < t_->lines ? line_ : t_->lines, why, peer, line_, 0, 0, 0);
         has_ended_ = true;
     }
-    // By one thread. Not inlined: the loop of a wait that has something to wait for.
+    // By one thread. Not inlined: the loop of a wait whose signals are not there yet.
     COLLX_NOINLINE COLLX_HD static bool run_wait(const window_table* t, unsigned line, int peer, std::uint64_t want) {
         constexpr unsigned polls_per_look = 64, looks_per_question = 16;
         const std::uint64_t* word = &t->line(t->rank, line)->signals[peer];
@@ -94,7 +94,7 @@ private:
             if (began == 0) began = now;
             if (Env::load_relaxed(&t->control(t->rank)->ended) != 0) why = window_end::by_peer;
             else if (now - began > t->timeout_ns) why = window_end::timed_out;
-            // A look at the host's memory goes over the bus.
+            // A load of the host's memory goes over the bus.
             else if (polls % (polls_per_look * looks_per_question) == 0 && Env::load_relaxed(&t->host->abort) != 0)
                 why = window_end::aborted;
             if (why == window_end::none) continue;
@@ -103,7 +103,7 @@ private:
         }
         return true;
     }
-    // Tells the host why, and all ranks' blocks that the window has ended.
+    // Tells the host why, and the blocks of all ranks that the window has ended.
     COLLX_NOINLINE COLLX_HD static void report(const window_table* t, unsigned line, window_end why, int peer,
                                                std::uint64_t at, std::uint64_t bytes, std::uint64_t want,
                                                std::uint64_t have) {
@@ -125,10 +125,10 @@ private:
 
     const window_table* t_;
     unsigned line_;
-    bool has_ended_ = false; // of this thread; all of the block learn it at the next signal() or wait()
+    bool has_ended_ = false; // of this thread; the whole block learns it at the next signal() or wait()
 };
 
-// One block of a kernel, and its line of the window. Places are counted in elements of the peer's part.
+// One block of a kernel, and its line of the window. Places count elements of the peer's part.
 template <class Env, class T>
 class window_block : public window_worker<Env> {
     using worker = window_worker<Env>;
@@ -137,7 +137,7 @@ class window_block : public window_worker<Env> {
 public:
     using worker::worker;
 
-    // This rank's part. What others put there may be read once a wait() says so.
+    // This rank's part. What others put there may be read once a wait() for them has returned true.
     COLLX_HD T* local() const { return reinterpret_cast<T*>(worker::own_part()); }
 
     // Writes n elements of this device's memory into the peer's part, by all threads of the block. `from` may be
@@ -158,8 +158,8 @@ public:
             copy_run<Env>(to, reinterpret_cast<const T*>(from), n, env_.index_in_block(), env_.threads_in_block());
         env_.sync_block();
     }
-    // Adds n elements to those of the peer's part, atomically to other additions in each element; by all threads of the
-    // block. T: int, unsigned, unsigned long long, float, double.
+    // Adds n elements to those of the peer's part, by all threads of the block. Each element is added atomically with
+    // respect to other additions. T: int, unsigned, unsigned long long, float, double.
     COLLX_HD void add(int peer, std::size_t place, const T* from, std::size_t n) {
         std::byte* const to = at(peer, place, n);
         if (to == nullptr || !worker::adds_atomically(peer)) return;
@@ -167,8 +167,8 @@ public:
         for (std::size_t i = env_.index_in_block(); i < n; i += env_.threads_in_block())
             (void)Env::add_atomically(reinterpret_cast<T*>(to) + i, from[i]);
     }
-    // The same of one element, by this thread alone, which gets what was there: a shared counter. False: the window has
-    // ended, and nothing was added.
+    // Adds one element, by this thread alone, and gets the value that was there: a shared counter. False: the window
+    // has ended, and nothing was added.
     COLLX_HD bool fetch_add(int peer, std::size_t place, T x, T& old) {
         std::byte* const to = worker::place(peer, offset(place), sizeof(T), false);
         if (to == nullptr || !worker::adds_atomically(peer)) return false;
@@ -180,7 +180,7 @@ private:
     COLLX_HD std::byte* at(int peer, std::size_t place, std::size_t n) {
         return worker::place(peer, offset(place), n <= SIZE_MAX / sizeof(T) ? n * sizeof(T) : SIZE_MAX);
     }
-    // Beyond any part if it would wrap.
+    // Beyond any part where it would overflow.
     COLLX_HD static std::size_t offset(std::size_t place) {
         return place <= SIZE_MAX / sizeof(T) ? place * sizeof(T) : SIZE_MAX;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a kernel takes to use a window on devices, and the calls that the host makes in a stream, as bodies of a kernel.
+// A kernel's handle of a window on devices, and the calls that the host makes in a stream, as kernel bodies.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,19 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// One pointer, for a kernel's arguments. Valid as long as the window.
+// A window as an argument of a kernel: one pointer, valid as long as the window.
 template <class T>
 struct window_handle {
     const window_table* table;
 
-    // By all threads of a block. line: of the window, of each block one.
+    // All threads of a block call it. line: of the window, a different one for each block.
     template <class Env>
     COLLX_HD window_block<Env, T> on_block(const Env& env, unsigned line) const {
         return {env, table, line};
     }
 };
 
-// signal() by a stream.
+// signal() in a stream.
 struct window_signal_call {
     const window_table* table;
     int peer;
@@ -32,7 +32,7 @@ struct window_signal_call {
         window_worker<Env>(env, table, line).signal(peer);
     }
 };
-// wait() by a stream. Its answer is the host's check().
+// wait() in a stream. The host's check() says how it ended.
 struct window_wait_call {
     const window_table* table;
     int peer;
@@ -54,7 +54,7 @@ struct window_copy_call {
     bool is_get;
     template <class Env>
     COLLX_HD void operator()(Env& env, int lane, int lanes) const {
-        // Whole packs for each block, so that all of them begin where the first one does modulo 16.
+        // Each block takes whole packs, so that all blocks begin where the first one does modulo 16.
         const std::size_t pack = 16, each = ((n + lanes - 1) / lanes + pack - 1) / pack * pack;
         const std::size_t from = each * static_cast<std::size_t>(lane) < n ? each * static_cast<std::size_t>(lane) : n;
         const std::size_t count = n - from < each ? n - from : each;

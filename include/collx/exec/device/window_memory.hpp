@@ -4,7 +4,7 @@
 //
 //   memory of a rank:  window_control | window_table | line 0 | line 1 | … | part
 //
-// A block of a kernel signals and waits on a line, so blocks neither count together nor wait for each other.
+// A block of a kernel signals and waits on its own line, so blocks neither share counts nor wait for each other.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// All words only grow. Those of one line are used by one block at a time.
+// All words only grow. One block at a time uses those of a line.
 struct alignas(line_bytes) window_line {
     // Signals that rank k has given on this line. Written by rank k: release, system; read by me: acquire, system.
     std::uint64_t signals[max_ranks];
-    // My own counts: signals that I gave rank k on this line, and those of rank k that I have waited for.
+    // My own counts: signals that I gave rank k on this line, and signals of rank k that I have waited for.
     std::uint64_t given[max_ranks], taken[max_ranks];
 };
 
-// What all of a rank's blocks look at.
+// The word that all of a rank's blocks look at.
 struct alignas(line_bytes) window_control {
     // 1 + the rank that ended the window, 0: none. Written by any rank's block: relaxed, system; read by mine: relaxed.
     std::uint64_t ended;
@@ -32,13 +32,12 @@ struct alignas(line_bytes) window_control {
 // Why a block ended the window, or found it ended.
 enum class window_end : std::uint64_t { none, by_peer, timed_out, outside, no_peer, no_line, no_atomics, aborted };
 
-// In memory of the host that the device maps; one for each line and one for blocks that have none. Written by the
-// line's block: `why` last, release; read by the host: `why` first, acquire. Nothing is written where `why` is set
-// already.
+// In host memory that the device maps: one for each line and one for blocks that have none. Written by the line's
+// block: `why` last, release; read by the host: `why` first, acquire. A report whose `why` is set is not written again.
 struct alignas(line_bytes) window_report {
     std::uint64_t why;
     std::uint64_t peer, line;
-    std::uint64_t at, bytes;  // of what lay outside the peer's part
+    std::uint64_t at, bytes;  // the place outside the peer's part
     std::uint64_t want, have; // signals
 };
 // Before the reports.
@@ -47,7 +46,7 @@ struct alignas(line_bytes) window_host {
     std::uint64_t gave_up; // written by blocks after their report, release
 };
 
-// What kernels of a rank know of a window. In this rank's memory, so that a handle is one pointer.
+// What kernels of a rank know of a window. It lies in this rank's memory, so that a handle is one pointer.
 struct alignas(line_bytes) window_table {
     std::byte* memory[max_ranks];   // of each rank, as this device sees it
     std::uint64_t bytes[max_ranks]; // of their parts

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The other end of a TCP connection, where it is a socket of this very system and network namespace: asked of the
-// kernel by netlink (sock_diag(7)). What a socket was sent by reference cannot be received any more once that end has
-// gone.
+// The other end of a TCP connection, where it is a socket of this system and network namespace: asked of the kernel by
+// netlink (sock_diag(7)). Bytes that went to it by reference cannot be received any more once it is gone.
 #pragma once
 
 #include <linux/inet_diag.h>
@@ -22,7 +21,7 @@ namespace detail {
 
 class counterpart {
 public:
-    // Of a connected socket. Keeps its addresses, so it can be asked for after a reset, too.
+    // fd: a connected socket. Keeps its addresses, so that ask() works after a reset, too.
     [[gnu::cold]] explicit counterpart(int fd) {
         sockaddr_storage here{}, there{};
         socklen_t bytes = sizeof here, peer_bytes = sizeof there;
@@ -61,7 +60,7 @@ public:
             return state::unknown;
         inet_diag_msg found;
         std::memcpy(&found, answer + sizeof head, sizeof found);
-        // Where it is gone, the listening socket that it came from may be what is found.
+        // Where it is gone, the kernel may find the listening socket that it came from.
         const bool is_open =
             found.idiag_state != TCP_LISTEN && found.idiag_state != TCP_TIME_WAIT && found.idiag_state != TCP_CLOSE;
         return is_open ? state::open : state::gone;

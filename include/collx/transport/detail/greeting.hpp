@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How a connection begins in a job with a key, on both sides, one step at a time and without waiting: hello, answer,
-// proof, accepted (core/authentication.hpp). Everything has a fixed size, and nothing that the other side says is used
-// before its proof but to compare it. Knows nothing of what the connection is for.
+// proof, accepted (core/authentication.hpp). Everything has a fixed size. Before its proof, what the other side sends
+// is only compared. Knows nothing of what the connection is for.
 #pragma once
 
 #include <sys/uio.h>
@@ -23,7 +23,7 @@ enum class greeted : unsigned char {
     insecure // it has another key or asks for another protection
 };
 
-// Words of known size that come in over a socket. Never reads further, for what follows belongs to the stream.
+// Reads words of known size from a socket, and never further: what follows belongs to the stream.
 class word_reader {
 public:
     explicit word_reader(const socket_calls& calls) : calls_(&calls) {}
@@ -49,7 +49,7 @@ private:
     std::size_t got_ = 0;
     int error_ = 0;
 };
-// The same for words that go out.
+// Writes words to a socket.
 class word_writer {
 public:
     explicit word_writer(const socket_calls& calls) : calls_(&calls) {}
@@ -75,7 +75,7 @@ private:
     int error_ = 0;
 };
 
-// The answer as it travels: a frame's head, so that a stream which expects frames understands a refusal too.
+// The answer on the wire: it has a frame's head, so that a stream which expects frames understands a refusal, too.
 struct listener_answer {
     stream_frame head{.what = stream_frame::kind::answer};
     auth_answer words;
@@ -97,7 +97,7 @@ public:
     }
     int error() const { return in_.error() != 0 ? in_.error() : out_.error(); } // of the system, 0: none
     bool is_refused() const { return error() == ECONNREFUSED; }
-    // The system found no way there: not merely an end that hung up.
+    // Whether the system could not reach the peer; an end that closed is not enough.
     bool is_unreachable() const { return out_.error() != 0 && out_.error() != EPIPE && out_.error() != ECONNRESET; }
     int fd() const { return socket_.get(); }
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
@@ -120,7 +120,7 @@ private:
                 g = in_.read(fd, &answer_.words, sizeof answer_.words);
                 if (g != greeted::done) break;
                 if (!key_->is_right(hello_, answer_.words)) {
-                    (void)out_.write(fd, &proof_, sizeof proof_); // none: so it knows, too
+                    (void)out_.write(fd, &proof_, sizeof proof_); // an empty proof, so that the other side knows, too
                     return greeted::insecure;
                 }
                 proof_ = key_->prove(hello_, answer_.words);
@@ -149,7 +149,7 @@ private:
     state state_ = state::hello;
 };
 
-// The accepting side: of a job with a key, or without (then a sound hello is all).
+// The accepting side, in a job with a key or without (then a sound hello is enough).
 class guest {
 public:
     guest(descriptor socket, std::int64_t until_ns, const socket_calls& calls)
@@ -166,7 +166,7 @@ public:
         }
     }
     secret session(const job_key& key) const { return key ? key.session(hello, answer_.words) : secret(); }
-    // It knows the job's name, and asks for another protection than we do, or has another key.
+    // Whether it knows the job's name, but asks for another protection than we do, or has another key.
     bool is_odd() const { return is_odd_; }
     bool is_being_told() const { return state_ == state::refused; }
 
@@ -202,8 +202,8 @@ private:
         if (g == greeted::done) state_ = static_cast<state>(static_cast<int>(state_) + 1);
         return g;
     }
-    // From this job as far as one can tell: it gets the reason for the refusal. What it has sent behind its hello is
-    // read away, for a socket closed over it would throw our word away.
+    // The guest seems to be of this job, so it gets the reason for the refusal. What it sent behind its hello is read
+    // and discarded: closing the socket over unread bytes would discard our frame.
     greeted refuse(protection asked) {
         const stream_frame refused{.what = stream_frame::kind::refused, .tag = static_cast<std::uint32_t>(asked)};
         (void)out_.write(socket.get(), &refused, sizeof refused);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The side of all ranks but 0 in joining: finds rank 0, says who it is, maps what it receives and waits until each rank
-// has done the same.
+// The side of ranks other than 0 in joining: connects to rank 0, identifies itself, maps what it receives and waits
+// until each rank has done the same.
 #pragma once
 
 #include <collx/core/atomic.hpp>
@@ -23,8 +23,8 @@ public:
         : settings_(settings), name_(name_of_job(job)), job_hash_(hash_bytes(job, std::strlen(job), 3)), rank_(rank),
           ranks_(ranks), until_(until), check_(check) {}
 
-    // Tries until the deadline. What ends an attempt and is worth another: no listener yet, the queue is full, the
-    // listener was of a job that is just going, rank 0 had too many strangers at the listener.
+    // Tries until the deadline. It tries again when there is no listener yet, the queue is full, the listener was of a
+    // job that is just ending, or rank 0 had too many strangers at the listener.
     [[gnu::cold]] counted_ptr<arena> join() {
         const char* trouble = "rank 0 did not come";
         for (retry_pause pause(10'000'000);;) {
@@ -48,10 +48,10 @@ public:
     }
 
 private:
-    // On a busy machine rank 0 may not run for a while; if it ends, this end hears of it at once.
+    // On a busy machine rank 0 may not run for a while. If it ends, this end is notified at once.
     static constexpr std::int64_t verdict_grace_ns = 3'000'000'000;
 
-    // One conversation. nullptr when rank 0 hung up before it said welcome.
+    // One attempt. nullptr when rank 0 closed before its welcome.
     [[gnu::cold]] counted_ptr<arena> talk() {
         if (!say_hello()) return nullptr;
         counted_ptr<arena> shared;
@@ -77,7 +77,7 @@ private:
             if (p.what != join_packet::kind::welcome || shared || (!fd.is_open() && got == packet::whole))
                 return nullptr;
             shared = map(static_cast<descriptor&&>(fd), p);
-            // Rank 0 knows our deadline and will say who is missing; give its words time to arrive.
+            // Rank 0 knows our deadline and will name the missing ranks; its packet gets time to arrive.
             if (check_ == nullptr && until.at_ns < INT64_MAX - verdict_grace_ns) until.at_ns += verdict_grace_ns;
         }
     }
@@ -100,7 +100,7 @@ private:
                 fail(errc::resource, rank_, -1, remedy_for_descriptor(EMFILE),
                      "this process may open no more files, not even rank 0's memory");
             auto shared = open_sealed_arena(static_cast<descriptor&&>(fd), welcome.number, rank_, ranks_);
-            // Another pid namespace: the number means nothing to the others, so no rank may watch it.
+            // Another pid namespace: the number means nothing to other ranks, so no rank may watch it.
             if (welcome.pid != ::getpid()) shared->hide_number();
             shared->header().pid[rank_].store(welcome.pid == ::getpid() ? ::getpid() : -1, memory_order::relaxed);
             shared->header().arrived.fetch_add(1, memory_order::acq_rel);

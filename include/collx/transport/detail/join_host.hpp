@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rank 0's side of joining: listens while ranks come, judges who they are, hands out the arena, and sends all ranks
-// what went wrong if something did. One thread, one poll, everything bounded: a stranger costs its own socket and
-// nothing else.
+// Rank 0's side of joining: listens while ranks come, checks who they are, hands out the arena, and notifies all ranks
+// of a failure. One thread, one poll, everything bounded: a stranger costs its own socket and nothing else.
 #pragma once
 
 #include <collx/core/atomic.hpp>
@@ -21,7 +20,7 @@ namespace detail {
 
 class join_host {
 public:
-    static constexpr int most_strangers = 64; // connections that have not said a valid hello yet
+    static constexpr int most_strangers = 64; // connections that have not sent a valid hello yet
     static constexpr std::int64_t latecomers_ns = 300'000'000;
     static constexpr std::int64_t stranger_limit_ns = 2'000'000'000; // how long they may take
 
@@ -59,7 +58,7 @@ public:
             if (g.rank > 0) (void)send_packet(g.socket.get(), &done, sizeof done);
     }
 
-    // Instead of serve(), where rank 0 itself has nothing to share.
+    // Instead of serve(), where rank 0 could not make the arena.
     [[noreturn]] void refuse(const error& e) { fail_all(e.code(), 0, "rank 0 cannot share memory: %.150s", e.what()); }
 
 private:
@@ -70,7 +69,7 @@ private:
         bool has_mapped = false;
     };
 
-    // Reads what any rank sends, up to some point in time.
+    // Reads what ranks send, until `limit`.
     [[gnu::cold]] void listen_for_a_while(const deadline& limit) {
         polled_.clear();
         polled_.push_back({listener_.get(), POLLIN, 0});
@@ -129,7 +128,7 @@ private:
             }
             if (peer_of(g.socket.get()).uid != ::geteuid()) continue;
             if (strangers_ >= most_strangers)
-                drop_oldest_stranger(); // a rank says hello at once, so the oldest silent one is none
+                drop_oldest_stranger(); // a rank sends its hello at once, so the oldest silent one is no rank
             g.limit_ns = now_ns() + stranger_limit_ns;
             ++strangers_;
             guests_.push_back(static_cast<guest&&>(g));
@@ -137,7 +136,7 @@ private:
         }
     }
 
-    // Reads what there is, at most all that an honest guest ever says. False when the guest is to be forgotten.
+    // Reads what has come, at most as much as an honest guest ever sends. False when the guest is to be dropped.
     [[gnu::cold]] bool hear(guest& g) {
         for (int packets = 0; packets < 3; ++packets) {
             join_packet p;
@@ -149,7 +148,7 @@ private:
             } else if (has_failed_) {
                 return false;
             } else if (!is_good) {
-                // Who leaves when the time is over has waited for the verdict for too long.
+                // A guest that leaves after the deadline has waited for the verdict for too long.
                 if (until_.passed() && mapped_ < ranks_ - 1) fail_for_lateness();
                 fail_all(errc::peer_failed, g.rank, "rank %d (process %d) ended while the ranks were coming together",
                          g.rank, g.pid);
@@ -167,7 +166,7 @@ private:
 
     [[gnu::cold]] bool welcome(guest& g, const join_packet& hello) {
         if (hello.what != join_packet::kind::hello || hello.number != job_hash_) return false;
-        if (hello.rank <= 0 || hello.rank >= hello.ranks) return false; // join_shm() never says this
+        if (hello.rank <= 0 || hello.rank >= hello.ranks) return false; // join_shm() never sends this
         if (has_failed_) {
             ++told_;
             return send_packet(g.socket.get(), &verdict_, sizeof verdict_) && false;
@@ -185,7 +184,7 @@ private:
         for (const guest& other : guests_) {
             if (other.rank != hello.rank) continue;
             set_rank(g, hello.rank);
-            --told_; // one more to tell than there are ranks
+            --told_; // one more to notify than there are ranks
             fail_all(errc::mismatch, hello.rank, "two processes say they are rank %d: %d and %d", hello.rank, other.pid,
                      g.pid);
         }
@@ -200,7 +199,7 @@ private:
         return true;
     }
     [[noreturn, gnu::cold]] void fail_for_settings(const guest& g, const join_packet& hello) {
-        join_packet theirs = hello; // what it says is cut and printed, nothing more
+        join_packet theirs = hello; // its text is cut and printed, nothing more
         theirs.text[sizeof theirs.text - 1] = '\0';
         std::size_t at = 0, word = 0; // where the first word begins that differs
         for (; settings_[at] != '\0' && settings_[at] == theirs.text[at]; ++at)
@@ -228,8 +227,8 @@ private:
         fail_all(errc::timeout, first, "%d of %d ranks did not come: %s", ranks_ - 1 - mapped_, ranks_, missing);
     }
 
-    // One failure ends the start of all ranks, with the same words: told to those who are here at once, and for a
-    // moment to those who are just coming.
+    // One failure ends the start of all ranks, with the same text. Guests that are here receive it at once, ranks that
+    // are just coming for a moment longer.
     COLLX_NOMERGE [[noreturn, gnu::cold, gnu::format(printf, 4, 5)]] void fail_all(errc code, int peer,
                                                                                    const char* format, ...) {
         verdict_.what = join_packet::kind::failed;

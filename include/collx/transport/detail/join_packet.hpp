@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What rank 0 and the other ranks say to each other while they join an arena. One fixed-size packet for everything, so
-// that a length never comes from the other end; every field is compared, none is obeyed.
+// The packet that rank 0 and the other ranks exchange while they join an arena. Its size is fixed, so that a length
+// never comes from the other end. Every field is compared, none is trusted.
 //
-//   guest: hello → rank 0: welcome + descriptor → guest: mapped → rank 0, when all have: done           either side at
-//   any time: failed
+//   guest: hello → rank 0: welcome + descriptor → guest: mapped → rank 0, when all have: done
+//   either side at any time: failed
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct join_packet {
     bool is_ours() const { return magic == magic_value && version == version_value; }
 };
 
-// A failed packet as the exception it stands for. The text is the other side's: it is cut and printed, nothing more.
+// Throws the exception that a failed packet stands for. Its text is from the other side: it is cut and printed only.
 [[noreturn]] inline void fail_as_told(join_packet& p, int rank, const char* remedy) {
     p.text[sizeof p.text - 1] = '\0';
     const bool is_known = p.code <= static_cast<std::uint32_t>(last_errc);
@@ -58,7 +58,7 @@ constexpr const char* remedy_of_join(errc code) {
     }
 }
 
-// "1, 3-5 and 9 more": the numbers for which is_listed says yes, as much of them as fits.
+// "1, 3-5 and 9 more": the numbers for which is_listed is true, as many of them as fit.
 template <class IsListed>
 [[gnu::cold]] void list_ranks(char* out, std::size_t bytes, int ranks, IsListed&& is_listed) {
     std::size_t used = 0;

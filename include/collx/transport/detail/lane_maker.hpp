@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Makes the lanes of a communicator's streams that do not lead: connects, proves, says which lane it is, and hands it
-// over when the other end has said on the leading lane that it came. One that is lost before that is made again:
-// nothing was sent over it. The rank with the higher number of a pair makes them, so that there is one of each.
+// Makes the lanes of a communicator's streams that do not lead: connects, proves, names the lane, and hands it over
+// when the other end has confirmed it on the leading lane. A lane that is lost before that is made again: nothing was
+// sent over it. The rank with the higher number of a pair makes them, so that there is one of each.
 #pragma once
 
 #include <cerrno>
@@ -21,7 +21,7 @@ namespace detail {
 class lane_maker {
 public:
     bool is_idle() const { return ways_.empty(); }
-    // All lanes to a peer but the leading one. lead: what was said, or would be, to open that one.
+    // Begins all lanes to a peer but the leading one. lead: the hello of that one.
     [[gnu::cold]] void begin(int peer, int job_rank, const stream_hello& lead, int lanes) {
         for (const way& w : ways_)
             if (w.peer == peer) return;
@@ -34,7 +34,7 @@ public:
     }
     [[gnu::cold]] void stop() { ways_.clear(); }
 
-    // stream_to(peer): its stream. Returns what has failed for good, if anything has.
+    // stream_to(peer): its stream. Returns a permanent failure, if there is one.
     template <class StreamTo>
     [[gnu::cold]] failure move(socket_hub& hub, int rank, StreamTo&& stream_to) {
         failure found(std::uint64_t{0});
@@ -53,7 +53,7 @@ private:
     struct way {
         int peer = 0, job_rank = 0;
         stream_hello hello;
-        descriptor socket; // has said all that it had to, and waits to be heard of
+        descriptor socket; // has sent all that it had to, and waits for the confirmation
         sole_ptr<greeting> proof;
         sole_ptr<word_writer> writer;
         sole_ptr<wire_layer> sealed;
@@ -61,7 +61,7 @@ private:
     };
     static constexpr std::int64_t next_try_ns = 50'000'000;
 
-    // True when it is done or given up.
+    // True when the lane is done or given up.
     bool step(way& w, socket_hub& hub, stream& s, int rank, failure& found) {
         const int k = static_cast<int>(w.hello.lane);
         if (w.socket.is_open() && s.has_arrived(k, w.hello.attempt))
@@ -80,7 +80,7 @@ private:
         if (!w.socket.is_open()) {
             if (is_out_of_descriptors(errno)) found = failure::no_descriptor(rank, errno);
             if (errno == EKEYREJECTED) found = failure(errc::security, w.peer);
-            return found.word != 0; // else the leading lane knows better, or there is a queue
+            return found.word != 0; // else the leading lane will find it, or there is a queue
         }
         if (const job_key& key = hub.protected_by().key; key) {
             w.proof = make_sole<greeting>(std::move(w.socket), w.hello, key, hub.calls());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How a rank that waits in one communicator moves its others on, for a peer may wait for what they have to say: all of
-// a few; of many those that have something to read, and one more in turn, for what is not read. So a look takes as long
-// with a thousand communicators as with ten. Knows no socket but by its descriptor.
+// How a rank that waits in one communicator advances its others, because a peer may wait for their messages. A few are
+// all moved; of many, those that have something to read, and one more in turn, for what is not read. So a call takes as
+// long with a thousand communicators as with ten. Knows no socket but by its descriptor.
 #pragma once
 
 #include <sched.h>
@@ -17,7 +17,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Held for microseconds, by the thread that calls or by one that helps.
+// Held for microseconds, by the calling thread or by one that helps.
 class turn {
 public:
     bool try_take() { return !held_.test_and_set(memory_order::acquire); }
@@ -38,7 +38,7 @@ public:
 private:
     turn& turn_;
 };
-// The same for who has something better to do than to wait. Given back also when what is done in it throws.
+// The same for a thread that does not wait. Given back also when the code that holds it throws.
 class turn_tried {
 public:
     explicit turn_tried(turn& t) : turn_(t), is_taken_(t.try_take()) {}
@@ -56,7 +56,7 @@ private:
 // A communicator's connections.
 struct helped {
     virtual void help() = 0;
-    // Gives each of its connections to mutual_help::watch(). One that does not has its turn only.
+    // Gives each of its connections to mutual_help::watch(). A communicator that does not is helped only in turn.
     virtual void be_watched() {}
 
 protected:
@@ -89,7 +89,7 @@ public:
         ++p.uses;
         free_.push_back(index(name));
     }
-    // A connection of the communicator of this name has come, or will soon be another's.
+    // watch(): a connection of the communicator of this name is new. stop_watching(): it will soon be another's.
     void watch(int fd, std::uint64_t name) {
         if (is_watching_.load(memory_order::acquire)) poll_.add(fd, name);
     }
@@ -126,7 +126,7 @@ private:
     template <class Help>
     void help_named(std::uint64_t name, Help&& help) {
         const place& p = places_[index(name)];
-        if (p.uses == name >> 32) help(p); // else of one that has gone
+        if (p.uses == name >> 32) help(p); // else the name of one that has left
     }
     template <class Help>
     void help_noted(Help&& help) {
@@ -144,13 +144,13 @@ private:
     std::size_t count() const { return places_.size() - free_.size(); }
 
     const socket_calls* calls_;
-    turn turn_; // for all of these but the next two
+    turn turn_; // protects all of these but the next two
     poll_set poll_;
     atomic<bool> is_watching_{false};
     growing_array<place> places_;
     growing_array<std::size_t> free_;
     std::size_t next_ = 0;
-    turn notes_turn_; // for these
+    turn notes_turn_; // protects these
     growing_array<std::uint64_t> noted_;
     atomic<bool> has_notes_{false};
 };

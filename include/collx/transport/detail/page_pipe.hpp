@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory on its way to a socket by reference: vmsplice() shows its pages to a pipe and splice() hands them on to the
-// socket, so nothing is copied on the sending side. Until the other end has received such bytes the system may still
-// read them where they are: the sender waits for the acknowledgement before it lets go of them, or takes them back.
-// That can be done surely only where the other end is a socket of this very system, so nothing goes further by
-// reference.
+// Sends memory to a socket by reference: vmsplice() shows its pages to a pipe and splice() moves them on to the socket,
+// so nothing is copied on the sending side. Until the other end has received these bytes, the system may still read
+// them where they are. The sender waits for the acknowledgement before it reuses the memory, or takes it back. Taking
+// back is reliable only where the other end is a socket of this system, so nothing goes to another system by reference.
 #pragma once
 
 #include <fcntl.h>
@@ -25,13 +24,13 @@ namespace detail {
 
 class page_pipe {
 public:
-    // Of one call. More is not faster, and a user's pipes together may hold 64 MiB.
+    // Of one call. More is not faster, and all pipes of a user together may hold 64 MiB.
     static constexpr std::size_t most_bytes = 256 * 1024;
 
     explicit page_pipe(const socket_calls& calls) : calls_(&calls) {
         is_refused_ = calls.vmsplice == nullptr || calls.splice == nullptr || !is_fast();
     }
-    // Linux hands many pages over at once from 6.5 on; before it took each by itself.
+    // From 6.5 on Linux moves many pages at once; before, each by itself.
     static bool is_fast() {
         static const bool is_new = [] {
             utsname name;
@@ -43,18 +42,17 @@ public:
     }
     // False for good once the system has refused: what was not sent goes by copy.
     bool is_usable() const { return !is_refused_; }
-    // Whether memory may go over this connection by reference at all: whether it can be taken back from it
-    // (take_back()).
+    // Whether memory may go over this connection by reference at all: whether it can be taken back (take_back()).
     bool is_usable_on(int fd) {
         if (is_asked_ || is_refused_) return !is_refused_;
         is_asked_ = true;
         is_refused_ = !is_unix(fd) && counterpart(fd).ask() != counterpart::state::open;
         return !is_refused_;
     }
-    // Gives the connection up, so that the peer cannot receive what it still refers to. To close the socket would not
-    // do: a child that fork() made may have it open too. The other end of a unix socket hears at once; that of TCP is
-    // asked for until the reset has reached it, past whatever waits on the way. Then a receiver that is within its last
-    // read finds the reset behind it.
+    // Resets the connection, so that the peer cannot receive what it still refers to. Closing the socket is not enough:
+    // a child of fork() may have it open, too. The other end of a unix socket is notified at once. The other end of TCP
+    // is asked for until the reset has reached it, past whatever waits on the way. Then a receiver in its last read
+    // finds the reset behind it.
     [[gnu::cold]] static void take_back(int fd) {
         if (is_unix(fd)) return void(::shutdown(fd, SHUT_RDWR));
         counterpart other(fd);
@@ -64,7 +62,7 @@ public:
         while (other.ask() == counterpart::state::open && !until.passed()) nap_ns(50'000);
     }
 
-    // As send(): how many bytes the socket has taken, -1 for none (errno says why; is_usable() whether it was the
+    // Like send(): how many bytes the socket has taken, -1 for none (errno says why; is_usable() whether it was the
     // memory that was refused). The next call must begin with the first byte that was not taken.
     ssize_t send(int fd, const std::byte* from, std::size_t bytes) {
         std::size_t taken = 0;
@@ -76,11 +74,11 @@ public:
         }
         return taken != 0 ? static_cast<ssize_t>(taken) : -1;
     }
-    // Gives an idle pipe back: a user may have few, and each of them two descriptors.
+    // Closes an idle pipe: a user may have few, and each of them has two descriptors.
     void rest() {
         if (held_ == 0 && in_.is_open()) drop();
     }
-    // Lets go of what the socket has not taken.
+    // Drops what the socket has not taken.
     void drop() { in_.close(), out_.close(), held_ = 0; }
 
 private:
@@ -98,7 +96,7 @@ private:
         return true;
     }
     ssize_t pass_on(int fd) {
-        const sigpipe_blocked while_called; // no flag of splice() keeps that signal away
+        const sigpipe_blocked while_called; // no flag of splice() prevents that signal
         const ssize_t n =
             without_eintr([&] { return calls_->splice(out_.get(), nullptr, fd, nullptr, held_, SPLICE_F_NONBLOCK); });
         if (n < 0 && errno == EINVAL) is_refused_ = true; // not this kind of socket

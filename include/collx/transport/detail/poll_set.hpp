@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Many sockets asked at once which of them have something to read: one epoll_wait() instead of a call for each.
+// Asks many sockets at once which of them have something to read: one epoll_wait() instead of a call for each.
 #pragma once
 
 #include <sys/epoll.h>
@@ -16,7 +16,7 @@ namespace detail {
 class poll_set {
 public:
     bool is_open() const { return poll_.is_open(); }
-    // Without a descriptor for it, it stays closed.
+    // Stays closed where there is no descriptor for it.
     void open() { poll_ = descriptor(::epoll_create1(EPOLL_CLOEXEC)); }
     void close() { poll_.close(); }
     void add(int fd, std::uint64_t name) {
@@ -28,7 +28,7 @@ public:
     void remove(int fd) {
         if (is_open()) (void)::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, fd, nullptr);
     }
-    // Without waiting: each that can be read, by the name it was added with. True if visit() was, for any.
+    // Calls visit(name) for each socket that can be read, without waiting. True if any visit() returned true.
     template <class Visit>
     bool visit_readable(const socket_calls& calls, Visit&& visit) const {
         epoll_event ready[64];

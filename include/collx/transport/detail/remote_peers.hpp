@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The peers of a communicator on other hosts: how far the way to each is, and its stream. Only for remote_links.hpp,
-// which moves them.
+// The peers of a communicator on other hosts: the state of the connection to each, and its stream. Only for
+// remote_links.hpp, which moves them.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace detail {
 
 struct remote_peer {
     sole_ptr<stream> connection;
-    sole_ptr<detail::greeting> greeting; // on its way to become that
+    sole_ptr<detail::greeting> greeting; // becomes that
     std::int64_t try_at_ns = 0;          // a lower rank's next attempt
     std::int64_t lost_at_ns = 0;
     int refusals = 0;
@@ -30,7 +30,7 @@ public:
     explicit remote_peers(std::size_t ranks) : all_(ranks) {}
 
     growing_array<int> active, greeting; // with a connection; on the way to one
-    growing_array<int> wanted;           // higher ranks that have not come
+    growing_array<int> wanted;           // higher ranks that have not connected
     growing_array<int> lost;             // ended without a goodbye
 
     int count() const { return static_cast<int>(all_.size()); }
@@ -42,7 +42,7 @@ public:
             if (is(stream_to(p))) return true;
         return false;
     }
-    // Whether there is a way to it, or there was, or it is being made.
+    // Whether a connection to it exists, or existed, or is being made.
     bool is_known(int p) {
         const auto& c = at(p).connection;
         return c && (c->state() != stream::phase::closed || is_in(wanted, p) || is_in(greeting, p) || is_in(lost, p));
@@ -63,7 +63,7 @@ public:
         if (waiting_for < 0 || waiting_for >= count()) return -1;
         const auto& s = at(waiting_for).connection;
         if (!s || s->state() != stream::phase::left) return -1;
-        return lost.empty() ? waiting_for : lost[0]; // it left for a reason: the death of another comes before it
+        return lost.empty() ? waiting_for : lost[0]; // it left for a reason: the death of another is reported first
     }
     [[gnu::cold]] void settle() {
         for (remote_peer& p : all_)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Shared memory without a name: a sparse memfd whose size is sealed, so that no process can truncate it under the
-// others and nothing is left when the last process is gone. /dev/shm and its size limit play no part. Knows how to make
-// such an arena and how to judge one that was received.
+// others. Nothing is left when the last process is gone. /dev/shm and its size limit play no part. Makes an arena of
+// this kind, and checks one that was received.
 #pragma once
 
 #include <fcntl.h>
@@ -39,7 +39,7 @@ inline std::size_t file_size_limit() {
     return limit == SIZE_MAX ? limit : limit / page_bytes * page_bytes;
 }
 
-// Maps a memfd of `bytes` or, where the system refuses, half of that and so on. Formatted and sealed.
+// Maps a memfd of `bytes` or, where the system refuses, half of that and so on. The result is formatted and sealed.
 [[gnu::cold]] inline counted_ptr<arena> make_sealed_arena(int ranks, std::size_t bytes) {
     constexpr std::size_t least_bytes = round_up(sizeof(arena_header), page_bytes) + page_bytes;
     descriptor fd = make_memfd();
@@ -73,7 +73,7 @@ inline std::size_t file_size_limit() {
          "cannot %s shared memory: %s", is_mapping ? "map" : "make", std::strerror(trouble));
 }
 
-// Maps what rank 0 sent, after comparing it with what rank 0 said about it.
+// Maps the memory that rank 0 sent, after comparing it with what rank 0 said about it.
 [[gnu::cold]] inline counted_ptr<arena> open_sealed_arena(descriptor fd, std::size_t bytes, int rank, int ranks) {
     struct stat about {};
     const bool is_sound = ::fstat(fd.get(), &about) == 0 && S_ISREG(about.st_mode) &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a stream sends and receives through where bytes on the network are sealed: records of a length, up to 64 KiB and
-// a tag. It takes and gives bytes like the system's own calls, so a stream knows no records. Nothing of a record is
-// given before its seal was found right.
+// The layer of a stream where bytes on the network are sealed: records of a length, up to 64 KiB and a tag. It takes
+// and gives bytes like the system's own calls, so a stream knows no records. Nothing of a record is given before its
+// seal is verified.
 #pragma once
 
 #include <sys/uio.h>
@@ -19,15 +19,16 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// What a stream sends and receives through where that is not a socket as it is. Each call is given the socket.
+// What a stream sends and receives through instead of the plain socket. Each call is given the socket.
 struct wire_layer {
     virtual ~wire_layer() = default;
-    // As sendmsg(): how many bytes were taken, -1 for none. They may still lie here: see has_pending().
+    // Like sendmsg(): how many bytes were taken, -1 for none. They may still lie here: see has_pending().
     virtual ssize_t send(int fd, const msghdr& m) = 0;
-    // Hands the system what lies here. False while something is left, errno says why.
+    // Gives the system what lies here. False while something is left, errno says why.
     virtual bool flush(int fd) = 0;
     virtual bool has_pending() const = 0;
-    // As recvmsg(). -1 with EBADMSG, and so ever after, for what the other end has not sent in this place.
+    // Like recvmsg(). -1 with EBADMSG, then and in later calls, for bytes that the other end has not sent in this
+    // place.
     virtual ssize_t receive(int fd, const msghdr& m) = 0;
     // Whether there is more to receive() than the socket has.
     virtual bool has_unread() const = 0;
@@ -97,7 +98,7 @@ private:
         end_ = head_bytes + bytes + sealer::tag_bytes;
         return by_->seal(out_.data(), head_bytes, out_.data() + head_bytes, bytes, out_.data() + head_bytes + bytes);
     }
-    // 1: the text of one lies ready; else what recvmsg() said.
+    // 1: the text of a record is ready; else the result of recvmsg().
     ssize_t next_record(int fd) {
         if (is_broken_) return errno = EBADMSG, -1;
         for (;;) {
@@ -147,7 +148,7 @@ public:
     void begin(sole_ptr<wire_layer> by) { layer_ = static_cast<sole_ptr<wire_layer>&&>(by); }
     void end() { layer_ = nullptr; }
     bool is_plain() const { return layer_ == nullptr; }
-    // more: what follows at once shall go with it.
+    // more: bytes that follow at once are to be sent with these.
     ssize_t send(int fd, const msghdr& m, bool more = false) {
         if (layer_) return layer_->send(fd, m);
         const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
@@ -183,10 +184,10 @@ public:
 
 private:
     const socket_calls* calls_;
-    sole_ptr<wire_layer> layer_; // null: as they are
+    sole_ptr<wire_layer> layer_; // null: none
 };
 
-// What the connections of a job are sealed by, if they are.
+// The layer that seals a job's connections; null: they are not sealed.
 inline sole_ptr<wire_layer> seal_connection(protection level, const secret& session, bool is_connecting,
                                             const socket_calls& calls) {
     if (level < protection::integrity) return {};

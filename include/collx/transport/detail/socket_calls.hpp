@@ -24,15 +24,15 @@ struct socket_calls {
     ssize_t (*sendmsg)(int, const msghdr*, int);
     ssize_t (*recvmsg)(int, msghdr*, int);
     int (*epoll_wait)(int, epoll_event*, int, int);
-    // Both or neither: null where memory shall not go by reference (page_pipe.hpp).
+    // Both or neither: null where memory must not go by reference (page_pipe.hpp).
     ssize_t (*vmsplice)(int, const iovec*, std::size_t, unsigned) = nullptr;
     ssize_t (*splice)(int, off64_t*, int, off64_t*, std::size_t, unsigned) = nullptr;
 };
 
 namespace detail {
 
-// With one part recv() and send() are the shorter way: a look that finds nothing takes 340 ns instead of 440, 8 KiB 150
-// less. To copy a head and a few bytes behind it into one part costs less than the second part does.
+// For one part recv() and send() are faster: a call that finds nothing takes 340 ns instead of 440, 8 KiB 150 less.
+// Copying a head and a few bytes behind it into one part costs less than a second part.
 inline ssize_t send_parts(int fd, const msghdr* m, int flags) {
     char joined[2048];
     std::size_t bytes = 0;
@@ -53,7 +53,7 @@ inline ssize_t receive_parts(int fd, msghdr* m, int flags) {
 inline constexpr socket_calls system_socket_calls{
     ::socket, ::connect, ::accept4, detail::send_parts, detail::receive_parts, ::epoll_wait, ::vmsplice, ::splice};
 
-// Where a rank listens: IPv4, IPv6 or a unix socket. Numbers only; who reads texts is above this room.
+// Where a rank listens: IPv4, IPv6 or a unix socket. Numbers only; texts are read above this room.
 struct socket_address {
     sockaddr_storage address{};
     socklen_t bytes = 0;
@@ -74,9 +74,9 @@ struct socket_address {
 
 namespace detail {
 
-// What measurements on loopback asked for (docs/design/sockets.md): no waiting for fuller segments, and reno where the
-// bytes never leave the machine, because the pacing of bbr halves its bandwidth. Between hosts the system's choice
-// stands: it knows the network, we do not.
+// Settings from measurements on loopback (docs/design/sockets.md): no delay for fuller segments, and reno where bytes
+// never leave the machine, because the pacing of bbr halves its bandwidth. Between hosts the system's choice stays: it
+// knows the network, we do not.
 inline void tune_socket(int fd, bool is_loopback) {
     const int on = 1;
     (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

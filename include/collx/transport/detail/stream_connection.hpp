@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The leading connection of a stream: its socket or its part of a shared connection, in which phase of its life it is,
-// and what ended it. Only for stream.hpp, which says how it is used.
+// The leading connection of a stream: its socket or its part of a shared connection, its phase, and what ended it. Only
+// for stream.hpp, which says how it is used.
 #pragma once
 
 #include <cerrno>
@@ -15,9 +15,9 @@ namespace detail {
 
 enum class stream_phase : unsigned char {
     closed,  // no connection
-    waiting, // of a lower rank: the peer has not said welcome yet
+    waiting, // on a lower rank: the peer has not sent its welcome yet
     open,
-    left, // the peer said goodbye; all it had to say has arrived
+    left, // the peer said goodbye, and all that it sent has arrived
     lost  // ended without a goodbye, or by nonsense (see stream_connection::is_nonsense)
 };
 
@@ -39,25 +39,25 @@ public:
     bool is_live() const { return phase == stream_phase::open || phase == stream_phase::waiting; }
     int fd() const { return socket.get(); }
 
-    // more: what follows at once shall go with it.
+    // more: bytes that follow at once are to be sent with these.
     ssize_t send(const msghdr& m, bool more) { return wire.send(fd(), m, more); }
     ssize_t receive(msghdr& m) { return wire.receive(fd(), m); }
-    // Sends what is sealed. False: not all of it could go.
+    // Sends sealed bytes. False: not all of them were sent.
     bool flush() { return wire.flush(fd()) || note_send(); }
     bool note_send() { // the other end may have said why before it closed: receiving decides
         if (!would_block(errno)) cannot_send = true, error = errno;
         return false;
     }
-    // Another protection, or a seal that is broken. Always true.
+    // Another protection, or a broken seal. Always true.
     bool note_insecure() { return is_nonsense = is_insecure = true; }
-    // A read that gave nothing or little does not say that nothing is there: the system may be short of memory.
+    // A read that gave nothing or little does not mean that nothing is there: the system may be short of memory.
     bool may_have_more() { return wire.has_unread() || stream_wire::is_readable(fd()); }
 
     stream_wire wire;
     descriptor socket; // closed where the connection is shared
     stream_phase phase = stream_phase::closed;
     bool is_shared = false;
-    bool cannot_send = false; // why, receiving says
+    bool cannot_send = false; // receiving shows why
     bool is_nonsense = false, is_insecure = false;
     int error = 0; // of the system, 0: none
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where the next message of a stream will probably go, said before its head is read: messages that follow each other
-// are mostly alike, and one that is read straight to its place is copied once less. A part of the receiver, which finds
-// out whether it was so.
+// Guesses where the next message of a stream will go, before its head is read. Consecutive messages are mostly alike,
+// and a message that is read straight to its place is copied once less. Part of the receiver, which checks the guess.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +14,10 @@ namespace detail {
 
 class stream_guess {
 public:
-    // The most that is read where a message is only expected to go.
+    // The most that is read to a guessed place.
     static constexpr std::size_t most_bytes = 64 * 1024;
-    // One call reads: the head and what fills up behind it, in a guess; `bytes` to `at`; and so much behind that into
-    // the receiver's stage.
+    // What one call reads: in a guess, the head and its filler; `bytes` to `at`; `staged_bytes` behind that to the
+    // stage.
     struct expectation {
         std::byte* at;
         std::size_t bytes, staged_bytes;
@@ -34,7 +33,7 @@ public:
         large_bytes_ = f.bytes, filler_bytes_ = filler_of(f);
         medium_port_ = f.bytes > slot_header::inline_bytes && !is_large ? f.at_port : -1;
     }
-    // Until the next large one.
+    // Makes no guess of a large message until the next one has begun.
     void forget_large() { large_port_ = -1; }
     bool is_large() const { return large_port_ >= 0; }
     bool is_medium_of(int port) const { return port == medium_port_; }
@@ -46,7 +45,7 @@ public:
         const auto at_most = [](std::size_t bytes) { return bytes < most_bytes ? bytes : most_bytes; };
         if (const posted_line* const wish = ports.wish(large_port_))
             return {wish->at, at_most(wish->bytes), 0, true, false, filler_bytes_};
-        if (ports.is_mostly_posted(large_port_)) return {nullptr, 0, head_bytes(), false}; // it will say where to
+        if (ports.is_mostly_posted(large_port_)) return {nullptr, 0, head_bytes(), false}; // its receiver says where
         if (ports.is_full(large_port_)) return {nullptr, 0, stage_bytes, false};
         std::byte* const place = ports.take_place(large_port_, by_device);
         if (filler_bytes_ != 0) return {place, at_most(large_bytes_), 0, true, false, filler_bytes_};
@@ -54,8 +53,8 @@ public:
     }
 
 private:
-    // A message that is not large is read with its head in front, by one call and in one part, into the place where it
-    // goes if it is on the same port as the last. What comes behind it finds its way over the stage.
+    // A message that is not large is read with its head in front, by one call and in one part. It is read to its place
+    // if it is on the same port as the last. What comes behind it goes through the stage.
     expectation expected_medium(const stream_ports& ports, bool by_device, std::size_t stage_bytes) const {
         if (medium_port_ < 0 || ports.is_full(medium_port_)) return {nullptr, 0, stage_bytes, false};
         std::byte* const place = ports.take_place(medium_port_, by_device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The lanes of a stream beside its leading one: connections that carry parts of large messages and nothing else. Which
-// message a part belongs to, the frames on the leading lane say: every lane carries its parts in their order, so both
+// The lanes of a stream beside its leading one: connections that carry parts of large messages and nothing else. The
+// frames on the leading lane say to which message a part belongs. Every lane carries its parts in this order, so both
 // ends know what comes next on each. Knows no frames and no channels.
 #pragma once
 
@@ -20,7 +20,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// First in, first out; never more than it was made for.
+// A FIFO; never holds more than it was made for.
 template <class T>
 class short_line {
 public:
@@ -47,7 +47,7 @@ public:
     // Smaller messages go over the leading lane alone.
     static constexpr std::size_t least_bytes = 256 * 1024;
 
-    // messages: that can be under way at once, each way.
+    // messages: the most that can be under way at once in each direction.
     stream_lanes(const socket_calls& calls, int lanes, std::size_t messages) : count_(lanes), unreceived_(messages) {
         for (int k = 1; k < lanes; ++k) lanes_.push_back(make_sole<lane>(calls, messages));
     }
@@ -57,7 +57,7 @@ public:
     bool is_open(int k) const { return at(k).socket.is_open(); }
     int opened() const { return open_; } // without the leading one
     bool are_open() const { return open_ == count_ - 1; }
-    // This end has a message for them. True the first time.
+    // Notes that this end has a message for more lanes. True the first time.
     bool want() { return !std::exchange(is_wanted_, true); }
     bool are_wanted() const { return is_wanted_; }
     void open(int k, descriptor socket, sole_ptr<wire_layer> sealed) {
@@ -69,18 +69,18 @@ public:
         for (auto& l : lanes_) l->socket.close();
     }
     descriptor release(int k) { return std::move(at(k).socket); }
-    // A lane that ends before its stream does takes the stream with it.
+    // A lane that ends before its stream ends the stream, too.
     bool has_ended() const { return has_ended_; }
     bool is_insecure() const { return is_insecure_; }
     int error() const { return error_; }
 
-    // Lane k carries what lies from here on, up to where the next one's part begins.
+    // Where the part of lane k begins; it ends where that of the next lane begins.
     std::size_t begin_of(int k, std::size_t bytes) const {
         return k == count_ ? bytes : bytes * static_cast<std::size_t>(k) / static_cast<std::size_t>(count_) & ~line;
     }
 
     // ------------------------------------------------------------------ sending
-    // The next message whose parts go out. Returns its number, from 1 on.
+    // Queues the parts of the next message to send. Returns its number, from 1 on.
     std::uint64_t send_later(const std::byte* from, std::size_t bytes, bool is_users_memory) {
         add(&lane::out, const_cast<std::byte*>(from), nullptr, bytes, is_users_memory, ++sent_);
         return sent_;
@@ -114,16 +114,16 @@ public:
     }
 
     // ------------------------------------------------------------------ receiving
-    // The next message whose parts come in. elsewhere: where they may go after settle(); null: they stay.
+    // Expects the parts of the next message. elsewhere: where they may go after settle(); null: they stay.
     std::uint64_t receive_later(std::byte* to, std::byte* elsewhere, std::size_t bytes) {
         add(&lane::in, to, elsewhere, bytes, elsewhere != nullptr, ++received_);
         return received_;
     }
-    // Message `number` of a port has its other parts here: its number among the striped.
+    // Message `number` of a port has parts here. striped: its number among the striped messages.
     void expect(int port, std::uint64_t number, std::uint64_t striped) { unreceived_.push({port, number, striped}); }
-    // The leading lane's part of that one has come.
+    // The leading lane's part of that message has come.
     void note_led(std::uint64_t striped) { led_ = striped; }
-    // whole(port, number): all parts of this message are here, in the order in which they were sent.
+    // Calls whole(port, number) for each message of which all parts are here, in the order in which they were sent.
     template <class Whole>
     void deliver(Whole&& whole) {
         for (; !unreceived_.is_empty(); unreceived_.pop()) {
@@ -153,7 +153,7 @@ public:
         }
         return moved;
     }
-    // Whether those on which nothing is expected still live: asked now and then.
+    // Checks now and then whether lanes on which nothing is expected still live.
     void look() {
         if ((++looks_ & 127) != 0) return;
         for (auto& l : lanes_) {
@@ -162,7 +162,7 @@ public:
         }
     }
 
-    // The memory of others is theirs again. False: there is none to copy to.
+    // From here on users' memory is not used: copies what is unsent. False: there is no memory to copy to.
     [[gnu::cold]] bool settle() {
         try {
             for (auto& l : lanes_)
@@ -194,7 +194,7 @@ private:
         stream_wire wire;
         descriptor socket;
         short_line<part> out, in;
-        std::uint64_t sealed_from = 0; // number of the first part that was sealed last and may lie there
+        std::uint64_t sealed_from = 0; // number of the first part of the last send, which may still lie in the layer
     };
     const lane& at(int k) const { return *lanes_[static_cast<std::size_t>(k - 1)]; }
     lane& at(int k) { return *lanes_[static_cast<std::size_t>(k - 1)]; }
@@ -234,7 +234,7 @@ private:
         p.at = copies_.back().data();
         p.is_users_memory = false;
     }
-    // Always false. 0: the other end has closed.
+    // Notes the end of a lane, unless `error` is temporary. Always false. 0: the other end has closed.
     bool note(int error) {
         if (error != 0 && would_block(error)) return false;
         has_ended_ = true;
@@ -245,7 +245,7 @@ private:
 
     int count_, open_ = 0;
     growing_array<sole_ptr<lane>> lanes_;
-    std::uint64_t sent_ = 0, received_ = 0, led_ = 0; // numbers of the last: led_: whose leading part has come
+    std::uint64_t sent_ = 0, received_ = 0, led_ = 0; // numbers of the last; led_: whose leading part has come
     short_line<unreceived> unreceived_;               // some parts of these are on their way
     unsigned looks_ = 0;
     bool is_wanted_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a stream owns beside its two directions, which both work on it. Only for stream.hpp, which says how it is used.
+// The parts of a stream that both of its directions work on. Only for stream.hpp, which says how it is used.
 #pragma once
 
 #include <collx/transport/detail/stream_connection.hpp>

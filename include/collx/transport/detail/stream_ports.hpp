@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The channels of a stream's own end and the credit between both ends: per port and direction how many messages were
-// committed, sent, received and taken. A message goes out when the other end has a free slot for it. Only for
+// The channels of this end of a stream, and the credit between both ends: per port and direction how many messages were
+// committed, sent, received and taken. A message is sent when the other end has a free slot for it. Only for
 // stream.hpp, which says how it is used.
 #pragma once
 
@@ -59,7 +59,7 @@ public:
     void pass_next(int p) { ++out_[p].queued; }
     // The system has the message in front: its slot is free.
     void count_sent(int p) { memory_.tx(p).taken().store(++out_[p].sent, memory_order::release); }
-    // The other end counts in 32 bits; what it says must lie between what it said before and what it was sent.
+    // The other end counts in 32 bits. Its count must lie between its last one and the number of queued messages.
     bool hear_taken(const stream_frame& f) {
         if (f.at_port >= count_) return false;
         stream_outgoing& o = out_[f.at_port];
@@ -70,25 +70,25 @@ public:
     }
 
     // ------------------------------------------------------------------ receiving
-    // Half of the slots at a time: seldom, and a sender that waits for a slot is always told of one.
+    // Credit for half of the slots at a time: it is seldom sent, and a sender that waits for a slot always gets one.
     bool owes_credit(int p) const { return (memory_.taken(p) - in_[p].told) * 2 >= depth(); }
     bool owes_credits() const {
         for (unsigned rest = heard_; rest != 0; rest &= rest - 1)
             if (owes_credit(first_of(rest))) return true;
         return false;
     }
-    // How many messages of a port were taken here (low bits), which the other end is about to hear.
+    // How many messages of a port were taken here (low bits); the caller sends this to the other end.
     std::uint32_t tell_taken(int p) { return static_cast<std::uint32_t>(in_[p].told = memory_.taken(p)); }
 
     bool is_full(int p) const { return in_[p].put - memory_.taken(p) >= depth(); }
-    // Where the next message of a port comes to unless its receiver wants it elsewhere. Requires a free slot. fixed: a
-    // device writes it, so the place is message % depth.
+    // Where the next message of a port arrives unless its receiver wants it elsewhere. Requires a free slot. is_fixed:
+    // a device writes it, so the place is message % depth.
     std::byte* take_place(int p, bool is_fixed) const {
         const channel_memory rx = memory_.rx(p);
         is_fixed ? rx.take_fixed_place(in_[p].put) : rx.take_place(in_[p].put, memory_.taken(p));
         return rx.own_place(in_[p].put);
     }
-    // The slot of the next message, with what its head says; null for what the other end must not send.
+    // The slot of the next message, filled from its head; null if the other end must not send it.
     slot_header* begin_slot(const stream_frame& f) {
         heard_ |= 1u << f.at_port;
         if (f.bytes > shape().slot_bytes || is_full(f.at_port)) return nullptr;
@@ -98,14 +98,14 @@ public:
         return &slot;
     }
     std::uint64_t count_received(int p) { return in_[p].put++; }
-    // Where the last message of a port came to, or comes to.
+    // Where the last message of a port arrived, or arrives.
     std::byte* last_place(int p) const { return memory_.rx(p).own_place(in_[p].put - 1); }
-    // Hands a message over to the receiving end.
+    // Hands a message to the receiving end.
     void deliver(int p, std::uint64_t number) {
         memory_.rx(p).slot(number).number.store(number + 1, memory_order::release);
     }
     void deliver_last(int p) { deliver(p, in_[p].put - 1); }
-    // A whole message that came by a device. False for what no end of this version says.
+    // Puts a whole message that came by a device. False for what no end of this version sends.
     bool put(const stream_frame& f, const std::byte* payload, std::size_t bytes) {
         const bool is_short = f.bytes <= slot_header::inline_bytes;
         if (bytes != (is_short ? f.bytes : 0)) return false;
@@ -123,7 +123,7 @@ public:
         const auto& w = memory_.rx(p).posted();
         return w.number.load(memory_order::acquire) == in_[p].put + 1 ? &w : nullptr;
     }
-    // Where it wants this very message; null: nowhere.
+    // Where it wants this message; null: nowhere.
     std::byte* wanted_at(const stream_frame& f) const {
         const posted_line* const w = wish(f.at_port);
         return w != nullptr && w->bytes == f.bytes && w->tag == f.tag ? w->at : nullptr;

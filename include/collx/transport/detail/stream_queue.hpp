@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inside a stream: the memory of its channels, and what lies in line to be sent. No socket here.
+// Inside a stream: the memory of its channels, and the queue of frames to be sent. No socket here.
 #pragma once
 
 #include <sys/mman.h>
@@ -55,7 +55,7 @@ private:
     std::byte* base_ = nullptr;
 };
 
-// Frames one behind the other, the first of which may have gone in part.
+// A queue of frames, the first of which may be sent in part.
 class stream_queue {
 public:
     static constexpr int most_entries = 32, most_parts = 3 * most_entries;
@@ -79,7 +79,7 @@ public:
         for (int i = first_; i < last_; ++i) bytes += entries_[i].payload_bytes;
         return bytes;
     }
-    // What is in line up to a payload that goes by reference, as parts for one call; adds up their bytes.
+    // The queue up to a payload that goes by reference, as parts for one call. Adds their sizes to `bytes`.
     int gather(iovec* parts, std::size_t& bytes) const {
         int count = 0;
         std::size_t skip = done_bytes_;
@@ -102,25 +102,25 @@ public:
         }
         return count;
     }
-    // Whether such a payload is next, behind what gather() gives.
+    // Whether a payload by reference is next, behind what gather() gives.
     bool has_referenced() const { return referenced_ != 0; }
-    // What of it has not gone, if its head has.
+    // The unsent rest of it, if its head is sent.
     iovec next_referenced() const {
         const stream_entry& e = entries_[first_];
         if (referenced_ == 0 || !e.is_referenced || done_bytes_ < e.head_bytes) return {nullptr, 0};
         const std::size_t at = done_bytes_ - e.head_bytes;
         return {const_cast<std::byte*>(e.payload) + at, e.payload_bytes - at};
     }
-    // Whether the system has a part of a message whose number is waited for.
+    // Whether the system has a part of a message that is awaited (stream_entry::awaited).
     bool is_within_awaited() const {
         return !is_empty() && entries_[first_].awaited != 0 && done_bytes_ > entries_[first_].head_bytes;
     }
-    // They go by copy after all.
+    // Makes the queued payloads go by copy after all.
     [[gnu::cold]] void stop_referencing() {
         for (int i = first_; i < last_; ++i) entries_[i].is_referenced = false;
         referenced_ = 0;
     }
-    // So many bytes have gone; done(entry) hears of those that have gone entirely.
+    // So many bytes were sent. Calls done(entry) for each entry that was sent entirely.
     template <class Done>
     void account(std::size_t bytes, Done&& done) {
         done_bytes_ += bytes;
@@ -131,7 +131,7 @@ public:
         }
         if (first_ == last_) first_ = last_ = 0;
     }
-    // Copies what lies in the user's memory. False: there is no memory for that.
+    // Copies queued payloads that lie in the user's memory. False: there is no memory for that.
     [[gnu::cold]] bool own() {
         stop_referencing();
         std::size_t bytes = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The receiving direction of a stream: reads frames off the leading lane and lets the payloads of messages go where
-// they are wanted, or to slots; and what ends a stream. Only for stream.hpp, which says how it is used.
+// The receiving direction of a stream: reads frames from the leading lane and puts the payloads of messages where they
+// are wanted, or into slots. Also handles the end of a stream. Only for stream.hpp, which says how it is used.
 #pragma once
 
 #include <cerrno>
@@ -18,9 +18,9 @@ namespace detail {
 class stream_receiver {
 public:
     static constexpr std::size_t least_posted_bytes = stream_frame::least_large_bytes;
-    static constexpr int most_looks = 8; // for which such a message waits for a receiver that says where it wants it
+    static constexpr int most_looks = 8; // for which such a message waits for its receiver to say where it wants it
 
-    // sender: of the same stream; what the other end has received frees its slots.
+    // sender: of the same stream; its slots become free when the other end has received their messages.
     stream_receiver(stream_parts& of, stream_sender& sender) : of_(of), sender_(sender) {}
 
     void begin() { staged_ = 0; } // a new connection
@@ -61,7 +61,7 @@ public:
             m.msg_iovlen = static_cast<std::size_t>(count);
             const ssize_t got = of_.leading.receive(m);
             if (got < 0 && would_block(errno)) return has_more_ = false, moved;
-            if (got < 0 && errno == EBADMSG) return of_.leading.note_insecure(); // it shall hear of it
+            if (got < 0 && errno == EBADMSG) return of_.leading.note_insecure(); // the other end shall be notified
             if (got < 0 && of_.leading.error == 0) of_.leading.error = errno;
             if (got < 0 && errno == EPROTO) of_.leading.is_nonsense = true;
             if (got <= 0) return end(), true;
@@ -72,7 +72,7 @@ public:
                                    : take(bytes)))
                 return of_.leading.is_nonsense = true, end(), true;
             has_more_ = bytes == room;
-            // A large message that is here is worked on before the next is read, which may be wanted elsewhere.
+            // A large message that is complete is handled before the next is read, which may be wanted elsewhere.
             if (!has_more_ || is_held_ ||
                 (payload_left_ == 0 && next.bytes != 0 && next.staged_bytes == 0 && (next.is_guess || !next.is_joined)))
                 return true;
@@ -106,7 +106,7 @@ public:
 
 private:
     using kind = stream_frame::kind;
-    // With room for a message of 16 KiB and what may be around it: a second look costs more than copying that much.
+    // Room for a message of 16 KiB and what may be around it: a second read costs more than copying that much.
     static constexpr std::size_t stage_bytes = 16 * 1024 + 512;
     static constexpr std::size_t most_guessed_bytes = stream_guess::most_bytes;
     using expectation = stream_guess::expectation;
@@ -115,7 +115,7 @@ private:
     // the connection has broken.
     [[gnu::cold]] bool end_by_lane() {
         if (of_.leading.is_insecure) return false;
-        of_.leading.is_insecure = of_.leading.is_nonsense = of_.lanes->is_insecure(); // it shall hear of it
+        of_.leading.is_insecure = of_.leading.is_nonsense = of_.lanes->is_insecure(); // the other end shall be notified
         if (of_.leading.is_insecure) return true;
         has_more_ = !is_ending_;
         const bool moved = receive();
@@ -126,20 +126,20 @@ private:
         is_ending_ = false;
         return lose(), true;
     }
-    // The queue pair has failed with messages under way. Who died or gave up may have said so over the socket.
+    // The queue pair has failed with messages under way. A peer that died or gave up may have said so over the socket.
     [[gnu::cold]] bool end_by_verbs() {
         const bool moved = receive();
         if (!of_.leading.is_live() || is_held_ || has_more_) return moved;
         return end(), true;
     }
-    // What the next bytes are read into.
+    // Where the next bytes are read to.
     expectation expected() const {
         if (payload_left_ != 0)
             return {payload_at_, payload_left_, guess_.is_large() ? 0 : stage_bytes - staged_, false};
         // Where a device may write, nothing is read that does not belong there.
         if (staged_ != 0 || of_.is_settled || of_.words.failure != 0 || (of_.verbs && of_.verbs->has_offered()))
             return {nullptr, 0, stage_bytes - staged_, false};
-        // Word of what was received may come first, and what is behind it shall not lie where it does not belong.
+        // A `received` frame may come first, and what is behind it must not lie where it does not belong.
         if (sender_.is_exposed()) return {nullptr, 0, guess_.head_bytes(), false};
         return guess_.expected(of_.ports, by_device(), stage_bytes);
     }
@@ -167,7 +167,7 @@ private:
         staged_ += bytes - direct;
         return read_frames();
     }
-    // A head, what fills up to the payload, and that: mostly where it belongs.
+    // Takes a head, its filler and the payload, which mostly lies in its place already.
     bool take_guessed(stream_frame head, const std::byte* filler, const expectation& next, std::size_t bytes) {
         const std::byte* at = next.at;
         if (next.is_joined) std::memcpy(&head, at, bytes < sizeof head ? bytes : sizeof head), at += sizeof head;
@@ -192,7 +192,7 @@ private:
         const std::byte* at;
         std::size_t bytes;
     };
-    // Something else came first, or lies differently. bytes: behind the head, in `first` and then in `second`.
+    // Another frame came first, or lies differently. bytes: behind the head, in `first` and then in `second`.
     [[gnu::cold, gnu::noinline]] bool take_misplaced(const stream_frame& head, run first, run second,
                                                      std::size_t bytes) {
         std::byte copy[stream_frame::most_filler_bytes + most_guessed_bytes]; // a payload may belong where it lies now
@@ -209,7 +209,7 @@ private:
             is_sound = read_frames();
         }
         may_hold_ = true;
-        // Where only the filler was another, the guess is as good as before.
+        // Where only the filler differed, the guess is as good as before.
         if (filler_of(head) == first.bytes || head.bytes + filler_of(head) < bytes) guess_.forget_large();
         return is_sound;
     }
@@ -218,7 +218,7 @@ private:
         payload_left_ -= bytes;
         if (payload_left_ == 0) deliver();
     }
-    // Hands the message over to the receiving end, once all of it has come.
+    // Hands the message to the receiving end, once all of it has come.
     void deliver() {
         if (payload_is_pair_) {
             payload_is_pair_ = false;
@@ -227,8 +227,8 @@ private:
         }
         if (payload_striped_ != 0) return of_.lanes->note_led(payload_striped_), deliver_parts();
         if (wants_answer_) {
-            // Its sender has hung up without a word and its memory is its own again: who knows what came of that. Its
-            // end is read next.
+            // The sender has reset the connection and may have changed its memory, so the bytes may be wrong. The end
+            // of the connection is read next.
             if (of_.leading.wire.is_reset(of_.leading.fd())) return;
             ++of_.words.received;
         }
@@ -265,20 +265,20 @@ private:
         staged_ -= at;
         return true;
     }
-    // Whether to wait with a large message for the receiver, who has pre-posted for others and will say where it wants
-    // this one: a few looks, for between two of its looks this stream may be moved for others, too. They cost no system
-    // call.
+    // Whether a large message waits for the receiver, which has pre-posted for others and will say where it wants this
+    // one. It waits for several looks, because this stream may also be moved for others between two looks of the
+    // receiver. They cost no system call.
     bool is_early(const stream_frame& f) {
         if ((!is_whole(f.what) && f.what != kind::striped) || f.bytes < least_posted_bytes ||
             f.at_port >= of_.ports.count())
             return false;
         return may_hold_ && of_.ports.is_mostly_posted(f.at_port) && wanted_at(f) == nullptr;
     }
-    // Where its receiver wants this message; null: nowhere, it goes to a slot.
+    // Where the receiver wants this message; null: nowhere, it goes to a slot.
     std::byte* wanted_at(const stream_frame& f) const {
         return of_.is_settled || of_.words.failure != 0 ? nullptr : of_.ports.wanted_at(f);
     }
-    // False for what no end of this version says.
+    // False for what no end of this version sends.
     bool read_frame(const stream_frame& f) {
         if (f.magic != stream_frame::magic_value || of_.words.has_heard_bye) return false;
         if (filler_of(f) > (is_whole(f.what) && f.bytes >= least_posted_bytes ? stream_frame::most_filler_bytes : 0))
@@ -303,7 +303,7 @@ private:
             default: return of_.leading.is_insecure = f.what == kind::refused, false;
         }
     }
-    // Of this port the other end has said its last word over the socket.
+    // Whether the other end has sent its last frame of this port over the socket.
     bool has_switched(const stream_frame& f) const { return of_.verbs && of_.verbs->has_switched(f.at_port); }
     bool begin_message(const stream_frame& f) {
         if (!of_.ports.map()) return false;
@@ -342,7 +342,7 @@ private:
         is_posted_ = false;
         return true;
     }
-    // Of what the other end had sent by verbs when it said goodbye.
+    // Whether messages are missing that the other end had sent by verbs when it said goodbye.
     bool lacks_messages() const {
         return of_.verbs && of_.words.failure == 0 && of_.words.heard_failure == 0 &&
                !of_.verbs->is_complete(of_.words.heard_messages);
@@ -376,7 +376,7 @@ private:
     int payload_port_ = 0;
     std::uint64_t payload_striped_ = 0; // its number among the striped; 0: all of it comes here
     bool is_posted_ = false;            // it goes to the user's memory
-    bool wants_answer_ = false;         // by a sender whose system may still read it
+    bool wants_answer_ = false;         // the sender's system may still read it
     bool payload_is_pair_ = false;      // it is a word: heard_pair_
     queue_pair_address heard_pair_;
     stream_guess guess_;

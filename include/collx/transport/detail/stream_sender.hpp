@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The sending direction of a stream: what was committed on its channels becomes frames, as far as the other end has
-// slots for them, and goes out over the leading lane, large ones in parts over all. Only for stream.hpp, which says how
-// it is used.
+// The sending direction of a stream: committed messages become frames, as far as the other end has slots for them.
+// Frames go over the leading lane, large messages in parts over all. Only for stream.hpp, which says how it is used.
 #pragma once
 
 #include <cerrno>
@@ -19,17 +18,17 @@ namespace detail {
 
 class stream_sender {
 public:
-    // Frames go out together up to about this size: larger writes measured slower again (docs/design/sockets.md).
+    // Frames are sent together up to about this size: larger writes measured slower again (docs/design/sockets.md).
     static constexpr std::size_t write_bytes = 1024 * 1024;
 
     stream_sender(stream_parts& of, const socket_calls& calls)
         : of_(of), unsent_(calls, static_cast<std::size_t>(of.ports.count() * of.ports.shape().depth)) {}
 
-    // A new connection: `hello`, if there is one, goes out first.
+    // A new connection: `hello`, if not null, is sent first.
     void begin(const stream_hello* hello) {
         queue_.clear();
         accepted_ = 0;
-        of_.words.said_failure = 0; // said over a connection that was given up, it has reached no rank
+        of_.words.said_failure = 0; // a word over a connection that was given up has reached no rank
         if (hello == nullptr) return;
         hello_ = *hello;
         queue_.add({{}, reinterpret_cast<const std::byte*>(&hello_), sizeof hello_, 0, false});
@@ -57,7 +56,7 @@ public:
     }
 
     // ------------------------------------------------------------------ what has gone
-    // A slot is free again when all parts have gone, or word has come that the message has.
+    // A slot is free again when all parts were sent, or the other end has received the message.
     void count_gone() {
         unsent_.free(
             [this](std::uint64_t awaited) {
@@ -78,10 +77,9 @@ public:
     bool has_said_failure() const {
         return of_.words.said_failure == of_.words.failure && queue_.is_empty() && !of_.leading.wire.has_pending();
     }
-    // Nothing in line goes out any more.
+    // Drops what is queued.
     void forget() { queue_.clear(); }
-    // What is in line no longer refers to the user's memory. False: there is no memory to copy it to, and nothing more
-    // goes out.
+    // Copies what is queued in the user's memory. False: there is no memory to copy it to, and nothing more is sent.
     [[gnu::cold]] bool settle() {
         if (queue_.own() && (!of_.lanes || of_.lanes->settle())) return true;
         accepted_ = 0;
@@ -103,7 +101,7 @@ private:
         want = next.iov_len;
         return unsent_.pages().send(of_.leading.fd(), static_cast<const std::byte*>(next.iov_base), want);
     }
-    // Whether there may be something to send. Mostly there is nothing, which a few lines of memory say.
+    // Whether there may be something to send. Mostly there is nothing, which a few lines of memory show.
     bool has_work() const {
         if (has_unsent() || of_.words.owes_any() || (of_.verbs && of_.verbs->owes_words(ports_in_use()))) return true;
         if (!of_.ports.is_mapped()) return false;
@@ -112,7 +110,7 @@ private:
     bool has_unsent() const {
         return !queue_.is_empty() || of_.leading.wire.has_pending() || (of_.lanes && of_.lanes->has_unsent());
     }
-    // What is sealed counts as sent only when the system has it: a call that has returned may be this rank's last for a
+    // Sealed bytes count as sent only when the system has them: a call that has returned may be this rank's last for a
     // long time.
     bool flush() {
         if (!of_.leading.flush()) return false;
@@ -127,11 +125,11 @@ private:
             else if (e.head_bytes != 0 && e.head.what == kind::switched) of_.verbs->note_switched(e.head.at_port);
         });
     }
-    // Lines up frames behind what is on its way. False when there is nothing to send.
+    // Queues frames behind those under way. False when there is nothing to send.
     bool refill() {
         stream_words& words = of_.words;
         const bool is_open = of_.leading.phase == stream_phase::open;
-        // Bad news needs no welcome.
+        // A failure is sent without a welcome.
         const bool may_speak = is_open || (of_.leading.phase == stream_phase::waiting && words.failure != 0);
         if (queue_.is_full() || !may_speak || words.has_queued_bye) return !queue_.is_empty();
         words.add_welcome(queue_);
@@ -157,7 +155,7 @@ private:
             const int p = stream_ports::first_of(rest);
             const bool by_verbs = verbs != nullptr && verbs->sends(p);
             if (!of_.ports.owes_credit(p) || (by_verbs && !verbs->has_room())) continue;
-            // Behind the last word over the socket it could come after one by verbs that says more.
+            // Over the socket, behind the last word of this port, it could come after a credit by verbs that says more.
             if (verbs != nullptr && verbs->is_switching(p) && !by_verbs) continue;
             const stream_frame f{
                 .what = kind::credit, .at_port = static_cast<std::uint8_t>(p), .taken = of_.ports.tell_taken(p)};
@@ -182,7 +180,7 @@ private:
             }
         }
     }
-    // Puts the next message of a port in line, which has one. Returns how many bytes of it go over the leading lane.
+    // Queues the next message of a port, which has one. Returns how many bytes of it go over the leading lane.
     std::size_t add_message(int p) {
         const slot_header& slot = of_.ports.next_slot(p);
         const std::byte* payload = slot.payload;
@@ -216,8 +214,8 @@ private:
         return here;
     }
     // The system's pages begin anew where the receiver has taken all, so a frame mostly lies at the beginning of a
-    // line. Another filler than before costs the receiver a copy of at most 64 KiB (take_misplaced): for one message
-    // that is much longer, or several alike.
+    // line. A changed filler costs the receiver a copy of at most 64 KiB (take_misplaced). So it changes only for a
+    // message that is much longer, or for several alike.
     std::size_t filler_before(const std::byte* payload, std::size_t bytes) {
         if (bytes < stream_frame::least_large_bytes || of_.lanes || !of_.leading.wire.is_plain()) return 0;
         const std::uintptr_t place = reinterpret_cast<std::uintptr_t>(payload) - sizeof(stream_frame);
@@ -242,7 +240,7 @@ private:
         of_.ports.pass_next(p);
         return true;
     }
-    // Its number, if the other lanes carry parts of a message; without them it goes as ever.
+    // The number of a message of which the other lanes carry parts; 0: it goes over the leading lane alone.
     std::uint64_t stripe(const std::byte* payload, std::size_t bytes, bool is_users_memory) {
         if (bytes < stream_lanes::least_bytes) return 0;
         if (of_.lanes->are_open()) return of_.lanes->send_later(payload, bytes, is_users_memory);
@@ -254,7 +252,7 @@ private:
     stream_queue queue_;
     stream_unsent unsent_;
     stream_hello hello_;
-    std::size_t accepted_ = 0; // of what lies in line, not counted yet: the system may not have all of it
+    std::size_t accepted_ = 0;                 // queued bytes, not counted yet: the system may not have all of them
     std::size_t filler_ = 0, best_filler_ = 0; // before large messages; what the last of them asked for
     bool has_said_bye_ = false;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The memory of ranks on other hosts, by the devices of their streams. Only for remote_links.hpp.
+// Implements remote_memory by the devices of the streams to other hosts. Only for remote_links.hpp.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace detail {
 
 class stream_transfers final : public remote_memory {
 public:
-    // All three outlive this; the turn is taken for each look at the peers.
+    // All three outlive this; the turn is taken for each access to the peers.
     stream_transfers(const counted_ptr<socket_hub>& hub, turn& t, remote_peers& peers)
         : hub_(hub), turn_(t), peers_(peers) {}
     verbs_device& device() override { return *hub_->verbs(); }

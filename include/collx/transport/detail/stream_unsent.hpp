@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages of a stream whose slots are not free yet, though the leading connection has taken them: parts of them are
-// with other lanes, or the system still refers to the sender's memory until the receiver has answered. Also which
-// messages go by reference. Only for stream.hpp, which says how it is used.
+// Messages of a stream whose slots are not free yet, though the leading connection has taken them: other lanes still
+// have parts of them, or the system still refers to the sender's memory until the receiver has answered. Also chooses
+// which messages go by reference. Only for stream.hpp, which says how it is used.
 #pragma once
 
 #include <collx/core/clock.hpp>
@@ -22,7 +22,7 @@ public:
     // ------------------------------------------------------------------ by reference
     void set_copy_mode(single_copy_mode when) { choice_ = copy_or_reference(when); }
     page_pipe& pages() { return pages_; }
-    // How a large message from the user's memory goes over this connection. is_in_use: others by reference are in line.
+    // How a large message from the user's memory goes over this connection. is_in_use: others by reference are queued.
     copy_or_reference::way choose(std::size_t bytes, int fd, bool is_in_use) {
         if (!pages_.is_usable_on(fd)) return {};
         const copy_or_reference::way by = choice_.next(bytes);
@@ -36,11 +36,11 @@ public:
     void wait_for(const stream_entry& e) {
         line_.push({e.head.at_port, e.awaited, e.payload_bytes, e.began_ns, e.is_referenced});
     }
-    // In their turn, for what was sent is only counted: sent(port) for each in front for which has_gone(awaited) holds.
-    // measure: tells the choice what answers took.
+    // Calls sent(port) for each message in front for which has_gone(awaited) holds; in order, because sent messages are
+    // only counted. measure: tells the choice how long answers took.
     template <class HasGone, class Sent>
     void free(HasGone&& has_gone, Sent&& sent, bool measure) {
-        message all; // that one answer was for
+        message all; // the messages that one answer was for
         for (; !line_.is_empty() && has_gone(line_.front().awaited); line_.pop()) {
             const message& m = line_.front();
             if (m.awaited != 0 && all.bytes == 0) all = m;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The small words of a stream, beside its messages: what this end has to say and has said, and what it has heard.
+// The small words of a stream, beside its messages: what this end has to send and has sent, and what it has received.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace detail {
 struct stream_words {
     using kind = stream_frame::kind;
 
-    // To say.
+    // To send.
     bool owes_welcome = false, owes_bye = false, has_queued_bye = false;
     std::uint64_t failure = 0, said_failure = 0;
-    waiting_words waits;                                         // of all ranks, also what is heard
-    int waiting_first = -1, next_waiting = -1, waiting_left = 0; // the rank of which word is owed; -1: none
-    // One for each lane that came here: which attempt to make it that was; the first asks the other end to make them.
-    std::uint32_t received = 0, said_received = 0; // messages by reference
+    waiting_words waits;                                         // of all ranks, also those received
+    int waiting_first = -1, next_waiting = -1, waiting_left = 0; // whose word is owed; -1: none
+    std::uint32_t received = 0, said_received = 0;               // messages by reference
+    // Bit k: lane k came here, at that attempt to make it. Bit 0 asks the other end to make the lanes.
     std::uint32_t owed_lanes = 0, attempts[stream_lanes::most] = {};
 
-    // Heard.
+    // Received.
     std::uint64_t heard_failure = 0;
     bool has_heard_bye = false;
-    std::uint32_t heard_messages = 0; // that the other end had sent by verbs until then
+    std::uint32_t heard_messages = 0; // sent by the other end by verbs before its goodbye
     std::uint64_t heard_received = 0;
     std::uint32_t heard_lanes = 0, heard_attempts[stream_lanes::most] = {};
 
@@ -55,7 +55,7 @@ struct stream_words {
     void say_waiting(int first) {
         if (waits.at != nullptr) waiting_first = next_waiting = first, waiting_left = waits.ranks;
     }
-    // The words of a chain, one frame each, with their age: clocks of hosts differ. What does not fit goes next time.
+    // The words of a chain, one frame each, with their age: clocks of hosts differ. The rest is sent next time.
     void add_waiting(stream_queue& to) {
         for (const std::int64_t now = next_waiting < 0 ? 0 : now_ns(); next_waiting >= 0 && !to.is_full();) {
             const waiting_word w = waits.of(next_waiting);
@@ -76,7 +76,7 @@ struct stream_words {
             to.add_word({.what = kind::lane, .bytes = k, .tag = attempts[k]});
         }
     }
-    // messages: that went by verbs.
+    // messages: the number sent by verbs.
     void add_bye(stream_queue& to, std::uint32_t messages) {
         if (owes_bye && !to.is_full()) has_queued_bye = true, to.add_word({.what = kind::bye, .bytes = messages});
     }
@@ -85,12 +85,12 @@ struct stream_words {
         heard_failure = static_cast<std::uint64_t>(f.tag) << 32 | f.bytes;
         return heard_failure != 0;
     }
-    // last: number of the last of them that was sent.
+    // last: the number of the last message that was sent and wants an answer.
     bool hear_received(const stream_frame& f, std::uint64_t last) {
         heard_received += f.bytes - static_cast<std::uint32_t>(heard_received);
         return heard_received <= last;
     }
-    // What other hosts say is checked: of no rank of this communicator, or for none, it is nonsense.
+    // Words from other hosts are checked: a word of no rank of this communicator, or for none, is nonsense.
     bool hear_waiting(const stream_frame& f) {
         if (waits.at == nullptr) return true;
         const auto ranks = static_cast<std::uint32_t>(waits.ranks);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One connection between two ranks of a job that many communicators share. Each has a line of it, which looks to a
-// stream like a connection of its own:
+// One connection between two ranks of a job that many communicators share. Each communicator has a line of it, which a
+// stream uses like its own connection:
 //
 //   segment: the communicator, a length, so many bytes of its stream  |  end: of its line  |  welcome
 //
-// A segment that the system takes in part is copied, so the next sender finishes it, and no line waits for another's
-// rank. What comes for another line than the one that is read is put into that line's inbox: nothing ever stops
-// reading, and the streams' credits bound what comes. Its inbox may fill before its communicator is made here. The
-// connection keeps one order for all lines, so what a line's other end said last, its end too, is read before the end
-// of all.
+// The rest of a segment that the system takes in part is copied, and the next sender finishes it. So no line waits for
+// another line's rank. Bytes for another line than the one that is read go into that line's inbox. So reading never
+// stops, and the streams' credits bound what comes. An inbox may fill before its communicator is made here. The
+// connection keeps one order for all lines, so the last bytes and the end of a line are read before the end of all.
 #pragma once
 
 #include <sys/uio.h>
@@ -36,11 +35,11 @@ class trunk {
 public:
     enum class phase : std::uint32_t {
         closed,  // no connection yet
-        waiting, // of a lower rank: the peer has not said welcome yet
+        waiting, // on a lower rank: the peer has not sent its welcome yet
         open,
         lost // for good
     };
-    // peer: a rank of the job. generation: how many were lost between these two ranks.
+    // peer: a rank of the job. generation: how many trunks between these two ranks were lost.
     trunk(const socket_calls& calls, int peer, std::uint32_t generation, mutual_help& helpers, trunk_arrivals& arrivals)
         : wire_(calls), peer_(peer), generation_(generation), lines_(helpers, arrivals, peer) {
         unsent_.reserve(sizeof(segment) + segment::most_bytes);
@@ -53,7 +52,7 @@ public:
     int fd() const { return socket_.get(); }
     bool is_refused() const { return error_ == ECONNREFUSED; }
 
-    // Takes over a socket, connected or on its way. `hello` goes out first if there is one.
+    // Takes over a socket that is connected or connecting. `hello`, if not null, is sent first.
     void open(descriptor socket, const stream_hello* hello, bool wait_for_welcome, bool owes_welcome,
               sole_ptr<wire_layer> sealed) {
         const turn_taken here(turn_);
@@ -67,12 +66,12 @@ public:
         set(wait_for_welcome ? phase::waiting : phase::open);
         (void)flush();
     }
-    // Gives up a connection that waits: the peer's has come.
+    // Gives up a connection that waits, because the peer's has come.
     void drop() {
         const turn_taken here(turn_);
         if (state() == phase::waiting) close(phase::closed, 0);
     }
-    // error: what its lines hear of the system, EBADMSG for a broken seal or another protection; 0: nothing.
+    // error: the system's error for its lines, EBADMSG for a broken seal or another protection; 0: none.
     void lose(int error) {
         const turn_taken here(turn_);
         close(phase::lost, error);
@@ -97,7 +96,7 @@ public:
         (void)flush();
     }
 
-    // As sendmsg(), for one line: how many bytes were taken, -1 for none. They may still lie here: see is_unsent.
+    // Like sendmsg(), for one line: how many bytes were taken, -1 for none. They may still lie here: see is_unsent.
     ssize_t send(trunk_line& l, const msghdr& m) {
         const turn_tried here(turn_);
         if (!here) return errno = EAGAIN, -1;
@@ -109,14 +108,14 @@ public:
         if (has_unsent()) l.is_unsent.store(true, memory_order::release), unsent_line_ = &l;
         return static_cast<ssize_t>(taken);
     }
-    // Hands the system what lies here of this line. False while something is left, errno says why.
+    // Gives the system the bytes of this line that lie here. False while something is left, errno says why.
     bool flush(trunk_line& l) {
         if (!l.is_unsent.load(memory_order::acquire)) return true;
         const turn_tried here(turn_);
         if (!here) return errno = EAGAIN, false;
         return flush();
     }
-    // As recvmsg(), for one line.
+    // Like recvmsg(), for one line.
     ssize_t receive(trunk_line& l, const msghdr& m) {
         const turn_tried here(turn_);
         if (!here) return errno = EAGAIN, -1;
@@ -129,7 +128,7 @@ public:
         if (!has_ended) return errno = EAGAIN, -1;
         return l.peer_has_closed || error_ == 0 ? 0 : (errno = error_, -1);
     }
-    // Everything that has come goes to the inbox of its lines.
+    // Puts everything that has come into the inboxes of its lines.
     void pump() {
         const turn_tried here(turn_);
         read_places nowhere;
@@ -145,12 +144,12 @@ public:
         close(phase::lost, 0);
         return s;
     }
-    // In a child that fork() made.
+    // In a child of fork().
     void forget() { is_forgotten_ = true; }
 
 private:
     static constexpr std::size_t stage_bytes = 16 * 1024 + 512, short_bytes = 4096;
-    static constexpr int most_reads = 64; // of one look
+    static constexpr int most_reads = 64; // in one call
 
     void set(phase p) { phase_.store(static_cast<std::uint32_t>(p), memory_order::release); }
     bool has_unsent() const { return unsent_at_ < unsent_.size() || wire_.has_pending(); }
@@ -181,8 +180,7 @@ private:
         return true;
     }
 
-    // Reads what has come: the bytes of `l` go to their places, until these are full, and those of others to their
-    // inbox.
+    // Reads what has come. Bytes of `l` go to their places until these are full, those of other lines to inboxes.
     void read(trunk_line* l, read_places& to) {
         (void)flush();
         bool is_dry = false;
@@ -201,13 +199,13 @@ private:
             is_dry = !(left_ != 0 && line_ == l ? fill_directly(to) : fill());
         }
     }
-    // So many bytes of this segment, which lie here. Returns how many have found a place: none where there is no
+    // Hands over so many bytes of this segment from the stage. Returns how many were placed: none where there is no
     // memory.
     std::size_t hand_over(const trunk_line* l, read_places& to, std::size_t bytes) {
         if (line_ == l) return to.put(stage_ + at_, bytes);
         return lines_.post(*line_, stage_ + at_, bytes) ? bytes : 0;
     }
-    // The head of the next one, if it is here.
+    // Takes the head of the next segment, if it is here.
     bool begin_segment() {
         segment s;
         if (got_ - at_ < sizeof s) return false;
@@ -221,7 +219,7 @@ private:
         }
         return at_ += sizeof s, true;
     }
-    // True if there may be more.
+    // Reads into the stage. True if there may be more.
     bool fill() {
         std::memmove(stage_, stage_ + at_, got_ - at_);
         got_ -= at_, at_ = 0;
@@ -233,7 +231,7 @@ private:
         got_ += got;
         return got == part.iov_len;
     }
-    // The rest of this segment goes where it belongs, and the head of the next comes with it.
+    // Reads the rest of this segment to its places, and with it the head of the next.
     bool fill_directly(read_places& to) {
         at_ = got_ = 0;
         iovec parts[read_places::most + 1];
@@ -252,9 +250,9 @@ private:
         if (n > 0) return static_cast<std::size_t>(n);
         if (n < 0 && would_block(errno)) return 0;
         if (n < 0 && errno == EBADMSG)
-            return is_deaf_ = true, error_ = errno, lines_.tell_all(), 0; // it shall hear why
+            return is_deaf_ = true, error_ = errno, lines_.tell_all(), 0; // the other end shall be notified
         if (n < 0 && error_ == 0) error_ = errno;
-        // One that waited gave way to a connection that is to come.
+        // A connection that waited gave way to one that is to come.
         close(state() == phase::waiting ? phase::closed : phase::lost, error_);
         return 0;
     }
@@ -267,7 +265,7 @@ private:
         if (next == phase::lost) unsent_line_ = nullptr, lines_.tell_all();
     }
 
-    turn turn_; // for all of these but the atomic ones
+    turn turn_; // protects all of these but the atomic ones
     stream_wire wire_;
     descriptor socket_;
     int peer_, error_ = 0;
@@ -275,16 +273,16 @@ private:
     atomic<std::uint32_t> phase_{0};
     bool is_forgotten_ = false, is_deaf_ = false; // deaf: a seal is broken, so nothing is read any more
     trunk_lines lines_;
-    growing_array<std::byte> hello_, unsent_; // what goes out first; segments that have not gone entirely
+    growing_array<std::byte> hello_, unsent_; // what is sent first; segments that were not sent entirely
     std::size_t hello_at_ = 0, unsent_at_ = 0;
-    trunk_line* unsent_line_ = nullptr; // whose bytes are among these; one at most, for others send when they have gone
+    trunk_line* unsent_line_ = nullptr; // whose bytes are in unsent_; at most one, because others send after these
     trunk_line* line_ = nullptr;        // of the segment that is being read
-    std::size_t left_ = 0;              // of it
+    std::size_t left_ = 0;              // bytes left of it
     std::size_t at_ = 0, got_ = 0;      // what came and is not read
     std::byte stage_[stage_bytes];
 };
 
-// One communicator's part of a trunk, as a stream sees it. Its end is said when it is destroyed.
+// One communicator's part of a trunk, as a stream sees it. The destructor sends the end of the line.
 class trunk_end final : public wire_layer {
 public:
     trunk_end(counted_ptr<trunk> t, std::uint64_t communicator, std::uint64_t name)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a trunk (trunk.hpp) is made of: its segments on the way out, the places where bytes go on the way in, and its
-// lines, one for each communicator. No socket here.
+// The parts of a trunk (trunk.hpp): outgoing segments, the places where incoming bytes go, and the lines, one for each
+// communicator. No socket here.
 #pragma once
 
 #include <sys/socket.h>
@@ -21,7 +21,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The head of what goes over a trunk.
+// The head of each segment on a trunk.
 struct segment {
     enum class kind : std::uint8_t {
         bytes = 1, // of this communicator's stream, so many
@@ -69,8 +69,8 @@ public:
     }
     segment_writer(const segment_writer&) = delete;
     const msghdr& whole() const { return all_; }
-    // So many bytes have gone: copies the rest of the segment within. Returns how many bytes of the stream have gone or
-    // are kept.
+    // `gone` bytes were sent: copies the rest of the segment that was sent in part. Returns how many bytes of the
+    // stream were sent or are kept.
     std::size_t keep_rest(std::size_t gone, growing_array<std::byte>& kept) const {
         std::size_t end = 0, taken = 0;
         for (std::size_t s = 0; s < segments_ && end < gone; ++s)
@@ -94,7 +94,7 @@ private:
     std::size_t segments_ = 0;
 };
 
-// Where a stream wants the next bytes, and how far that is full.
+// The places where a stream wants the next bytes, and how far they are full.
 class read_places {
 public:
     static constexpr std::size_t most = 4; // parts
@@ -114,7 +114,7 @@ public:
         }
         return done;
     }
-    // What is free of them, up to a number of bytes. Returns how many parts.
+    // The free ones of them, up to most_bytes. Returns the number of parts, and adds their sizes to `bytes`.
     std::size_t free_parts(iovec* to, std::size_t most_bytes, std::size_t& bytes) const {
         std::size_t count = 0;
         for (std::size_t i = part_, at = at_; i < count_ && bytes < most_bytes; ++i, at = 0) {
@@ -135,12 +135,12 @@ private:
     std::size_t count_ = 0, part_ = 0, at_ = 0, given_ = 0;
 };
 
-// One communicator on a trunk.
+// One communicator's line of a trunk.
 struct trunk_line {
     std::uint64_t communicator = 0, name = 0; // see mutual_help
-    bool has_end = false;                     // a stream here
+    bool has_end = false;                     // a stream here uses it
     bool has_closed = false, peer_has_closed = false;
-    atomic<bool> is_unsent{false};  // bytes of it are kept here
+    atomic<bool> is_unsent{false};  // the trunk keeps bytes of it
     atomic<bool> has_news{false};   // there is something to receive, or its end
     growing_array<std::byte> inbox; // came when another line was read
     std::size_t inbox_at = 0;
@@ -156,7 +156,7 @@ struct trunk_line {
     }
 };
 
-// Lines that a peer has begun and this rank has not, in the order in which they came. Of all trunks of a rank.
+// Lines that a peer has begun and this rank has not, in the order in which they came, of all trunks of a rank.
 class trunk_arrivals {
 public:
     void add(std::uint64_t communicator, int peer) {
@@ -164,7 +164,7 @@ public:
         all_.emplace_back(communicator, peer);
         count_.store(all_.size(), memory_order::release);
     }
-    // The next of this communicator, -1: none.
+    // The peer of the next line of this communicator; -1: none.
     int take(std::uint64_t communicator) {
         if (count_.load(memory_order::acquire) == 0) return -1;
         const turn_taken here(turn_);
@@ -184,7 +184,7 @@ private:
     atomic<std::size_t> count_{0};
 };
 
-// Those of one trunk. A line is there from the first word of either end to the last word of both.
+// The lines of one trunk. A line exists from the first word of either end to the last word of both.
 class trunk_lines {
 public:
     trunk_lines(mutual_help& helpers, trunk_arrivals& arrivals, int peer)
@@ -196,7 +196,7 @@ public:
         l->name = name, l->has_end = true;
         return *l;
     }
-    // The one that the peer speaks of.
+    // The line that the peer names; made if it is not there.
     trunk_line& of(std::uint64_t communicator) {
         if (trunk_line* l = find(communicator)) return *l;
         trunk_line& made = make(communicator);

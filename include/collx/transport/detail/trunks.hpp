@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A rank's trunks, one to each rank of the job that it shares communicators with: made when the first line is wanted,
-// by either end, and moved on for all lines together. The rank with the higher number sends at once, the lower one
-// waits for a welcome and gives way when the higher one's connection comes. After one was lost the next line makes
+// A rank's trunks, one to each rank of the job with which it shares communicators. Either end makes a trunk when the
+// first line is wanted; all its lines are moved together. The rank with the higher number sends at once. The lower one
+// waits for a welcome, and gives way when the higher one's connection comes. After a trunk was lost the next line makes
 // another.
 #pragma once
 
@@ -25,11 +25,11 @@ namespace detail {
 
 class trunks {
 public:
-    static constexpr std::uint64_t name = 0; // in hellos, where else a communicator is
+    static constexpr std::uint64_t name = 0; // in hellos, in place of a communicator
 
     trunks(const socket_calls& calls, mutual_help& helpers) : calls_(&calls), helpers_(&helpers) {}
 
-    // A new line. hub: of this rank, `me` in the job. name: of the communicator's links in mutual_help.
+    // Makes a line. hub: of this rank, `me` in the job. line_name: of the communicator's links in mutual_help.
     template <class Hub>
     [[gnu::cold]] sole_ptr<wire_layer> open(Hub& hub, int me, int peer, std::uint64_t communicator,
                                             std::uint64_t line_name) {
@@ -39,10 +39,10 @@ public:
         if (me > peer && w.to->state() == trunk::phase::closed && !w.proof) connect(w, hub, me);
         return make_sole<trunk_end>(w.to, communicator, line_name);
     }
-    // One that a communicator of this rank has not and its peer has begun: a rank of the job; -1: none.
+    // A peer (rank of the job) that has begun a line which this communicator does not have here yet; -1: none.
     int take_arrival(std::uint64_t communicator) { return arrivals_.take(communicator); }
 
-    // One that came to the listener.
+    // Takes a connection that came to the listener.
     [[gnu::cold]] void bring(guest&& g) {
         const turn_taken here(guests_turn_);
         guests_.push_back(std::move(g));
@@ -51,7 +51,7 @@ public:
     bool has_to_open() const {
         return has_guests_.load(memory_order::relaxed) || is_opening_.load(memory_order::relaxed);
     }
-    // Carries on those that are not open yet.
+    // Advances the trunks that are not open yet.
     template <class Hub>
     [[gnu::cold]] void move(Hub& hub, int me) {
         const turn_tried here(turn_);
@@ -70,7 +70,7 @@ public:
         is_opening_.store(!opening_.empty(), memory_order::release);
     }
 
-    // Those that can be read are shown to visit(rank of the job), which returns whether it moved any. False as well
+    // Calls visit(rank of the job) for each trunk that can be read; visit returns whether it moved any. False as well
     // when nothing can tell which ones they are.
     template <class Visit>
     bool visit_readable(Visit&& visit) {
@@ -78,7 +78,7 @@ public:
                poll_.visit_readable(*calls_, [&](std::uint64_t peer) { return visit(static_cast<int>(peer)); });
     }
     bool can_tell() const { return is_polling_.load(memory_order::acquire); }
-    // What has come over one, or over all, goes to the inbox of its lines.
+    // Puts what has come over one trunk, or over all, into the inboxes of its lines.
     void pump(int peer) {
         counted_ptr<trunk> t;
         {
@@ -95,7 +95,7 @@ public:
         (void)visit_readable([&](int peer) { return pump(peer), true; });
     }
 
-    // At the end of the job: hands over the sockets of those that have said everything. False while some have not.
+    // At the end of the job: hands over the sockets of trunks that have sent everything. False while some have not.
     template <class Take>
     [[gnu::cold]] bool part(Take&& take) {
         const turn_taken here(turn_);
@@ -108,12 +108,12 @@ public:
         }
         return is_done;
     }
-    // In a child that fork() made.
+    // In a child of fork().
     void forget() {
         for (auto& w : ways_)
             if (w && w->to) w->to->forget();
     }
-    // How many there are.
+    // The number of open trunks.
     int count() {
         const turn_taken here(turn_);
         int n = 0;
@@ -125,7 +125,7 @@ private:
     struct way {
         int peer = 0;
         counted_ptr<trunk> to;
-        sole_ptr<greeting> proof; // on its way to become its connection
+        sole_ptr<greeting> proof; // becomes its connection
         std::int64_t try_at_ns = 0;
         int refusals = 0;
     };
@@ -142,11 +142,11 @@ private:
         w.to = make_counted<trunk>(*calls_, w.peer, generation, *helpers_, arrivals_);
         w.proof = nullptr;
         w.refusals = 0;
-        w.try_at_ns = is_patient ? now_ns() + first_try_ns : 0; // the higher rank mostly comes by itself
+        w.try_at_ns = is_patient ? now_ns() + first_try_ns : 0; // the higher rank mostly connects by itself
         if (!is_in(opening_, w.peer)) opening_.push_back(w.peer);
         is_opening_.store(true, memory_order::release);
     }
-    // True when it is open or lost.
+    // True when the trunk is open or lost.
     template <class Hub>
     bool step(way& w, Hub& hub, int me) {
         if (w.proof) greet(w, hub, me);
@@ -161,8 +161,8 @@ private:
         w.to->pump();
         if (w.to->state() == trunk::phase::closed) come_again(w, me, w.to->is_refused());
     }
-    // It gave way to a connection that is to come. If its process has ended, that one may wait at our listener with its
-    // last words: only the second refusal counts.
+    // It gave way to a connection that is to come. If the peer's process has ended, that connection may wait at our
+    // listener with its last messages: only the second refusal counts.
     void come_again(way& w, int me, bool is_refused) {
         if (is_refused && (w.peer < me || ++w.refusals >= 2)) return w.to->lose(ECONNREFUSED);
         w.try_at_ns = now_ns() + (is_refused ? soon_ns : next_try_ns);
@@ -212,13 +212,13 @@ private:
         const bool is_ours_begun = w.proof || now == trunk::phase::waiting;
         if (h.attempt < w.to->generation() || now == trunk::phase::open || now == trunk::phase::lost ||
             (is_ours_begun && h.from < me))
-            return; // ours stands
+            return; // our connection stays
         w.proof = nullptr;
         w.to->drop();
         w.to->open(std::move(g.socket), nullptr, false, h.from < me,
                    seal_connection(hub.protected_by().level, g.session(hub.protected_by().key), false, *calls_));
     }
-    // Many are asked at once, a single one by itself.
+    // Several trunks are polled at once, a single one by itself.
     void watch(way& w) {
         if (only_.load(memory_order::relaxed) == none) only_.store(w.peer, memory_order::release);
         if (!can_tell() && only_.load(memory_order::relaxed) != w.peer) {
@@ -234,13 +234,13 @@ private:
     const socket_calls* calls_;
     mutual_help* helpers_;
     trunk_arrivals arrivals_;
-    turn turn_;                         // for these
+    turn turn_;                         // protects these
     growing_array<sole_ptr<way>> ways_; // by rank of the job
     growing_array<int> opening_;
     poll_set poll_;
     atomic<bool> is_opening_{false}, is_polling_{false};
     atomic<int> only_{none}; // the first that was open
-    turn guests_turn_;       // for these
+    turn guests_turn_;       // protects these
     growing_array<guest> guests_;
     atomic<bool> has_guests_{false};
 };

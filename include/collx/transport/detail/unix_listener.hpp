@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Addresses of ranks that reach each other over unix sockets: names in the abstract namespace, gone with their process,
-// or files of a directory that several containers share. Names are random, of one length, and short enough for the
-// table of addresses; security does not depend on their being secret, because both ends ask the kernel whose the other
-// one is.
+// Addresses of ranks that reach each other over unix sockets: names in the abstract namespace, which end with their
+// process, or files of a directory that several containers share. Names are random, of one length, and short enough for
+// the table of addresses. Security does not depend on secret names: each end asks the kernel whose the other end is.
 #pragma once
 
 #include <fcntl.h>
@@ -22,7 +21,7 @@ namespace detail {
 
 inline constexpr std::size_t unix_name_bytes = 25;
 
-// A name that is not in use.
+// Makes a name that is not in use.
 [[gnu::cold]] inline kept_text new_unix_name() {
     unsigned char random[10];
     draw_random(random, sizeof random);
@@ -45,23 +44,23 @@ inline constexpr std::size_t unix_name_bytes = 25;
     a.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (directory.empty() ? 0 : 1));
     return a;
 }
-// As it was published: the name alone. Each rank puts its own directory in front, whatever others call theirs.
+// The name alone, as it is published. Each rank puts its own directory in front, whatever the path on other ranks.
 inline name_view unix_name_of(const socket_address& a) {
     const auto& u = reinterpret_cast<const sockaddr_un&>(a.address);
     const std::size_t bytes = a.bytes - offsetof(sockaddr_un, sun_path) - (u.sun_path[0] != '\0' ? 1 : 0);
     return bytes < unix_name_bytes ? name_view() : name_view(u.sun_path + bytes - unix_name_bytes, unix_name_bytes);
 }
-// From outside, and on its way to become a file's name.
+// Checks a name from outside, which is about to become a file's name.
 inline bool is_unix_name(name_view name) {
     for (const char c : name)
         if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))) return false;
     return name.size() == unix_name_bytes;
 }
 
-// Whether the other end of a unix socket is a process of this user. Any other kind of socket: yes, keys are for those.
+// Whether the other end of a unix socket is a process of this user. True for other sockets: keys are for those.
 inline bool is_of_this_user(int fd, const socket_address& a) { return !a.is_unix() || peer_of(fd).uid == ::geteuid(); }
 
-// Takes the file of a listening socket away, if it has one.
+// Removes the file of a listening socket, if it has one.
 [[gnu::cold]] inline void remove_unix_file(int listener) {
     socket_address a;
     a.bytes = sizeof(sockaddr_un);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Packets between processes of one user on one host: abstract unix sockets (no file, gone with their process), whole
-// packets (no half frames), the kernel's word on who is at the other end, one descriptor along with a packet. Knows
+// Packets between processes of one user on one host: abstract unix sockets (no file, closed with their process), whole
+// packets (no half frames), the kernel's report of who is at the other end, one descriptor along with a packet. Knows
 // nothing of ranks.
 #pragma once
 
@@ -21,7 +21,7 @@ struct socket_name {
     socklen_t bytes = 0;
 };
 
-// Abstract, from user and job: nothing in it is secret, and nothing depends on it being secret.
+// An abstract name, from user and job. It is not secret, and nothing depends on it being secret.
 inline socket_name name_of_job(const char* job) {
     socket_name n;
     n.address.sun_family = AF_UNIX;
@@ -40,7 +40,7 @@ inline descriptor packet_socket() {
     return descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// Who is at the other end: for a connected client the user who listens.
+// The process and user at the other end; for a connected client, those of the listener.
 inline ucred peer_of(int fd) {
     ucred who{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
     socklen_t bytes = sizeof who;
@@ -91,7 +91,7 @@ enum class packet {
         return without_eintr([&] { return ::recvmsg(from, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC); });
     };
     ssize_t got = receive();
-    // Says once that the other end closed without reading all of ours; what it sent before is still there.
+    // The system reports once that the other end closed without reading everything. What it sent before is still there.
     if (got < 0 && errno == ECONNRESET) got = receive();
     if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? packet::none : packet::closed;
     std::size_t fds = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The path of a stream's messages over a queue pair instead of its socket. What is not a message stays with the socket:
-// the proof of the key, failures, goodbyes, and the end of a process, which a queue pair that only receives never
-// notices.
+// Carries a stream's messages over a queue pair instead of its socket. Everything else stays with the socket: the proof
+// of the key, failures, goodbyes, and the end of a process, which a queue pair that only receives never notices.
 //
 //   socket    queue_pair ──▶  ◀── queue_pair     where the other end's queue pair is: then both can receive
 //             slots(port) ──▶ ◀── slots(port)    where messages of this port go here; asks for the same in return
@@ -40,7 +39,7 @@ public:
     verbs_path(const verbs_path&) = delete;
 
     // ------------------------------------------------------------------ words over the socket
-    // Adds those that are due. used: ports that either end has used. is_clear: no message waits for word of its end.
+    // Adds those that are due. used: ports that either end has used. is_clear: no sent message waits for its slot.
     void add_words(stream_queue& to, const stream_memory& memory, unsigned used, bool is_clear) {
         if (state_ == state::unsaid && !to.is_full() && begin()) {
             to.add({{.what = stream_frame::kind::queue_pair, .bytes = sizeof own_},
@@ -67,7 +66,7 @@ public:
     bool owes_words(unsigned used) const {
         return state_ == state::unsaid || (state_ == state::connected && ((used & ~offered_) != 0 || owes_switch_));
     }
-    // The three words of the other end. Nonsense, which a second queue pair is: false, or is_nonsense().
+    // The three words of the other end. For nonsense (a second queue pair, too): false, or is_nonsense().
     void hear_queue_pair(const queue_pair_address& there) {
         if (std::exchange(has_heard_, true)) return void(is_nonsense_ = true);
         peer_ = there;
@@ -86,17 +85,17 @@ public:
     bool has_switched(int p) const { return p < ports_ && port_[p].is_receiving; }
     // Whether the other end may write to this end's slots.
     bool has_offered() const { return offered_ != 0; }
-    // The system has that word, and all messages before it.
+    // The system has the word `switched`, and all messages before it.
     void note_switched(int p) { port_[p].is_sending = true; }
 
     // ------------------------------------------------------------------ sending
-    // Whether the messages of a port go this way from now on; and whether the last one over the socket has gone.
+    // Whether the messages of a port go by verbs from now on; and whether the last one over the socket was sent.
     bool is_switching(int p) const { return port_[p].own != nullptr; }
     bool sends(int p) const { return port_[p].is_sending; }
     bool has_room() const { return in_flight_ < most_sends_ && state_ == state::connected; }
     bool is_idle() const { return (in_flight_ == 0 && transfers_done_ == transfers_) || state_ == state::failed; }
     std::uint32_t messages_sent() const { return messages_sent_; }
-    // Message `number` of a port, whose slot is written. Requires has_room().
+    // Posts message `number` of a port, whose slot is written. Requires has_room().
     void post(const channel_memory& from, std::uint64_t number, stream_frame head) {
         const slot_header& slot = from.slot(number);
         struct {
@@ -120,12 +119,12 @@ public:
     void post_credit(const stream_frame& head) { post(nullptr, 0, &head, sizeof head, no_port); }
 
     // ------------------------------------------------------------------ transfers
-    // What no message follows. Requires sends(port) for the order with a port's messages.
+    // Transfers without a message behind them. Requires sends(port) for the order with a port's messages.
     bool has_room_for_transfer() const {
         return transfers_ - transfers_done_ < most_transfers && state_ == state::connected;
     }
     void transfer(const verbs_transfer& what, const counted_ptr<transfer_room>& room) {
-        if (room_ != room) room_ = room; // a stream is of one communicator, and that of one window
+        if (room_ != room) room_ = room; // a stream has one communicator, which has one window
         ++transfers_;
         was_used_ = true;
         if (!pair_->post_alone(what, transfer_id)) state_ = state::failed;
@@ -134,8 +133,8 @@ public:
     std::uint64_t transfers_done() const { return transfers_done_; }
 
     // ------------------------------------------------------------------ receiving
-    // Takes what has completed. sent(port): a message's slot is free. received(frame, payload): false for nonsense. A
-    // head whose port the socket has not switched yet waits, and those behind it. Returns whether anything was done.
+    // Handles completions. sent(port): a message's slot is free. received(frame, payload): false for nonsense. A head
+    // whose port the socket has not switched yet waits, with those behind it. Returns whether anything was done.
     template <class Sent, class Received>
     bool move(Sent&& sent, Received&& received) {
         if (state_ != state::connected) return false;
@@ -171,11 +170,11 @@ public:
     }
     // Whether messages come by it: then the socket need not be looked at so often.
     bool receives() const { return receives_ && next_ == taken_; }
-    // The other end said how many messages it had sent when it said goodbye.
+    // messages: the number that the other end had sent when it said goodbye.
     bool is_complete(std::uint32_t messages) const { return messages_received_ == messages; }
 
     bool has_failed() const { return state_ == state::failed || is_nonsense_; }
-    // After it had carried something: what was under way is lost.
+    // Whether it failed after it had carried something: what was under way is lost.
     bool has_broken() const { return has_failed() && was_used_; }
     bool is_nonsense() const { return is_nonsense_; }
 
@@ -188,7 +187,7 @@ private:
         std::uint32_t remote_key = 0;
     };
     struct port {
-        sole_ptr<verbs_memory> own, written; // that messages leave from; that they come to
+        sole_ptr<verbs_memory> own, written; // where messages leave from; where they arrive
         remote_slots there;
         bool is_switching = false, is_sending = false, is_receiving = false;
     };
@@ -262,7 +261,7 @@ private:
     int ports_, most_sends_;
     state state_ = state::unsaid;
     bool has_heard_ = false, owes_switch_ = false, receives_ = false, is_nonsense_ = false, was_used_ = false;
-    unsigned offered_ = 0; // ports, whether or not it went well
+    unsigned offered_ = 0; // ports that were offered, successfully or not
     queue_pair_address own_, peer_;
     port port_[stream_frame::most_ports];
     growing_array<std::byte> heads_;
@@ -273,7 +272,7 @@ private:
     std::uint32_t messages_sent_ = 0, messages_received_ = 0;
     std::uint64_t transfers_ = 0, transfers_done_ = 0;
     counted_ptr<transfer_room> room_; // of transfers
-    sole_ptr<queue_pair> pair_;       // goes first
+    sole_ptr<queue_pair> pair_;       // is destroyed first
 };
 
 } // namespace detail
