@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes an algorithm. A ring all-reduce is one page of text over an executor `ex`; from that one text collx gets the
-// list of steps, a proof, a refutation of two broken variants with the reason, a picture, and a run on real ranks.
-// Next: change the text and see what the proof says. Background: docs/writing_an_algorithm.md.
+// Writes an algorithm. A ring all-reduce is one page of code over an executor `ex`. From this one function collx
+// derives the list of steps, a proof, a refutation of two broken variants with the reason, a picture, and a run on
+// real ranks. Next: change the algorithm and see what the proof says. Background: docs/writing_an_algorithm.md.
 #include <collx/collx.hpp>
 #include <collx/sched/explain.hpp>
 #include <collx/sched/facts.hpp>
@@ -16,15 +16,15 @@
 
 namespace lesson {
 
-// The words of the language, one by one: POSIX has global functions send and recv, so `using namespace` is ambiguous.
+// Each name is imported separately: POSIX has global functions send and recv, so `using namespace` would be ambiguous.
 using collx::sched::from, collx::sched::to, collx::sched::in, collx::sched::out;
 using collx::sched::recv, collx::sched::reduce, collx::sched::copy, collx::sched::send;
 
 enum class mistake { none, shifted_chunk };
 
 // [doc:my_ring]
-// Every rank talks to its two neighbours. The buffer is cut into n chunks; a partial sum of each chunk goes round once
-// and is complete at its last stop, then the finished chunk goes round once more.
+// Every rank exchanges messages with its two neighbours. The buffer is cut into n chunks. A partial sum of each chunk
+// goes round once and is complete at its last stop. Then the finished chunk goes round once more.
 template <mistake Mistake = mistake::none>
 struct my_ring {
     static constexpr collx::collective op = collx::collective::all_reduce;
@@ -49,7 +49,7 @@ struct my_ring {
 };
 // [doc:end]
 
-// The proof can run while compiling: this file would not build with a wrong ring.
+// The proof can run at compile time: this file would not compile with a wrong ring.
 static_assert(collx::sched::verify(my_ring<>{}, 5).ok());
 static_assert(!collx::sched::verify(my_ring<mistake::shifted_chunk>{}, 5).ok());
 
@@ -97,9 +97,9 @@ int main() {
     std::ofstream("my_ring.svg") << collx::sched::to_svg(collx::sched::record_all(lesson::my_ring<>{}, 4), "my_ring");
     std::printf("drawn: my_ring.svg\n");
 
-    // The same text on real ranks; here they are threads.
+    // The same algorithm on real ranks, which are threads here.
     collx::run_threads(4, [](collx::communicator& world) {
-        std::vector<double> x(100'003, world.rank() + 1.0); // need not divide by n
+        std::vector<double> x(100'003, world.rank() + 1.0); // need not be a multiple of n
         collx::all_reduce(world.with(lesson::my_ring<>{}), x);
         for (double v : x) example::expect(v == 10, "1 + 2 + 3 + 4");
         if (world.rank() == 0) std::printf("4 ranks summed %zu doubles with it: x[0] = %g\n", x.size(), x[0]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pipelines a broadcast. K ranks stand in a line and pass N bytes on. Who stores the whole message before it forwards
-// it takes (K - 1) N / B over wires of B bytes a second; cut into S pieces, the first is at the end while the last is
-// still at the start: (S + K - 2) N / (S B). Wires with a rate of their own carry both here, so that the formulas can
-// be seen on two cores; then the library's chain does it as fast as memory allows.
-// docs/lessons/03_broadcast_pipeline.md.
+// Pipelines a broadcast. K ranks stand in a line and pass on N bytes over wires of B bytes a second. If each rank
+// stores the whole message before it forwards it, this takes (K - 1) N / B. If the message is cut into S pieces, the
+// first piece is at the end while the last is still at the start: (S + K - 2) N / (S B). Simulated wires with a set
+// rate carry both variants, so that the formulas can be checked on two cores. Then the library's chain runs as fast as
+// memory allows. Explained in docs/lessons/03_broadcast_pipeline.md.
 // collx-example: everywhere timeout=60
 // Next: let 7 ranks of a tree do the same (collx/algo/double_tree.hpp).
 #include <collx/algo/chain.hpp>
@@ -29,7 +29,7 @@ using example::say;
 using bytes = std::vector<unsigned char>;
 
 // [doc:wire]
-// The wire from the rank on the left: each message takes a latency and its bytes at B, one message after the other.
+// The wire from the rank on the left. A message takes a latency plus bytes / rate; messages go one after the other.
 struct wire {
     double latency_ms, bytes_per_ms;
     double time_ms(std::size_t n) const { return latency_ms + static_cast<double>(n) / bytes_per_ms; }
@@ -38,7 +38,7 @@ struct wire {
     }
 };
 
-// This rank's part in a broadcast from rank 0. One piece: store and forward.
+// This rank's part in a broadcast from rank 0. With one piece, each rank stores and forwards.
 events pass_on(collx::communicator& world, std::span<unsigned char> message, int pieces, const wire& left) {
     const int me = world.rank(), last = world.size() - 1;
     const std::size_t each = message.size() / static_cast<std::size_t>(pieces);
@@ -59,28 +59,28 @@ events pass_on(collx::communicator& world, std::span<unsigned char> message, int
 }
 // [doc:end]
 
-struct formulas { // with K nodes and S pieces as the source has them, and a latency for each message
+struct formulas { // K nodes and S pieces as in the source, plus a latency for each message
     int nodes;
     wire link;
     double naive_ms(std::size_t n) const { return (nodes - 1) * link.time_ms(n); }
     double pipelined_ms(std::size_t n, int s) const {
         return (s + nodes - 2) * link.time_ms(n / static_cast<std::size_t>(s));
     }
-    // Where both take as long: N / B = S latencies / (K - 2).
+    // The size at which both take equally long: N / B = S latencies / (K - 2).
     double crossover_bytes(int s) const { return s * link.latency_ms * link.bytes_per_ms / (nodes - 2); }
     double best_pieces(std::size_t n) const {
         return std::max(1.0, std::sqrt((nodes - 2) * static_cast<double>(n) / link.bytes_per_ms / link.latency_ms));
     }
 };
 
-// The broadcast, checked against what the root has; the time of the last rank, from before all had come.
+// Runs and checks the broadcast. Returns the time of the last rank, measured from before all ranks have arrived.
 double broadcast_ms(collx::communicator& world, std::size_t n, int pieces, const formulas& f, bool draws = false) {
     bytes root(n), message(n);
     for (std::size_t i = 0; i < n; ++i) root[i] = static_cast<unsigned char>(i * 31 + i / 251);
     if (world.rank() == 0) message = root;
     collx::barrier(world);
     const example::stopwatch watch;
-    collx::barrier(world); // the last rank counts from here, rank 0 sends nothing before
+    collx::barrier(world); // the last rank measures from before this barrier, rank 0 sends only after it
     const std::uint64_t before = world.sent().bytes;
     const auto seen = pass_on(world, message, pieces, f.link);
     std::uint64_t sent = world.sent().bytes - before;
@@ -130,8 +130,8 @@ void by_size(collx::communicator& world, const formulas& f, int pieces) {
     say(world, "they cross at N = S latency B / (K - 2) = %.1f KiB\n", f.crossover_bytes(pieces) / 1024);
 }
 
-// The library's chain over what joins the ranks here, at full speed: cores copy, and K ranks share those of the
-// machine.
+// Runs the library's chain over the transport between these ranks, at full speed. Cores do the copying, and K ranks
+// share the cores of the machine.
 void at_full_speed(collx::communicator& world) {
     std::vector<float> x((example::is_short() ? 512 : 4096) * 256);
     say(world, "\ncollx::algo::chain_broadcast, %zu KiB, no wire in between\n%8s %8s %12s\n", x.size() / 256, "S",

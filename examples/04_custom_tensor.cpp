@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Brings tensors of its own: an image whose rows are padded, a buffer that is computed while it is read, a block of an
-// Eigen matrix. Nothing is packed or copied beforehand: elements are read and written where they lie, within the pass
-// that sends or reduces them. Next: docs/tensors.md lists every way in, and what is refused with which sentence.
+// Uses the program's own tensors: an image whose rows are padded, a buffer that is computed while it is read, a block
+// of an Eigen matrix. Nothing is packed or copied beforehand: collx reads and writes elements where they are, in the
+// pass that sends or reduces them. Next: docs/tensors.md lists every way in, and the message for what is refused.
 // collx-example: needs=eigen
 #include <collx/collx.hpp>
 
@@ -13,7 +13,7 @@
 #include "check.hpp"
 
 // [doc:image]
-// An image as graphics libraries have it: rows lie `pitch` elements apart, and what is between them is not ours.
+// An image as graphics libraries store it: rows are `pitch` elements apart, and the gaps between them are not ours.
 struct image {
     int width, height, pitch;
     std::vector<float> pixels =
@@ -21,7 +21,7 @@ struct image {
     float& at(int x, int y) { return pixels[static_cast<std::size_t>(y * pitch + x)]; }
 };
 
-// Says how the image is seen; for a type you own, a member collx_buffer() does the same.
+// Tells collx how to view the image. For a type you own, a member collx_buffer() does the same.
 template <>
 struct collx::buffer_traits<image> {
     static auto view(image& i) {
@@ -55,7 +55,7 @@ void sum_of_squares(collx::communicator& world) {
     for (std::size_t i = 0; i < x.size(); ++i)
         x[i] = static_cast<float>((i + static_cast<std::size_t>(world.rank())) % 10);
     // [doc:lazy]
-    // A view is no memory: each square is computed when the reduction asks for it.
+    // A view has no memory: each square is computed when the reduction reads it.
     auto squares = x | std::views::transform([](float v) { return v * v; });
     std::vector<float> sums(x.size());
     collx::all_reduce(world, squares, sums);
@@ -78,7 +78,7 @@ void eigen_blocks(collx::communicator& world) {
     // [doc:eigen]
     Eigen::MatrixXd m = Eigen::MatrixXd::Constant(6, 8, -1);
     m.block(1, 2, 3, 4).setConstant(world.rank() + 1.0);
-    collx::all_reduce(world, m.block(1, 2, 3, 4)); // strided both ways, a temporary that refers to m: fine
+    collx::all_reduce(world, m.block(1, 2, 3, 4)); // strided in both dimensions, a temporary that refers to m: fine
     // [doc:end]
     const double sum = world.size() * (world.size() + 1) / 2.0;
     example::expect((m.block(1, 2, 3, 4).array() == sum).all(), "the block is reduced");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Brings reduction operators of its own: where is the largest value (and what else do I know about it), the
-// denominator of a softmax whose logits are spread over ranks, composition of functions, a lambda that captures, an
-// operator on arrays. Next: docs/writing_an_operator.md.
+// Uses the program's own reduction operators: the largest value together with data about it, the denominator of a
+// softmax whose logits are spread over ranks, composition of functions, a lambda with a capture, an operator on
+// arrays. Next: docs/writing_an_operator.md.
 #include <collx/collx.hpp>
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 struct winner {
     float score;
     int rank;
-    char name[24]; // whatever travels with it
+    char name[24]; // any data that travels with it
 };
 struct best_of {
     winner operator()(const winner& a, const winner& b) const { return b.score > a.score ? b : a; }
@@ -26,17 +26,17 @@ struct best_of {
 void who_is_best(collx::communicator& world) {
     winner best{std::sin(static_cast<float>(world.rank() + 1)), world.rank(), {}};
     std::snprintf(best.name, sizeof best.name, "run %d", 100 + world.rank());
-    collx::all_reduce(world, collx::value(best), best_of{}); // not known to commute, so kept in rank order
+    collx::all_reduce(world, collx::value(best), best_of{}); // not known to commute, so applied in rank order
     example::expect(best.rank == 1 && std::string_view(best.name) == "run 101", "sin(2) is the largest of sin(1..4)");
     if (world.rank() == 0) std::printf("best: %s of rank %d with %.4f\n", best.name, best.rank, best.score);
 
-    // The shipped form, for (value, index) pairs.
+    // The operator that collx has for (value, index) pairs.
     auto place = collx::indexed<float>{best.score - static_cast<float>(world.rank()), world.rank()};
     collx::all_reduce(world, collx::value(place), collx::arg_max{});
     example::expect(place.index == 0, "arg_max");
 }
 
-// Rank r holds a quarter of the logits of each of 3 rows; the softmax needs max and sum of the whole row, in one pass.
+// Rank r holds a quarter of the logits of each of 3 rows. The softmax needs max and sum of the whole row, in one pass.
 void sharded_softmax(collx::communicator& world) {
     const auto logit = [](int row, int i) { return std::cos(static_cast<float>(7 * row + i)) * 40; };
     const int mine = 1000, first = world.rank() * mine, all = mine * world.size();
@@ -60,7 +60,7 @@ void sharded_softmax(collx::communicator& world) {
 }
 
 // [doc:affine]
-// f(x) = a x + b. First f, then g: not the same as first g, then f.
+// f(x) = a x + b. Composition does not commute: first f, then g differs from first g, then f.
 struct affine {
     double a, b;
 };
@@ -69,7 +69,7 @@ struct then {
 };
 // [doc:end]
 
-// A linear recurrence x(i + 1) = a(i) x(i) + b(i), its steps spread over ranks: compose one's own, scan over ranks.
+// A linear recurrence x(i + 1) = a(i) x(i) + b(i) over ranks: each composes its own steps, a scan composes the ranks'.
 void recurrence(collx::communicator& world) {
     const auto step = [](int i) { return affine{0.5 + 0.01 * i, 1.0 + i}; };
     affine composed{1, 0};
@@ -77,7 +77,7 @@ void recurrence(collx::communicator& world) {
     affine before{1, 0}; // rank 0 keeps this: no rank comes before it
     collx::exclusive_scan(world, collx::value(composed), collx::value(before), then{});
 
-    double x = 3; // from the start, by hand
+    double x = 3; // computed serially from the start
     for (int i = 0; i < world.rank() * 10; ++i) x = step(i).a * x + step(i).b;
     const double found = before.a * 3 + before.b;
     example::expect(std::abs(found - x) < 1e-9 * std::abs(x), "the state in which this rank's part begins");
@@ -91,7 +91,7 @@ void capturing_lambda(collx::communicator& world) {
     collx::all_reduce(world, collx::value(x), [modulus](int a, int b) { return a * b % modulus; });
     example::expect(x == 200 * 201 % modulus * 202 % modulus * 203 % modulus, "the product modulo 1009");
 
-    // An algorithm that changes the order of operands must know that this may be done.
+    // An algorithm may change the order of operands only if the operator is declared commutative.
     auto product = collx::commutative([modulus](int a, int b) { return a * b % modulus; });
     int y = 200 + world.rank();
     collx::all_reduce(world, collx::value(y), product);
@@ -99,8 +99,8 @@ void capturing_lambda(collx::communicator& world) {
     if (world.rank() == 0) std::printf("lambda: product modulo %d is %d\n", modulus, x);
 }
 
-// An operator may take arrays instead of elements: what a library has for vectors needs no loop around it, and what is
-// made ready for each call is made ready once for many elements.
+// An operator may take arrays instead of elements. A library function on vectors then needs no loop around it, and
+// setup that each call would repeat is done once for many elements.
 void whole_arrays(collx::communicator& world) {
     // [doc:arrays]
     const auto add_angles = [](const float* in, float* inout, std::size_t n) { // inout[i] = in[i] op inout[i]
@@ -110,7 +110,7 @@ void whole_arrays(collx::communicator& world) {
     collx::all_reduce(world, angles, add_angles);
 
     std::vector<float> more(1000, 20);
-    collx::reduce_local(angles, more, add_angles); // the same of two buffers of this process, without a call
+    collx::reduce_local(angles, more, add_angles); // reduces two buffers of this process, without communication
     // [doc:end]
     example::expect(angles[999] == 40 && more[0] == 60, "4 times 100 degrees, and 20 more");
     if (world.rank() == 0) std::printf("arrays: %g degrees, then %g\n", angles[0], more[0]);

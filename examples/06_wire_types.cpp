@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Chooses what travels and in which order it is added: bf16 on the wire of float sums, f16 data that is summed in
-// float, and a sum that has the bits of the serial loop. Next: docs/determinism.md.
+// Chooses what travels and in which order it is summed: bf16 on the wire for float sums, f16 data that is summed in
+// float, and a sum with the bits of the serial loop. Next: docs/determinism.md.
 #include <collx/collx.hpp>
 
 #include <cmath>
@@ -30,7 +30,7 @@ void half_the_bytes(collx::communicator& world, std::size_t n) {
     auto exact = gradient_of(world.rank(), n), narrow = exact;
     collx::all_reduce(world, exact);
     // [doc:wire]
-    auto bf16 = world.with(collx::wire<collx::bf16>{}); // keep it, use it for as many calls as you like
+    auto bf16 = world.with(collx::wire<collx::bf16>{}); // can be kept and used for any number of calls
     collx::all_reduce(bf16, narrow);
     // [doc:end]
     float worst = 0, largest = 0;
@@ -38,7 +38,7 @@ void half_the_bytes(collx::communicator& world, std::size_t n) {
         worst = std::max(worst, std::abs(narrow[i] - exact[i]));
         largest = std::max(largest, std::abs(exact[i]));
     }
-    // bf16 keeps 8 bits: each contribution and the result are rounded once, the sum itself is made in float.
+    // bf16 keeps 8 bits. Each contribution and the result are rounded once; the sum itself is computed in float.
     example::expect(worst < 2 * 0.01f * static_cast<float>(world.size()) / 256, "bf16 on the wire rounds, no more");
     std::vector<float> all(n * static_cast<std::size_t>(world.size()));
     collx::all_gather(world, narrow, all);
@@ -49,7 +49,7 @@ void half_the_bytes(collx::communicator& world, std::size_t n) {
 }
 
 void sums_in_float(collx::communicator& world) {
-    // 2048 is where f16 runs out of whole numbers: in f16, 2048 + 1 is 2048. Kept in float, the ones are not lost.
+    // Above 2048, f16 has no odd whole numbers: in f16, 2048 + 1 is 2048. A sum in float does not lose the ones.
     std::vector<collx::f16> x(1000, collx::f16(world.rank() == 0 ? 2048.0f : 1.0f));
     collx::all_reduce(world, x);
     const float sum = 2048.0f + static_cast<float>(world.size() - 1);
@@ -59,14 +59,14 @@ void sums_in_float(collx::communicator& world) {
 }
 
 void same_as_the_loop(collx::communicator& world, std::size_t n) {
-    auto loop = gradient_of(0, n); // what a serial program computes: rank 0, then 1, …
+    auto loop = gradient_of(0, n); // the sum of a serial program: rank 0, then 1, …
     for (int r = 1; r < world.size(); ++r) {
         const auto g = gradient_of(r, n); // stored first: g + a * b in one expression may be rounded once only (fma)
         for (std::size_t i = 0; i < n; ++i) loop[i] += g[i];
     }
     // [doc:deterministic]
     auto g = gradient_of(world.rank(), n);
-    collx::all_reduce(world.with(collx::deterministic{}), g); // rank order, whatever the size and the machine
+    collx::all_reduce(world.with(collx::deterministic{}), g); // in rank order, for any size and on any machine
     // [doc:end]
     example::expect(same_bits(g, loop), "deterministic: the bits of the serial loop");
     if (world.rank() == 0) std::printf("deterministic: %zu sums, all with the bits of the serial loop\n", n);
@@ -80,7 +80,7 @@ int main() {
         half_the_bytes(world, n);
         sums_in_float(world);
         same_as_the_loop(world, n);
-        same_as_the_loop(world, 100); // another algorithm inside, the same bits
+        same_as_the_loop(world, 100); // uses another algorithm, gives the same bits
     });
     return example::result();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Communicates while computing. An async call returns at once; it moves on whenever its communicator is given a moment
-// (test(), progress(), any other call), for collx starts no thread behind your back; ask for one, and it moves on
-// without. And for many small tensors, a group: one exchange instead of one per tensor. Next:
-// 08_data_parallel_fashion_mnist does both for real.
+// Communicates while computing. An async call returns at once. It progresses whenever its communicator gets a turn
+// (test(), progress(), any other call), because collx starts no thread unasked. With a progress thread, it progresses
+// without turns. For many small tensors there is the group: one exchange instead of one per tensor. Next:
+// 08_data_parallel_fashion_mnist does both in a real training.
 #include <collx/collx.hpp>
 #include <collx/comm/progress.hpp>
 #include <collx/core/clock.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int layers = 6;
 
-// Stands for the backward pass of one layer; its result depends on the layer and the rank.
+// Stands for the backward pass of one layer. The result depends on the layer and the rank.
 std::vector<float> compute_gradient(int layer, int rank, std::size_t n) {
     std::vector<float> g(n);
     for (std::size_t i = 0; i < n; ++i) g[i] = static_cast<float>((static_cast<int>(i) + layer) % 16 + rank);
@@ -38,7 +38,7 @@ void backward_pass(collx::communicator& world, std::size_t n) {
     for (int k = 0; k < layers; ++k) {
         auto g = compute_gradient(k, world.rank(), n);
         travelling.push_back(collx::async::all_reduce(world, std::move(g))); // the call owns g until wait()
-        world.progress();                                                    // a moment for all that is under way
+        world.progress();                                                    // lets all outstanding calls progress
     }
     collx::wait_all(travelling);
     std::vector<std::vector<float>> gradients;
@@ -48,9 +48,9 @@ void backward_pass(collx::communicator& world, std::size_t n) {
     if (world.rank() == 0) std::printf("%d sums of %zu floats under way at once, all right\n", layers, n);
 }
 
-// test() both asks and moves the call on.
+// test() both asks whether the call is done and lets it progress.
 void poll_while_working(collx::communicator& world, std::size_t n) {
-    std::vector<float> g = compute_gradient(0, world.rank(), n); // borrowed: stays ours, must stay in place until done
+    std::vector<float> g = compute_gradient(0, world.rank(), n); // remains ours, must stay in place until the call ends
     auto sum = collx::async::all_reduce(world, g);
     int turns = 0;
     double useful = 0;
@@ -65,11 +65,11 @@ void poll_while_working(collx::communicator& world, std::size_t n) {
     }
 }
 
-// Nothing but computation between the call and its end: the process's progress thread moves the call on.
+// Nothing but computation runs between the call and wait(): the process's progress thread moves the call on.
 void compute_without_a_look(collx::communicator& world, std::size_t n) {
     // [doc:thread]
     auto own = world.dup();
-    (void)own.with(collx::progress::thread{}); // of all its async calls, from now on
+    (void)own.with(collx::progress::thread{}); // for all its async calls from now on
     std::vector<float> g = compute_gradient(1, world.rank(), n);
     auto sum = collx::async::all_reduce(own, g);
     const std::vector<float> next = compute_gradient(2, world.rank(), n);
@@ -79,7 +79,7 @@ void compute_without_a_look(collx::communicator& world, std::size_t n) {
     example::expect(next.size() == n, "the next layer");
 }
 
-// The same call in every step: all that can be done once is done before the loop.
+// The same call in every step: everything that can be done once is done before the loop.
 void same_sum_each_step(collx::communicator& world) {
     // [doc:persistent]
     std::vector<float> g(1000);
@@ -93,7 +93,7 @@ void same_sum_each_step(collx::communicator& world) {
     example::expect(g.back() == static_cast<float>(n * 9 + n * (n - 1) / 2), "the sum of the last step");
 }
 
-// Biases, norms, scales: dozens of tensors of a few numbers.
+// Biases, norms, scales: dozens of tensors of a few numbers each.
 void many_small(collx::communicator& world) {
     std::vector<std::vector<float>> small;
     for (int k = 0; k < 50; ++k) small.push_back(compute_gradient(k, world.rank(), static_cast<std::size_t>(10 + k)));

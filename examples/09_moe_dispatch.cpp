@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A layer of a mixture of experts. A gate sends each token to two of the experts, which live on all ranks; what they
-// answer comes back and is added up. How much goes where is not known in advance, so counts travel first. Between hosts
-// all that one of them has for a rank elsewhere leaves as one message. Next: docs/moe.md.
+// A mixture-of-experts layer. A gate sends each token to two of the experts, which are spread over all ranks. Their
+// answers come back and are added up. The amounts are not known in advance, so counts travel first. Between hosts, all
+// tokens of one host for a rank elsewhere travel as one message. Next: docs/moe.md.
 // collx-example: everywhere
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/pairwise.hpp>
@@ -19,13 +19,13 @@ namespace {
 constexpr int experts_per_rank = 2, choices = 2;
 using vector8 = std::array<float, 8>;
 
-struct token { // what travels: any struct of plain bytes will do
+struct token { // any struct of plain bytes can travel
     int expert = -1;
-    float share = 0; // of this expert in the answer
+    float share = 0; // of this expert in the sum
     vector8 x{};
 };
 
-// Stand for trained weights: which experts a token asks, how much it listens to each, and what each answers.
+// Stand-ins for trained weights: which experts a token asks, the share of each in the sum, and what each answers.
 std::vector<token> gate(const vector8& x, int experts) {
     std::vector<token> asked;
     const int first = static_cast<int>(x[0] * 31 + x[7] * 17) % experts;
@@ -43,15 +43,15 @@ void add(vector8& sum, float share, const vector8& y) {
 }
 
 // [doc:tensor]
-// What a rank's tokens ask, as the gate wrote it, seen in the order of the experts. Nothing is sorted or packed: collx
-// finds element i through the order, on the way out and on the way back.
+// The questions of a rank's tokens, stored as the gate wrote them and viewed in the order of the experts. Nothing is
+// sorted or packed: collx finds element i through the order, when it sends and when it receives.
 struct questions {
     std::vector<token> asked;
-    std::vector<std::ptrdiff_t> order; // asked[order[i]] is the i-th to go
+    std::vector<std::ptrdiff_t> order; // asked[order[i]] is sent as the i-th element
     struct mapping {
         const std::vector<std::ptrdiff_t>* order;
         std::size_t size() const { return order->size(); }
-        std::size_t run() const { return 1; } // elements that lie side by side
+        std::size_t run() const { return 1; } // elements that are contiguous
         std::ptrdiff_t offset(std::size_t i) const { return (*order)[i] - order->front(); }
     };
     auto collx_buffer() { return collx::mapped_view(asked.data() + order.front(), mapping{&order}); }
@@ -76,21 +76,21 @@ std::vector<vector8> tokens_of(int rank, std::size_t count) {
     return tokens;
 }
 
-// Adds up what came back: token t asked in its `choices` places.
+// Adds up the answers. Those for token t are in the `choices` places where it asked.
 std::vector<vector8> combine(const std::vector<token>& answers) {
     std::vector<vector8> sums(answers.size() / choices, vector8{});
     for (std::size_t i = 0; i < answers.size(); ++i) add(sums[i / choices], answers[i].share, answers[i].x);
     return sums;
 }
 
-// What one process computes that has all experts.
+// The result of one process that has all experts.
 std::vector<vector8> serial_layer(const std::vector<vector8>& tokens, int experts) {
     auto asked = ask_gate(tokens, experts).asked;
     for (token& t : asked) t.x = ask(t.expert, t.x);
     return combine(asked);
 }
 
-// Which ranks share a host: each says who is the first on its own.
+// Which ranks share a host: each rank sends the first rank of its own host.
 collx::node_map hosts_of(collx::communicator& world) {
     int first = 0;
     while (world.membership()->place(first) < 0) ++first;
@@ -107,7 +107,7 @@ std::uint64_t messages_to_other_hosts(collx::communicator& world, const collx::n
 }
 
 void run(collx::communicator& world) {
-    world.set_checked(false); // comparing calls takes messages too, and they are counted below
+    world.set_checked(false); // comparing calls sends messages too, which would be counted below
     const int ranks = world.size(), experts = ranks * experts_per_rank;
     const auto n = static_cast<std::size_t>(ranks);
     const auto tokens = tokens_of(world.rank(), 100 + 10 * static_cast<std::size_t>(world.rank()));
@@ -152,6 +152,6 @@ void run(collx::communicator& world) {
 int main() {
     collx::communicator world;
     if (world.size() > 1) run(world);                 // under collx_run, mpirun, srun, ...
-    else collx::run_threads({0, 0, 0, 1, 1, 1}, run); // six threads that take themselves for two hosts
+    else collx::run_threads({0, 0, 0, 1, 1, 1}, run); // six threads that act as two hosts
     return example::result();
 }

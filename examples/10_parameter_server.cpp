@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rank 0 keeps the weights, the others have the data. First in step: all wait for all, every time. Then
-// each at its own pace: the server applies what comes when it comes, and holds back only those who are too far ahead of
-// the slowest (Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server", 2013).
-// One worker is slow on purpose. Next: docs/tour.md.
+// Rank 0 keeps the weights, the other ranks have the data. First they train in step: in every step, all wait for all.
+// Then each worker trains at its own pace: the server applies gradients as they arrive, and delays only workers that
+// are too far ahead of the slowest (Ho et al., "More effective distributed ML via a stale synchronous parallel
+// parameter server", 2013). One worker is slow on purpose. Next: docs/tour.md.
 // collx-example: everywhere
 #include <collx/collx.hpp>
 
@@ -21,9 +21,9 @@ namespace {
 
 using weights = std::array<float, 8>;
 constexpr float rate = 0.5f, good_loss = 1e-3f;
-constexpr int steps = 60, bound = 3; // a worker may be so many steps ahead of the slowest
+constexpr int steps = 60, bound = 3; // bound: how many steps a worker may be ahead of the slowest
 
-// The samples of one worker: y = <x, truth>, and a gradient that points there.
+// The samples of one worker: y = <x, truth>. The gradient leads to `truth`.
 struct shard {
     explicit shard(int rank) {
         auto seed = static_cast<unsigned>(rank + 1);
@@ -79,7 +79,7 @@ struct answer {
 };
 
 // [doc:worker]
-// A worker knows nothing of the others: it sends a gradient and gets weights, perhaps after a while.
+// A worker knows nothing of the other workers: it sends a gradient and receives weights, perhaps after a while.
 weights work_at_own_pace(collx::communicator& world, const shard& mine, bool is_slow) {
     answer now;
     for (int step = 0; step < steps; ++step) {
@@ -94,8 +94,8 @@ weights work_at_own_pace(collx::communicator& world, const shard& mine, bool is_
 // [doc:end]
 
 // [doc:server]
-// One receive is outstanding for each worker, and the server asks them in turn. (A receive always names its sender: who
-// is served first is this program's decision, and it stands here.)
+// The server has one receive outstanding for each worker, and tests them in turn. (A receive always names its sender:
+// this program decides here which worker is served first.)
 struct seat {
     int steps_made = 0;
     bool waits = false; // for weights
@@ -121,7 +121,7 @@ int serve(collx::communicator& world, weights& w) {
                 longest_lead = std::max(longest_lead, s.steps_made - slowest());
             }
             if (!s.waits || s.steps_made - slowest() > bound) continue; // too far ahead: wait for the slowest
-            if (s.going) s.going->wait();                               // the last answer was taken long ago
+            if (s.going) s.going->wait();                               // the last answer was received long ago
             s.reply = {w, slowest()};
             s.going = collx::async::send(world, collx::value(s.reply), rank_of(s));
             s.waits = false;
@@ -155,7 +155,7 @@ void run(collx::communicator& world) {
     example::expect(loss[0] < good_loss, "training in step converges");
     example::expect(loss[1] < good_loss, "training at each rank's own pace converges");
     if (world.rank() != 0) return;
-    // The first step beyond the bound arrives, and its answer waits.
+    // The first gradient beyond the bound still arrives; its answer waits.
     if (world.size() > 2) example::expect(lead == bound + 1, "others run ahead of the slow worker, as far as they may");
     std::printf("%d workers, loss in step %.1e, at their own pace %.1e; the fastest was %d steps ahead of rank %d\n",
                 world.size() - 1, static_cast<double>(loss[0]), static_cast<double>(loss[1]), lead, slow);

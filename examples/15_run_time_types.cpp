@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A façade: types and operators arrive as numbers at run time, as from another language, and all collectives are there
-// without a template in this file. Results by value where a program wants to read well, not fast.
+// A façade: types and operators arrive as numbers at run time, as from another language. All collectives are available
+// without a template in this file. Results by value are for programs that should read well rather than run fast.
 // collx-example: needs=any
 // Next: docs/tensors.md.
 #include <collx/collx.hpp>
@@ -16,7 +16,7 @@
 namespace {
 
 // [doc:facade]
-// What a C interface, or a binding, would export.
+// A function that a C interface or a binding would export.
 int their_all_reduce(collx::communicator& c, void* data, std::size_t count, int type, int op) {
     const collx::any_buffer x{data, count, static_cast<collx::any_type>(type)};
     const auto done = collx::any::try_::all_reduce(c, x, static_cast<collx::any_op>(op));
@@ -42,7 +42,7 @@ void results_by_value(collx::communicator& world) {
     const std::vector<float> mine(static_cast<std::size_t>(world.rank()), 0.5f); // another size on each rank
     // [doc:by_value]
     const double mean = collx::by_value::all_reduce(world, world.rank() + 1.0) / world.size();
-    const std::vector<float> all = collx::by_value::all_gather(world, mine); // of other sizes on other ranks
+    const std::vector<float> all = collx::by_value::all_gather(world, mine); // of different sizes on different ranks
     const std::string first = collx::by_value::broadcast(world, me, {.root = 0});
     // [doc:end]
     example::expect(mean == 2.5 && all.size() == 6 && first == "rank 0", "a mean, a list, a text");

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// What a machine looks like, and what follows for a ring: this machine as /sys shows it, and a DGX-1V of which a job
-// has the GPUs 0, 2, 4 and 6 only. By themselves these four have rings of 50 GB/s in all; through their neighbours,
-// 150. Then a job of these four that is given the machine as a file: its calls follow the links unasked. At last, which
-// algorithm a call takes and by which rule, and how long it and the others would take, where COLLX_MACHINE says what
-// calls cost here; the same for device memory on a DGX H100; and a training step there, of tensor ranks and of a
-// pipeline.
+// What a machine looks like, and what follows for a ring. First this machine as /sys shows it, and a DGX-1V of which a
+// job has only the GPUs 0, 2, 4 and 6. By themselves these four have rings of 50 GB/s in total; through their
+// neighbours, 150. Then a job of these four gets the machine as a file, and its calls follow the links without further
+// settings. Then explain() shows which algorithm a call takes, by which rule, and how long it and the others would
+// take where COLLX_MACHINE says what calls cost here. Then the same for device memory on a DGX H100. Last, predictions
+// of a training step there, with tensor ranks and with a pipeline.
 #include <collx/collx.hpp>
 #include <collx/comm/explain.hpp>
 #include <collx/comm/explain_devices.hpp>
@@ -25,7 +24,7 @@ using namespace collx::topo;
 
 namespace {
 
-// What a user does in a shell: COLLX_TOPOLOGY=dgx-1v.xml CUDA_VISIBLE_DEVICES=0,2,4,6 collx_run -n 4 program
+// Does what a user does in a shell: COLLX_TOPOLOGY=dgx-1v.xml CUDA_VISIBLE_DEVICES=0,2,4,6 collx_run -n 4 program
 void run_on(const graph& machine) {
     char file[] = "/tmp/collx-machine-XXXXXX";
     if (const int f = ::mkstemp(file); f >= 0) ::close(f);
@@ -37,7 +36,7 @@ void run_on(const graph& machine) {
     // [doc:job]
     collx::run_threads(4, [](collx::communicator& world) {
         std::vector<float> x(1 << 20, 1.0f);
-        collx::all_reduce(world, x); // no algorithm, no order: both are the machine's
+        collx::all_reduce(world, x); // no algorithm or order is given: both follow the machine
         const std::string order = collx::explain_links(world);
         const link_traffic sent = collx::traffic_of(world);
         const graph& g = *collx::machine_of(world);
@@ -52,7 +51,7 @@ void run_on(const graph& machine) {
 void explain_calls() {
     // [doc:explain]
     collx::run_threads(4, [](collx::communicator& world) {
-        if (world.rank() != 0) return; // nothing is run, so one rank may ask alone
+        if (world.rank() != 0) return; // nothing runs, so one rank may ask alone
         const collx::explanation sum = collx::explain(world, collx::all_reduce, 1 << 20);
         std::printf("\n%s", to_text(sum).c_str());
         const collx::explanation ordered = collx::explain(world, collx::all_reduce, 1 << 20, {.commutes = false});
@@ -62,7 +61,7 @@ void explain_calls() {
     // [doc:end]
 }
 
-// A call on device memory among GPUs that are not here.
+// Explains a call on device memory among GPUs that are not here.
 void explain_devices() {
     // [doc:devices]
     const graph eight = dgx_h100();
@@ -74,7 +73,7 @@ void explain_devices() {
                     "the switch makes the long sums of a DGX H100");
 }
 
-// Eight ranks as one tensor axis, or as a pipeline of eight stages: nothing runs, all of it is predicted.
+// Eight ranks as one tensor axis, or as a pipeline of eight stages. Nothing runs; all of it is predicted.
 void plan_training() {
     // [doc:training]
     const graph machine = dgx_h100();
@@ -118,7 +117,7 @@ int main() {
     example::expect(by_themselves.total() == 50e9, "two rings of 25 GB/s by themselves");
     example::expect(through_others.total() >= 150e9 * (1 - 1e-9), "six rings of 25 GB/s through neighbours");
 
-    const graph two = on_rails(g, 2, 12.5); // card k of both on rail k
+    const graph two = on_rails(g, 2, 12.5); // card k of both machines on rail k
     const ring_set rails = find_rings(two, two.all(site_type::gpu));
     std::printf("\nTwo of them on four rails: %s", explain(two, rails).c_str());
     example::expect(rails.total() == 50e9, "a ring on each rail");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How data-parallel training scales, and what one slow rank costs. The same batch on more ranks (strong scaling), the
-// same share for each rank (weak scaling), then a rank that is slow on purpose: all others wait for it in the sum of
-// the gradients. Each rank has a device that takes a set time for a sample, during which the host sleeps, so that ranks
-// scale where they share cores; gradients and sums are real, and all ways end with the weights of the serial program.
+// How data-parallel training scales, and what one slow rank costs. The same batch runs on more ranks (strong scaling),
+// then the same share on each rank (weak scaling). Then one rank is slow on purpose, and all others wait for it in the
+// sum of the gradients. Each rank has a simulated device that takes a set time for a sample. The host sleeps meanwhile,
+// so ranks scale even if they share cores. Gradients and sums are real; all ways end with the serial program's weights.
 // collx-example: everywhere timeout=60
-// Next: docs/lessons/18_scaling.md, and example 10, in which fast workers need not wait.
+// Next: docs/lessons/18_scaling.md, and example 10, where fast workers need not wait.
 #include <collx/algo/ring.hpp>
 #include <collx/collx.hpp>
 #include <collx/net.hpp>
@@ -25,8 +25,8 @@ namespace {
 
 using example::say;
 using numbers = std::vector<double>;
-constexpr std::size_t in = 128, out = 120; // of one layer, which learns to turn a sample into another
-constexpr int each = 10;                   // samples of a rank, where all have as many
+constexpr std::size_t in = 128, out = 120; // of one layer, which learns to turn a sample into another vector
+constexpr int each = 10;                   // samples of a rank, where all ranks have the same number
 constexpr double slowdown = 3;
 struct settings {
     double sample_ms = 0.6; // on a device
@@ -58,7 +58,7 @@ numbers serial(int batch, int steps) {
 }
 
 struct outcome {
-    double step_ms = 0, waited_ms = 0; // of a step; the second: in the sum, all ranks together
+    double step_ms = 0, waited_ms = 0; // per step; waited_ms: in the sum, over all ranks
     double bytes = 0;                  // sent by a rank in a step
 };
 
@@ -86,7 +86,7 @@ outcome train(collx::communicator& c, const settings& set, const std::vector<int
         if (rest_ms > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(rest_ms));
         const double ready_ms = watch.ms();
         const std::uint64_t before = c.sent().bytes;
-        collx::all_reduce(by_ring, gradient); // ends when the slowest rank has come
+        collx::all_reduce(by_ring, gradient); // ends when the slowest rank has arrived
         sent += c.sent().bytes - before;
         const double summed_ms = watch.ms();
         waited_ms += summed_ms - ready_ms;
@@ -139,7 +139,7 @@ void scale(collx::communicator& world, const settings& set, bool is_strong) {
             sum_ms, batch_ms, sum_ms, batch_ms / sum_ms);
 }
 
-// One sample after the other goes to the rank that would be done with it first.
+// Each sample goes to the rank that would finish it first.
 std::vector<int> shares_by_speed(int batch, const numbers& slow) {
     std::vector<int> shares(slow.size());
     const auto done = [&](std::size_t k) { return (shares[k] + 1) * slow[k]; };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Three programs that are written with puts and signals instead of collectives: a stencil whose halos neighbours put
-// into each other, work that ranks take from a shared counter, and a ring all_reduce by hand. Each is compared with its
-// serial program. docs/windows.md has the rules.
+// Three programs written with puts and signals instead of collectives: a stencil whose neighbours put halos into each
+// other's windows, work that ranks take from a shared counter, and a ring all_reduce by hand. Each is compared with
+// its serial program.
 // collx-example: everywhere timeout=60
-// Next: docs/windows.md.
+// Next: docs/windows.md, which has the rules.
 #include <collx/collx.hpp>
 #include <collx/comm/window.hpp>
 #include <collx/net.hpp>
@@ -23,7 +23,7 @@ using numbers = std::vector<double>;
 // ---------------------------------------------------------------------------------------------- halo exchange
 constexpr std::size_t width = 64, height = 24; // of each rank's rows
 
-// One step of heat in a plate whose upper and lower edges meet; rows[0] and the last are halos.
+// One step of heat in a plate whose upper and lower edges are joined. Row 0 and the last row are halos.
 void warm(const numbers& now, numbers& next, std::size_t rows) {
     for (std::size_t y = 1; y <= rows; ++y)
         for (std::size_t x = 0; x < width; ++x) {
@@ -55,14 +55,14 @@ void plate(collx::communicator& world, int steps) {
             now[(y + 1) * width + x] = begin_at(static_cast<std::size_t>(me) * height + y, x);
     const auto row = [&](std::size_t y) { return std::span(now).subspan(y * width, width); };
     // [doc:halo]
-    // Places for the row from above and the one from below, of even steps and of odd ones. A neighbour that is a step
-    // ahead writes into the other pair; it cannot be two ahead, for it waits for this rank's rows.
+    // Places for the row from above and the row from below: a pair for even steps, a pair for odd steps. A neighbour
+    // that is a step ahead writes into the other pair. It cannot be two ahead, for it waits for this rank's rows.
     collx::window<double> halo(world, 4 * width);
     for (int s = 0; s < steps; ++s) {
         const std::size_t from_above = static_cast<std::size_t>(s % 2) * 2 * width, from_below = from_above + width;
         halo.put_signal(below, from_above, row(height));
         halo.put_signal(above, from_below, row(1));
-        if (above == below) halo.wait(above, 2); // one rank or two: both signals come from the same
+        if (above == below) halo.wait(above, 2); // one or two ranks: both signals come from the same rank
         else halo.wait(above), halo.wait(below);
         std::copy_n(&halo.local()[from_above], width, &now[0]);
         std::copy_n(&halo.local()[from_below], width, &now[(height + 1) * width]);
@@ -75,11 +75,11 @@ void plate(collx::communicator& world, int steps) {
     for (std::size_t i = width; i < (height + 1) * width; ++i)
         is_same &= now[i] == all[static_cast<std::size_t>(me) * height * width + i];
     example::expect(is_same, "the plate of all ranks is that of the serial program, to the bit");
-    halo.fence(); // no rank ends its window while another puts
+    halo.fence(); // no rank destroys its window while another puts
 }
 
 // ---------------------------------------------------------------------------------------------- work stealing
-// How many steps until 1; some numbers take long.
+// The number of steps until 1, which is large for some numbers.
 long collatz(long i) {
     long steps = 0;
     for (; i != 1; ++steps) i = i % 2 == 0 ? i / 2 : 3 * i + 1;
@@ -93,7 +93,7 @@ void shared_work(collx::communicator& world, long last) {
     constexpr long piece = 64;
     for (long first; (first = next.fetch_add(0, 0, piece)) < last; ++taken)
         for (long i = first; i < first + piece && i < last; ++i) sum += collatz(i + 1);
-    collx::all_reduce(world, collx::value(sum)); // in which rank 0 serves those who still ask
+    collx::all_reduce(world, collx::value(sum)); // meanwhile rank 0 serves ranks that still ask for work
     // [doc:end]
     long serial = 0;
     for (long i = 0; i < last; ++i) serial += collatz(i + 1);
@@ -113,7 +113,7 @@ void ring(collx::communicator& world, std::size_t part) {
             if (r == me) x[i] = value;
         }
     // [doc:ring]
-    // A place for each step, so that no rank waits for room. First sums go round, then what is complete.
+    // A place for each step, so that no rank waits for room. First partial sums go round, then complete ones.
     collx::window<double> in(world, part * static_cast<std::size_t>(2 * n));
     const auto chunk = [&](int k) {
         return std::span(x).subspan(static_cast<std::size_t>((k % n + n) % n) * part, part);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the examples share: saying what was expected, and whether this run is the short one of the tests.
+// Shared by the examples: checks of what is expected, and whether this run is the short one of the tests.
 #pragma once
 
 #include <atomic>

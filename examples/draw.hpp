@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What lessons print of what they measure: lines by rank 0, curves. Timelines are in timeline.hpp. Knows no lesson.
+// Prints what lessons measure: lines by rank 0, and curves. Timelines are in timeline.hpp. Independent of the lessons.
 #pragma once
 
 #include <collx/collx.hpp>
@@ -13,7 +13,7 @@
 
 namespace example {
 
-// Rank 0 speaks for all.
+// Prints on rank 0 only.
 [[gnu::format(printf, 2, 3)]] inline void say(const collx::communicator& world, const char* format, ...) {
     if (world.rank() != 0) return;
     std::va_list values;
@@ -24,10 +24,10 @@ namespace example {
 
 struct curve {
     char mark;
-    std::vector<double> y; // as many as labels; later curves are drawn over earlier ones
+    std::vector<double> y; // one for each label; later curves are drawn over earlier ones
 };
 
-// Both axes logarithmic: labels are of values that double, or so.
+// Both axes are logarithmic: the labels stand for values that double, or nearly so.
 inline void print_curves(const std::vector<std::string>& labels, const std::vector<curve>& curves, const char* below) {
     constexpr int rows = 12, width = 8;
     double least = 1e300, most = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A text for the lessons: licences that every Debian has, as numbers of words. Where they are missing, words are drawn
-// as frequent as in texts. LESSON_TEXT names a file to be read instead.
+// A text for the lessons: licences that every Debian has, as numbers of words. If they are missing, words are drawn
+// with the frequencies of a text. LESSON_TEXT names a file to read instead.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,23 @@
 namespace example {
 
 struct text {
-    std::string name;                 // where it is from
-    std::vector<std::uint32_t> words; // 0 is the most frequent one, then 1, ...; rarer ones are all the last number
-    std::vector<double> share;        // how frequent each is
+    std::string name;                 // where it comes from
+    std::vector<std::uint32_t> words; // 0 is the most frequent one, then 1, ...; all rarer ones share the last number
+    std::vector<double> share;        // frequency of each
 
-    // Words of letters, in lower case, of these files one after the other; their letters; numbers by frequency; numbers
-    // drawn so that w is 1 / (w + 1) as frequent as 0 (Zipf). In text_reading.hpp, which one source of a program
-    // includes.
+    // read(): the words of these files in sequence, in lower case. letters_of(): their letters. numbered(): numbers by
+    // frequency. drawn(): random numbers, where w is 1 / (w + 1) as frequent as 0 (Zipf). Defined in text_reading.hpp,
+    // which one source of a program includes.
     static std::vector<std::string> read(const std::vector<std::string>& files);
     static std::vector<std::string> letters_of(const std::vector<std::string>& all);
     static std::vector<std::uint32_t> numbered(const std::vector<std::string>& all, std::size_t most);
     static std::vector<std::uint32_t> drawn(std::size_t most);
 };
 
-// The same on all ranks: what rank 0 has. By letters: each is a word.
+// Returns rank 0's text on all ranks. by_letters: each letter is a word. Collective.
 inline text share_text(collx::communicator& world, std::size_t most, bool by_letters = false) {
     text t;
-    std::size_t facts[2] = {}; // words, and whether they were read
+    std::size_t facts[2] = {}; // number of words, and whether they were read
     if (world.rank() == 0) {
         const std::string folder = "/usr/share/common-licenses/";
         const char* const own = std::getenv("LESSON_TEXT");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How a text becomes numbers (text.hpp). For one source of a program.
+// Turns a text into numbers (text.hpp). Included by one source of a program.
 #pragma once
 
 #include <algorithm>

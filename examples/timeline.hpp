@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What each rank did and when, drawn as text: a line per rank, time from left to right. Knows nothing of lessons.
+// Draws what each rank did and when, as text: a line per rank, time from left to right. Independent of the lessons.
 #pragma once
 
 #include <collx/collx.hpp>
@@ -19,11 +19,11 @@ namespace example {
 struct event {
     double begin, end; // in ms, or in any other unit
     char mark;
-    int number = -1; // -1: it has none
+    int number = -1; // -1: none
 };
 using events = std::vector<event>;
 
-// One rank's clock and record. Ranks of one machine share its clock, so their lines fit together.
+// One rank's clock and record. Ranks of one machine share its clock, so their lines can be compared.
 class stopwatch {
 public:
     stopwatch() = default;
@@ -44,7 +44,7 @@ private:
     std::int64_t begin_ns_ = collx::now_ns();
 };
 
-// Work that takes as long as it is said to, arithmetic included, and leaves the core to other ranks: f, then a wait.
+// Work that takes the given time, arithmetic included: runs f, then sleeps, which leaves the core to other ranks.
 template <class F>
 void work_for(double ms, F&& f) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double, std::milli>(ms);
@@ -52,7 +52,7 @@ void work_for(double ms, F&& f) {
     std::this_thread::sleep_until(end);
 }
 
-// The records of all ranks, on all ranks. Collective.
+// Returns the records of all ranks, on all ranks. Collective.
 inline std::vector<events> all_of(collx::communicator& world, const events& mine) {
     std::vector<int> counts(static_cast<std::size_t>(world.size()));
     const int count = static_cast<int>(mine.size());
@@ -66,13 +66,13 @@ inline std::vector<events> all_of(collx::communicator& world, const events& mine
 }
 
 inline double end_of(const std::vector<events>& all) {
-    double end = 1e-9; // lines are divided by it
+    double end = 1e-9; // not 0: lines divide by it
     for (const events& of : all)
         for (const event& e : of) end = std::max(end, e.end);
     return end;
 }
 
-// The share of the time in which ranks did none of what is recorded.
+// The share of the time in which ranks did nothing that is recorded.
 inline double idle_share(const std::vector<events>& all) {
     double busy = 0;
     for (const events& of : all)
@@ -80,7 +80,7 @@ inline double idle_share(const std::vector<events>& all) {
     return 1 - busy / (end_of(all) * static_cast<double>(all.size()));
 }
 
-// A line of so many columns: "F3---" or "TTT" where something was done. Later events are drawn over earlier ones.
+// A line of `columns` characters: "F3---" or "TTT" where something was done. Later events are drawn over earlier ones.
 inline std::string line_of(const events& of, double end, int columns = 99, char nothing = '.') {
     std::string line(static_cast<std::size_t>(columns), nothing);
     const auto column = [&](double t) {
@@ -101,7 +101,7 @@ inline void draw(const std::vector<events>& all, int columns = 99, char nothing 
         std::printf("rank %zu |%s|\n", r, line_of(all[r], end_of(all), columns, nothing).c_str());
 }
 
-// Collective. Rank 0 draws all records, in which dots are for waits, and how long it took below them.
+// Rank 0 draws all records, where dots stand for waits, and below them the total time. Collective.
 inline void draw_with_waits(collx::communicator& world, const events& mine) {
     constexpr int columns = 72;
     const std::vector<events> all = all_of(world, mine);

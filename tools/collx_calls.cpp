@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_calls DIR: which rank of a job is in which call, from the records that COLLX_RECORD_DIR=DIR made, also while it
-// hangs; and all calls as one trace.
+// collx_calls DIR: says which rank of a job is in which call, from the records that COLLX_RECORD_DIR=DIR made, also
+// while the job hangs. Writes all calls as one trace.
 #include <cstdio>
 #include <exception>
 #include <string>

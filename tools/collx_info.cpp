@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_info: what collx finds on this machine and in this environment, what works, and one remedy for each problem.
-// Run it where ranks run: under the launcher, in the container, with the limits of the job.
+// collx_info: reports what collx finds on this machine and in this environment, what works, and one remedy for each
+// problem. Run it where ranks run: under the launcher, in the container, with the limits of the job.
 #include <CLI/CLI.hpp>
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_perf: how long collective operations take, and whether their results are right. With the letters and columns of
-// nccl-tests, or as one side of a comparison with other libraries (--ops). Its parts are in tools/perf/.
+// collx_perf: measures how long collective operations take, and checks their results. Has the letters and columns of
+// nccl-tests, and can be one side of a comparison with other libraries (--ops). Its parts are in tools/perf/.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -46,7 +46,7 @@ void print(const std::string& text) {
     std::fflush(stdout);
 }
 
-// Rank r takes the r-th core that this process may use. After the communicator is made, which counts those cores.
+// Binds rank r to the r-th core that this process may use, after the communicator was made, which counts those cores.
 bool pin_rank(const options& o, int rank, int ranks, const cpu_set_t& allowed) {
     const int cores = CPU_COUNT(&allowed);
     if (o.pin == pin_choice::no || (o.pin == pin_choice::automatic && ranks > cores)) return false;
@@ -60,8 +60,8 @@ bool pin_rank(const options& o, int rank, int ranks, const cpu_set_t& allowed) {
     return false;
 }
 
-// The same where ranks take themselves for several hosts (collx_run --hosts): a file that all of them can map, because
-// in truth they are on one machine. Between machines there is no clock to measure with.
+// The same for ranks that act as several hosts (collx_run --hosts): a file that all of them can map, because they are
+// on one machine. Between machines there is no common clock to measure with.
 void* meeting_file(collx::communicator& world) {
     const std::size_t bytes = harness::bytes(world.size());
     std::array<char, 64> path{"/dev/shm/collx_perf-XXXXXX"};
@@ -79,7 +79,7 @@ void* meeting_file(collx::communicator& world) {
     return at;
 }
 
-// The block where the ranks meet: memory that collx shares between ranks, but none of its calls.
+// Returns the harness's block: memory that collx shares between ranks. Using it takes none of collx's calls.
 void* meeting_memory(collx::communicator& world) {
     if (!world.internals().net.is_one_host()) return meeting_file(world);
     collx::shared_allocator<std::byte> allocator(world);
@@ -99,7 +99,7 @@ bool compares_choices(const options& o) { return o.every_algorithm || !o.predict
 struct printer {
     explicit printer(run_report& r) : report(r), line(points(r), !r.run.quiet) {}
 
-    // CSV, JSON and the table have standard output to themselves.
+    // Only one of CSV, JSON and the table goes to standard output.
     [[nodiscard]] bool prints_table() const {
         return report.run.csv != "-" && report.run.json != "-" && !report.run.is_comparison;
     }
@@ -121,7 +121,7 @@ struct printer {
             if (prints_csv()) print(csv_line(report, *r));
         }
     }
-    // Of --every-algo and --predict: one size.
+    // Prints one size of --every-algo or --predict.
     void choices_done(std::vector<result> in_turn) {
         line.erase();
         if (prints_table()) print(choice_line(in_turn));
@@ -131,7 +131,7 @@ struct printer {
         }
         choices.push_back(std::move(in_turn));
     }
-    // pingpong in a comparison of many operations is left out without a word.
+    // In a comparison of many operations, pingpong is left out silently.
     void skipped(operation op, int ranks) {
         line.erase();
         const std::string why = std::string(long_name(op)) + ": not measured, it is between 2 ranks and there are " +
@@ -163,7 +163,7 @@ struct printer {
     std::vector<std::vector<result>> choices;
 };
 
-// The library's choice and, if they are asked for, all algorithms that can run here.
+// Measures the library's choice and, on request, all algorithms that can run here.
 void measure_choices(meter& m, const options& o, operation op, collx::communicator& world, printer* out) {
     const bool in_memory = world.internals().net.remote() == nullptr;
     const std::vector<std::string> known = usable_algorithms(op, in_memory, o.shared);
@@ -196,7 +196,7 @@ void measure_operation(meter& m, const options& o, operation op, int ranks, prin
     for (const std::size_t bytes : rounded_sizes(op, o.sizes_bytes, bytes_of(o.type), ranks)) {
         if (out != nullptr) out->coming(op, bytes);
         result outside, inside;
-        // Broadcast and the like have one way only; a run in place is not asked for them.
+        // Broadcast and similar operations have one way only; a run in place skips them.
         const bool runs_out = o.out_of_place, runs_in = o.in_place && has_in_place(op);
         if (runs_out) outside = m.measure(op, bytes, false);
         if (runs_in) inside = m.measure(op, bytes, true);
@@ -204,7 +204,7 @@ void measure_operation(meter& m, const options& o, operation op, int ranks, prin
     }
 }
 
-// One rank's part. Returns its exit code.
+// Runs one rank's part. Returns its exit code.
 int run_rank(collx::communicator& world, const options& o, const cpu_set_t& allowed) {
     const int n = world.size(), cores = CPU_COUNT(&allowed);
     if (o.root >= n)

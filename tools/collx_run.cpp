@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_run -n 4 ./app: starts the ranks of a job on this machine. Several machines belong to mpirun, srun or an
-// orchestrator; this program never opens a network connection. Everything but the command line is in launcher.hpp.
+// collx_run -n 4 ./app: starts the ranks of a job on this machine. For several machines use mpirun, srun or an
+// orchestrator: this program never opens a network connection. Everything but the command line is in launcher.hpp.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -49,7 +49,7 @@ std::int64_t parse_seconds(const std::string& text) {
     return static_cast<std::int64_t>(ns);
 }
 
-// --hosts 3,1,2: so many ranks on each. --hosts 3: so many hosts, with as equal shares as can be.
+// --hosts 3,1,2: that many ranks on each host. --hosts 3: that many hosts, with shares as equal as possible.
 std::vector<int> parse_hosts(const std::string& text, int ranks) {
     std::vector<int> numbers;
     for (std::size_t at = 0; at <= text.size();) {
@@ -120,7 +120,7 @@ launch_options options_from(arguments a, std::vector<std::string> command) {
     return a.launch;
 }
 
-// The value of a variable as the ranks will find it, or empty.
+// Returns the value of a variable as the ranks will find it, or an empty string.
 std::string value_for_ranks(const launch_options& o, const std::string& name) {
     for (auto i = o.environment.rbegin(); i != o.environment.rend(); ++i)
         if (i->first == name) return i->second;
@@ -128,7 +128,7 @@ std::string value_for_ranks(const launch_options& o, const std::string& name) {
     return value != nullptr ? value : "";
 }
 
-// Where the ranks record their calls, a failure is followed by a comparison of where they were.
+// If the ranks record their calls, a failure is followed by a comparison of where they were.
 int run_and_compare(launch_options o, const std::string& trace) {
     const collx::tools::launch::meeting_place own(!trace.empty());
     if (!trace.empty()) {
@@ -149,7 +149,7 @@ int run_and_compare(launch_options o, const std::string& trace) {
     return status;
 }
 
-// mpirun's word for -n. CLI11 would read -np as `-n p`; what stands behind the program's name is not ours.
+// -np is mpirun's name for -n. CLI11 would read it as `-n p`. Arguments behind the program's name are not ours.
 void accept_np(const CLI::App& app, int argc, char** argv) {
     static char number[] = "-n";
     for (int i = 1; i < argc && argv[i][0] == '-';) {

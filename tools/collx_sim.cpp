@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_sim: how long a collective would take on a machine, by an algorithm and a cost model; which links it fills.
-// Runs no collective and measures nothing.
+// collx_sim: predicts how long a collective takes on a machine, by an algorithm and a cost model, and which links it
+// fills. Runs no collective and measures nothing.
 #include <CLI/CLI.hpp>
 
 #include <collx/sim/simulate.hpp>
@@ -37,7 +37,7 @@ struct request {
     bool with_training = false, with_devices = false;
 };
 
-// "+links" behind a name: the links' latencies in place of NCCL's for a hop.
+// Returns the cost model of that name. "+links" behind a name: the links' latencies instead of NCCL's for a hop.
 sim::cost_model costs_of(std::string name) {
     using sim::nccl_family, sim::protocol;
     if (name == "links") return {};
@@ -70,8 +70,8 @@ topo::graph machine_without_lost(const request& c) {
     return g;
 }
 
-// One order for each ring that the search finds, and its way. Inside a host no GPU comes twice, as algorithms take
-// rings; between hosts a ring passes the GPU beside its card a second time (PXN).
+// Makes one order for each ring that the search finds, with its path. Inside a host no GPU comes twice, as algorithms
+// expect of rings. Between hosts a ring passes the GPU beside its card a second time (PXN).
 void take_rings(sim::options& run, const topo::graph& g, const std::vector<int>& sites) {
     topo::ring_options o;
     o.once = std::all_of(sites.begin(), sites.end(), [&](int s) { return g.at(s).host == g.at(sites[0]).host; });
@@ -105,7 +105,7 @@ void print_links(const sim::fabric& f, const sim::result& r, int most) {
     }
 }
 
-// Where the ranks are: a graph, or rails by their formula.
+// Where the ranks are: a graph, or rails given by a formula.
 struct place {
     std::optional<topo::graph> g;
     std::vector<int> sites;
@@ -113,7 +113,7 @@ struct place {
     std::optional<sim::fabric> f;
 };
 
-// HOSTSxRANKS, with the rates of a DGX H100.
+// Reads HOSTSxRANKS. The rates are those of a DGX H100.
 sim::rails rails_of(const request& c) {
     sim::rails m;
     char rest = 0;
@@ -164,7 +164,7 @@ void prepare(request& c, job& j) {
     c.run.with_transfers = !c.trace.empty();
 }
 
-// What a reader of the report must know to get the same again.
+// Contains what a reader needs to reproduce the report.
 std::string report_of(const request& c, const job& j, const std::vector<tools::prediction>& all) {
     const std::string machine = !c.rails.empty()            ? "rails " + c.rails
                                 : !c.machine.file.empty()   ? c.machine.file
@@ -248,7 +248,7 @@ void add_options(CLI::App& app, request& c) {
     app.add_option("--goal", c.goal, "write the schedule for LogGOPSim");
 }
 
-// GB/s or us that a command line of this tool predicts.
+// Returns the GB/s or us that a command line of this tool predicts.
 double predicted(const tools::published_figure& row) {
     CLI::App app;
     request c;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_topo: looks at a machine (this one, one that is sold, a topology file of NCCL) and prints its tree, the matrix
-// of classes, a path with the reason, the rings that it has, or a picture.
+// collx_topo: describes a machine (this one, a product, or a topology file of NCCL). Prints its tree, the matrix of
+// classes, a path with the reason, its rings, or a picture.
 #include <CLI/CLI.hpp>
 
 #include <collx/topo/drawing.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fashion-MNIST as Debian's package dataset-fashion-mnist installs it: gzipped IDX files (a magic number, the extents
-// as big-endian words, then the bytes). Knows nothing of models or ranks.
+// Reads Fashion-MNIST as Debian's package dataset-fashion-mnist installs it: gzipped IDX files (a magic number, the
+// extents as big-endian words, then the bytes). Independent of models and ranks.
 #pragma once
 
 #include <zlib.h>
@@ -39,7 +39,7 @@ inline std::vector<std::uint8_t> read_gzip(const std::string& path) {
     }
 }
 
-// The elements of an IDX file of bytes whose extents are [count, rest…], `rest` elements in all.
+// Returns the elements of an IDX file of bytes. Its extents are [count, rest…], where `rest` is a product of extents.
 inline std::vector<std::uint8_t> read_idx(const std::string& path, std::size_t dimensions, std::size_t rest) {
     auto bytes = read_gzip(path);
     const auto word = [&](std::size_t i) {
@@ -59,7 +59,7 @@ struct dataset {
     std::vector<std::uint8_t> labels;
     int size() const { return static_cast<int>(labels.size()); }
 
-    // Images first, first + 1, … of the order given, as columns of numbers around zero.
+    // Images first, first + 1, … of the given order, as columns of numbers around zero.
     matrix columns(const std::vector<int>& order, int first, int count) const {
         matrix m(pixels, count);
         for (int c = 0; c < count; ++c) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Trains softmax regression and a small MLP on Fashion-MNIST, data-parallel: `collx_run -n 4` makes four processes of
-// it, alone it is the serial program. At the end it shows that all ranks hold the same bits, and that one process that
-// goes through the same parts of each batch ends with the same weights. --check-serial repeats the whole training
-// alone, otherwise the first steps are compared.
+// Trains softmax regression and a small MLP on Fashion-MNIST, data-parallel. `collx_run -n 4` runs it as four
+// processes; alone it is the serial program. At the end it checks that all ranks hold the same bits, and that one
+// process that computes the same parts of each batch ends with the same weights. --check-serial repeats the whole
+// training alone; otherwise only the first steps are compared.
 // collx-example: needs=eigen,zlib procs=4 timeout=120
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // g++ 12 finds it in its own AVX-512 header, through Eigen
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // g++ 12 reports it in its own AVX-512 header, through Eigen
 #endif
 #include <collx/algo/two_shot.hpp>
 #include <collx/sched/render.hpp>
@@ -28,7 +28,7 @@ struct task {
     std::vector<int> widths;
 };
 
-// Rank 0 speaks for all.
+// Prints on rank 0 only.
 void say(const collx::communicator& world, const char* format, auto... values) {
     if (world.rank() != 0) return;
     std::printf(format, values...);
@@ -59,7 +59,7 @@ void run(collx::communicator& world, const task& t, const dataset& data, const d
     example::expect(odd < 0, "all ranks hold the same bits");
     if (odd >= 0) std::printf("rank %d differs from rank 0\n", odd);
 
-    // The same again, by rank 0 alone, for the first steps or for all; the others wait in the barrier.
+    // Rank 0 repeats the training alone, for the first steps or for all. The others wait in the barrier.
     if (world.size() == 1) return;
     settings again = s;
     if (!whole_serial_check) again.epochs = 1, again.images = example::is_short() ? 1'200 : 12'000;
@@ -95,7 +95,7 @@ void draw(const collx::communicator& world, const collx::tools::line_chart& char
 
 int main(int argc, char** argv) try {
     collx::communicator world;
-    world.set_timeout(std::chrono::minutes(5)); // the serial check keeps the others waiting
+    world.set_timeout(std::chrono::minutes(5)); // the others wait during the serial check
     const auto data = load("train"), test = load("t10k");
     say(world, "Fashion-MNIST: %d images to learn from, %d to test with; %d rank(s)\n", data.size(), test.size(),
         world.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A stack of dense layers with ReLU between and softmax at the end: one layer is softmax regression, two are an MLP.
-// Knows nothing of ranks: backward() calls a function as soon as a layer's gradient is there.
+// Independent of ranks: backward() calls a function as soon as a layer's gradient is complete.
 #pragma once
 
 #include <Eigen/Core>
@@ -44,7 +44,7 @@ public:
         }
     }
 
-    // Logits, one column per image.
+    // Returns logits, one column per image.
     const matrix& forward(matrix images) {
         layers_.front().input = std::move(images);
         for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -57,8 +57,8 @@ public:
         return logits_;
     }
 
-    // Gradients and loss, summed over the images of the last forward pass. Calls ready(layer) as soon as a layer's
-    // gradient is there, the last layer's first.
+    // Computes gradients and loss, summed over the images of the last forward pass. Calls ready(layer) as soon as a
+    // layer's gradient is complete, for the last layer first.
     template <class Label, class Ready>
     double backward(const Label& label, Ready&& ready) {
         matrix delta = logits_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Data-parallel training: every rank holds the whole model and computes the gradient of its share of each batch; collx
-// sums the gradients, so that all ranks take the same step. Everything that communicates is in this file.
+// Data-parallel training: every rank holds the whole model and computes the gradient of its share of each batch. collx
+// sums the gradients, so all ranks take the same step. All communication is in this file.
 #pragma once
 
 #include <collx/collx.hpp>
@@ -21,7 +21,7 @@ struct settings {
     float rate = 0.05f, momentum = 0.9f;
 };
 
-// What is [first, last) of `count` things for one of several parts. Shares may differ by one.
+// The range [first, last) of `count` items that one of several parts gets. Sizes differ by at most one.
 struct share {
     int first, last;
     share(int part, int parts, int count)
@@ -30,7 +30,7 @@ struct share {
     int size() const { return last - first; }
 };
 
-// Sums gradients over ranks while the backward pass goes on: large ones each by itself, biases together at the end.
+// Sums gradients over ranks during the backward pass: weights with a call for each layer, biases together at the end.
 class gradient_exchange {
 public:
     gradient_exchange(collx::communicator& world, int batch)
@@ -51,7 +51,7 @@ public:
     }
     std::int64_t spent_ns = 0;
 
-    // What the serial program does instead: the same sum, part by part. collx combines operands in rank order, so the
+    // The serial program calls this instead: the same sum, part by part. collx combines operands in rank order, so the
     // bits are the same.
     void add(layer& l, std::size_t number, bool is_first, bool is_last) {
         if (sums_.size() <= number) sums_.resize(number + 1);
@@ -68,14 +68,14 @@ private:
     collx::communicator& world_;
     collx::group biases_;
     std::vector<collx::work<void>> travelling_;
-    collx::premultiplied_sum<float> mean_; // scales in the same pass; right for shares of any size
+    collx::premultiplied_sum<float> mean_; // scales in the same pass; correct for shares of any size
 };
 
 struct epoch_report {
     double loss, test_accuracy, images_per_s, communication_share;
 };
 
-// The share of the test images that are recognised; every rank looks at a part of them.
+// Returns the share of the test images that are recognised. Every rank evaluates a part of them.
 inline double accuracy(collx::communicator& world, network& net, const dataset& test, int images) {
     std::vector<int> order(static_cast<std::size_t>(test.size()));
     std::iota(order.begin(), order.end(), 0);
@@ -90,8 +90,8 @@ inline double accuracy(collx::communicator& world, network& net, const dataset& 
     return static_cast<double>(right) / std::min(images, test.size());
 }
 
-// Trains from a seed. Every rank of `world` calls it with the same arguments and ends with the same weights. Each batch
-// is cut into `parts`, one per rank; a single rank does all of them, one after the other: the serial program. Calls
+// Trains from a seed. Every rank of `world` calls it with the same arguments and ends with the same weights. Each
+// batch is cut into `parts`, one per rank. A single rank computes all of them in sequence: the serial program. Calls
 // report(epoch, epoch_report) after each epoch.
 template <class Report>
 network train(collx::communicator& world, const std::vector<int>& widths, const dataset& data, const dataset& test,
@@ -102,7 +102,7 @@ network train(collx::communicator& world, const std::vector<int>& widths, const 
 
     std::vector<int> order(static_cast<std::size_t>(s.images));
     std::iota(order.begin(), order.end(), 0);
-    std::mt19937 random(7); // the same everywhere, so that all ranks shuffle alike
+    std::mt19937 random(7); // the same seed everywhere, so that all ranks shuffle alike
     for (int epoch = 1; epoch <= s.epochs; ++epoch) {
         std::shuffle(order.begin(), order.end(), random);
         gradient_exchange exchange(world, s.batch);
@@ -131,7 +131,7 @@ network train(collx::communicator& world, const std::vector<int>& widths, const 
     return net;
 }
 
-// The first rank whose weights differ in any bit from rank 0's, or -1.
+// Returns the first rank whose weights differ in any bit from rank 0's, or -1.
 inline int odd_rank(collx::communicator& world, network& net) {
     std::uint64_t hash = 0xcbf2'9ce4'8422'2325; // FNV-1a over the bits
     const auto add = [&](const float* p, Eigen::Index n) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Puts an algorithm of one's own into a kernel. The ring below is the text of lesson two; here all ranks of a team run
-// it in one launch: each reads its data, adds what arrives, passes it on and stores the mean, in one pass. Where there
-// is no GPU the same code runs on host threads, the kernels' twin. Next: another operator, a strided input,
+// Runs the program's own algorithm in a kernel. The ring (ring.hpp) is the algorithm of lesson two; here all ranks of
+// a team run it in one launch. Each rank reads its data, adds what arrives, passes it on and stores the mean, in one
+// pass. Without a GPU the same code runs on host threads, the kernels' twin. Next: another operator, a strided input,
 // algo::one_shot_all_reduce for short buffers. Background: docs/gpu.md.
 #include <cstdio>
 
@@ -13,7 +13,7 @@ namespace {
 
 int wrong(const std::vector<float>& x) {
     int count = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) count += x[i] != 1.5f + static_cast<float>(i % 10); // of 0, 1, 2, 3
+    for (std::size_t i = 0; i < x.size(); ++i) count += x[i] != 1.5f + static_cast<float>(i % 10); // mean of 0..3
     return count;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The text, and a call of it on any team.
+// The algorithm, and a call of it on any team.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct my_ring {
     static constexpr bool needs_commutative = true;
     static constexpr int chunks(int n) { return n; }
 
-    COLLX_EXEC_CHECK_DISABLE // these three lines make a text code for both sides
+    COLLX_EXEC_CHECK_DISABLE // with COLLX_HD: the algorithm compiles for host and device
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (n == 1) return ex.step(copy, in(0), out(0));
@@ -37,7 +37,7 @@ struct my_ring {
 constexpr int ranks = 4;
 constexpr std::size_t elems = 100'000;
 
-// The mean over the ranks, in place. `data` has one view per rank, wherever the team's blocks run.
+// Computes the mean over the ranks, in place. `data` has one view per rank. The team may run on a GPU or host threads.
 template <class Team, class Data>
 void mean_of_ranks(Team& team, Data& data) {
     const auto cut = [](int chunks) { return collx::chunk_layout::even(elems, chunks, 16); };
@@ -47,7 +47,7 @@ void mean_of_ranks(Team& team, Data& data) {
 
 using host_data = std::array<std::vector<float>, ranks>;
 
-// The same on host threads, in twin.cpp: what nvcc compiles may not hold code of the host alone.
+// The same on host threads. Defined in twin.cpp, because a file that nvcc compiles may not contain host-only code.
 void mean_on_twin(host_data& data);
 
 } // namespace lesson

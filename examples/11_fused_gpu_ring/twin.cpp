@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernel's code on host threads: the program for machines without a GPU, and for sanitizers.
+// Runs the kernel's code on host threads, for machines without a GPU and for sanitizers.
 #include <cstdio>
 
 #include <collx/testing/twin.hpp>

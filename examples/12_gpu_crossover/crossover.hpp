@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Three algorithms over a range of sizes, on any team.
+// Compares three algorithms over a range of sizes, on any team.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@ constexpr int ranks = 4;
 enum class way { one_shot, two_shot, ring };
 constexpr way ways[] = {way::one_shot, way::two_shot, way::ring};
 
-// in[r] is rank r's; all views have n elements. Puts the call into the team's stream.
+// Puts the call into the team's stream. in[r] is rank r's; all views have n elements.
 template <class Team, class In, class Out>
 void sum_by(way w, Team& team, In& in, Out& out, std::size_t n) {
     using namespace collx;
     const auto cut = [n](int chunks) { return chunk_layout::even(n, chunks, 16); };
     switch (w) {
-        // One exchange, but every rank reads the whole buffer of each: n times the bytes.
+        // One exchange, but every rank reads the whole buffer of every rank: n times the bytes.
         case way::one_shot:
             return team.template run<device::packet_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut,
                                                               cut);
-        // Two exchanges; each rank reduces a part and collects the others.
+        // Two exchanges: each rank reduces one part, then collects the others.
         case way::two_shot:
             return team.template run<device::simple_protocol>(algo::two_shot_all_reduce{}, in, out, plus{}, {}, cut,
                                                               cut);
@@ -38,7 +38,7 @@ void sum_by(way w, Team& team, In& in, Out& out, std::size_t n) {
     }
 }
 
-// Best of a few, in microseconds of one call.
+// Returns the best of three runs, in microseconds per call.
 template <class Team, class In, class Out>
 double time_of(way w, Team& team, In& in, Out& out, std::size_t n, int repeats) {
     double best = 1e30;
@@ -52,8 +52,8 @@ double time_of(way w, Team& team, In& in, Out& out, std::size_t n, int repeats) 
     return best;
 }
 
-// A table, and where each algorithm begins to be the fastest. sizes ascend; views(n) gives the buffers' first n
-// elements; check(n) says whether out holds the sums.
+// Prints a table, and from which size on each algorithm is the fastest. Sizes ascend. views(n) returns views of the
+// buffers' first n elements; check(n) checks that out holds the sums.
 template <class Team, class Views, class Check>
 void compare(Team& team, std::size_t most, int repeats, Views&& views, Check&& check) {
     std::printf("%12s %12s %12s %12s   us per call\n", "bytes", "one-shot", "two-shot", "ring");
@@ -76,7 +76,7 @@ void compare(Team& team, std::size_t most, int repeats, Views&& views, Check&& c
     }
 }
 
-// On host threads, in twin.cpp: what nvcc compiles may not hold code of the host alone.
+// The same on host threads. Defined in twin.cpp, because a file that nvcc compiles may not contain host-only code.
 void compare_on_twin(std::size_t most);
 
 } // namespace lesson

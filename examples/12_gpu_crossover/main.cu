@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which algorithm is best depends on how long the message is: one-shot needs one exchange but moves n times the bytes,
-// two-shot two exchanges, a ring many but moves least. Runs the three as fused kernels of one device over a range of
-// sizes, checks every result and says from where on each is the fastest. Without a GPU the kernels' code runs on host
-// threads; their times mean nothing for a GPU. Next: bind the best one, team.run or comm.with(ring_all_reduce{}).
-// Background: docs/gpu.md.
+// The best algorithm depends on the length of the message: one-shot needs one exchange but moves n times the bytes,
+// two-shot needs two exchanges, a ring needs many but moves the fewest bytes. Runs all three as fused kernels of one
+// device over a range of sizes, checks every result and prints from which size on each is the fastest. Without a GPU
+// the kernels' code runs on host threads; their times say nothing about a GPU. Next: bind the best one, with team.run
+// or comm.with(ring_all_reduce{}). Background: docs/gpu.md.
 #include <cstdio>
 #include <utility>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernels' code on host threads. Its times say how many threads this machine runs at once, and nothing of a GPU.
+// Runs the kernels' code on host threads. Its times show how many threads this machine runs at once, not a GPU's speed.
 #include <utility>
 #include <vector>
 

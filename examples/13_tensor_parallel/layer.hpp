@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A linear layer whose weights are split over ranks along the inner dimension, on any team: rank r multiplies its share
-// of the columns of x with its share of the rows of w, and the partial products are summed. The sum is one fused
-// kernel, in which each finished element also gets its bias and residual, and partial products travel as bf16.
+// A linear layer whose weights are split over ranks along the inner dimension, on any team. Rank r multiplies its
+// share of the columns of x with its share of the rows of w, and the partial products are summed. The sum is one fused
+// kernel, which also adds bias and residual to each finished element. Partial products travel as bf16.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace lesson {
 constexpr int ranks = 4;
 constexpr std::size_t rows = 48, inner = 64, cols = 96, share = inner / ranks, out_elems = rows * cols;
 
-// What is done with each result while it is in a register: no pass over memory of its own.
+// Applied to each result while it is in a register, without another pass over memory.
 // [doc:epilogue]
 struct epilogue {
     const float* bias;     // [cols]
@@ -34,7 +34,7 @@ COLLX_HD inline float partial_product(const float* x_share, const float* w_share
     return sum;
 }
 
-// partial[r] is summed over the ranks, and each rank's y receives sum + bias + residual.
+// Sums partial[r] over the ranks. Each rank's y receives sum + bias + residual.
 template <class Team, class Partial, class Y>
 void sum_with_epilogue(Team& team, Partial& partial, Y& y, const epilogue& e) {
     const auto cut = [](int chunks) { return collx::chunk_layout::even(out_elems, chunks, 16); };
@@ -55,7 +55,7 @@ struct layer {
     const float* w_share(int rank) const { return w.data() + static_cast<std::size_t>(rank) * share * cols; }
 };
 
-// y[r]: what rank r computed.
+// y[r] is the result of rank r.
 using results = std::vector<std::vector<float>>;
 results run_on_twin(const layer&);
 

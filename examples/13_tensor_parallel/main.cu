@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tensor parallelism: four ranks share one linear layer, and the all-reduce that joins their partial products adds the
-// bias and the residual while the sums are in registers; partial products travel as bf16, half the bytes. The result is
+// Tensor parallelism: four ranks share one linear layer. The all-reduce of their partial products adds the bias and
+// the residual while the sums are in registers. Partial products travel as bf16, half the bytes. The result is
 // compared with a plain matrix product in double, and all ranks must hold the same bits. Without a GPU the kernel's
 // code runs on host threads. Next: another activation in the epilogue, algo::ring_all_reduce, e4m3 on the wire.
 // Background: docs/gpu.md, docs/writing_an_operator.md.
@@ -22,7 +22,7 @@ __global__ void multiply(const float* x, const float* w, float* partial) {
     if (i < lesson::out_elems) partial[i] = lesson::partial_product(x, w, i);
 }
 
-// (Thrust's vectors work as well; they would be most of this file's compile time.)
+// (Thrust's vectors work as well, but would take most of this file's compile time.)
 class on_gpu {
 public:
     explicit on_gpu(const float* from, std::size_t n) : n_(n) {
@@ -75,7 +75,7 @@ int main() {
 
     double worst = 0;
     for (std::size_t i = 0; i < lesson::out_elems; ++i) {
-        double exact = 0, most = 0; // most: the sizes of what is rounded
+        double exact = 0, most = 0; // most: the sum of the magnitudes that are rounded
         for (int r = 0; r < lesson::ranks; ++r) {
             double partial = 0;
             for (std::size_t k = 0; k < lesson::share; ++k) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A training step as a CUDA graph: a kernel, an all-reduce through an ordinary communicator and another kernel are
 // captured once and replayed. Calls on device memory are put into a stream and wait for nothing, so they can be
-// captured; only the first one sets things up, which use_device() does before. Needs a GPU and says so where there is
-// none. One rank by itself, or one per device: collx_run -n 4 14_gpu_graph. Background: docs/gpu.md.
+// captured. Only the first call sets things up; use_device() does this beforehand. Skipped without a GPU. Run it as
+// one rank, or as one rank per device: collx_run -n 4 14_gpu_graph. Background: docs/gpu.md.
 // collx-example: label=nightly
 #include <cstdio>
 #include <string>
@@ -36,14 +36,14 @@ void train(collx::communicator& world, int devices) {
     require_cuda(cudaMalloc(&gradient, elems * sizeof(float)), "allocating");
     std::vector<float> host(elems, 1024.0f);
     require_cuda(cudaMemcpy(weight, host.data(), elems * sizeof(float), cudaMemcpyHostToDevice), "filling");
-    require_cuda(cudaDeviceSynchronize(), "filling"); // the stream below does not wait for the copy's end
+    require_cuda(cudaDeviceSynchronize(), "filling"); // the stream below does not wait for the copy to end
     cudaStream_t stream = nullptr;
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t step = nullptr;
     require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
 
     // [doc:capture]
-    collx::use_device(world); // what cannot be captured
+    collx::use_device(world); // does the setup, which cannot be captured
     require_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
     backward<<<(elems + 255) / 256, 256, 0, stream>>>(gradient, weight);
     collx::all_reduce(world, collx::device_view<float>(gradient, elems), collx::average{}, {.stream = stream});
@@ -51,7 +51,7 @@ void train(collx::communicator& world, int devices) {
     require_cuda(cudaStreamEndCapture(stream, &graph), "capturing");
     require_cuda(cudaGraphInstantiate(&step, graph, 0), "instantiating");
     for (int k = 0; k < steps; ++k) require_cuda(cudaGraphLaunch(step, stream), "launching the graph");
-    collx::synchronize(world, {.stream = stream}); // throws what a kernel gave up for
+    collx::synchronize(world, {.stream = stream}); // throws the error for which a kernel gave up
     // [doc:end]
 
     require_cuda(cudaMemcpy(host.data(), weight, elems * sizeof(float), cudaMemcpyDeviceToHost), "reading");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Unix datagrams between processes of one machine, of which one in twenty is lost on purpose. What makes channels of
-// them: numbers, acknowledgements, repetition, and a window of messages that the receiver has room for.
+// Unix datagrams between processes of one machine; one in twenty is dropped on purpose. Message numbers,
+// acknowledgements, retransmission, and a window of messages that the receiver has room for make channels of them.
 #pragma once
 
 #include <collx/core/clock.hpp>
@@ -31,15 +31,15 @@ class datagrams::endpoint {
     static constexpr std::uint32_t no_message = UINT32_MAX;
     struct packet {
         int from = 0;
-        std::uint32_t bytes = no_message; // that follow
+        std::uint32_t bytes = no_message; // of data behind the head
         std::uint64_t number = 0;         // of the message
-        std::uint64_t arrived = 0;        // how many of the other's messages have come
+        std::uint64_t arrived = 0;        // number of messages received from the peer
     };
     struct message {
         packet head;
         std::byte bytes[most];
     };
-    struct peer { // both ends of the channels to and from a rank
+    struct peer { // both ends of the channels to and from one rank
         endpoint& mine;
         std::vector<message> out{window}, in{window};
         std::uint64_t committed = 0, acknowledged = 0, arrived = 0, taken = 0;
@@ -87,7 +87,7 @@ public:
             for (pollfd news{socket_, POLLIN, 0}; !has_ended_; (void)::poll(&news, 1, 1)) (void)move();
         });
     }
-    ~endpoint() { // what was committed is repeated for a second
+    ~endpoint() { // what was committed is retransmitted for up to a second
         const auto until = collx::deadline::in_ns(1'000'000'000);
         for (peer& p : peers_)
             while (!p.is_drained() && !p.is_lost() && !until.passed()) std::this_thread::yield();
@@ -110,8 +110,8 @@ public:
     peer& tx(int p) { return peers_[static_cast<std::size_t>(p)]; }
     peer& rx(int p) { return tx(p); }
     bool is_gone(int p) { return tx(p).is_lost(); }
-    // Receives what has come and repeats what was not acknowledged for 2 ms. An idle peer is written to every 50 ms: if
-    // its socket is closed, it is gone.
+    // Receives what has arrived and retransmits what was not acknowledged for 2 ms. Sends to an idle peer every 50 ms:
+    // if its socket is closed, the peer is gone.
     bool move() {
         const std::scoped_lock here(mutex_);
         bool moved = false;
@@ -131,7 +131,7 @@ private:
     void send(peer& p, message& m) {
         p.sent_ns = collx::now_ns();
         m.head.arrived = p.arrived;
-        if (!p.is_connected || p.is_gone || random_() % 20 == 0) return; // the last: lost on the way
+        if (!p.is_connected || p.is_gone || random_() % 20 == 0) return; // one in 20 is dropped
         const std::size_t bytes = sizeof m.head + (m.head.bytes == no_message ? 0 : m.head.bytes);
         const auto* at = reinterpret_cast<const sockaddr*>(p.there.at);
         if (::sendto(socket_, &m, bytes, MSG_DONTWAIT, at, p.there.bytes) < 0) p.is_gone = errno == ECONNREFUSED;
@@ -144,7 +144,7 @@ private:
         if (head.bytes != bytes - sizeof head) return false;
         const bool is_next = head.number == p.arrived && p.arrived - p.taken < window;
         if (is_next) std::memcpy(&p.in[p.arrived++ % window], &arriving_, bytes);
-        send(p, answer_); // also of what came twice: the first answer may have been lost
+        send(p, answer_); // also for a duplicate: the first answer may have been lost
         return is_next;
     }
 
@@ -152,7 +152,7 @@ private:
     std::mutex mutex_;
     std::minstd_rand random_;
     std::vector<peer> peers_;
-    message arriving_, answer_{{rank_}, {}}; // the second has no number: it acknowledges
+    message arriving_, answer_{{rank_}, {}}; // answer_ carries no message, only an acknowledgement
     std::atomic<bool> has_ended_{false};
-    std::thread carrier_; // a rank may compute for long while a peer needs an answer
+    std::thread carrier_; // a peer may need an answer while this rank computes
 };

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-example: everywhere
-//
-// A transport of one's own, in datagrams.hpp. Alone the program runs the contract suite over it, and all collectives
-// between four threads. Under collx_run its ranks are processes: they share memory within a host and send datagrams
-// between hosts (collx_run -n 4 --hosts 2); with the argument `apart` datagrams go between all of them.
+// The program's own transport, in datagrams.hpp. Alone, the program runs the contract suite over it, and all
+// collectives between four threads. Under collx_run its ranks are processes: they share memory within a host and send
+// datagrams between hosts (collx_run -n 4 --hosts 2). With the argument `apart`, datagrams go between all of them.
 #include <collx/collx.hpp>
 #include <collx/job/custom_transport.hpp>
 #include <collx/testing/endpoint_contract.hpp>
@@ -16,7 +15,7 @@
 
 namespace {
 
-// A type of the program's, and what adds two of them up.
+// The program's own type, and its addition.
 struct force {
     double x = 0, y = 0;
     friend force operator+(force a, force b) { return {a.x + b.x, a.y + b.y}; }

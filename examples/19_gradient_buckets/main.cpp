@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Data parallel with gradient buckets. Each rank computes the gradients of its part of the batch; all need the sums.
-// One call for each tensor pays a latency for each; buckets make few large calls; with a progress thread those travel
-// while the backward pass goes on; a wire type halves their bytes. All four end with the weights of the serial program.
-// docs/lessons/19_gradient_buckets.md explains. Options: the number of layers, and their width.
+// Data parallelism with gradient buckets. Each rank computes the gradients of its part of the batch; all ranks need
+// the sums. A call for each tensor pays a latency for each. Buckets need only a few large calls. With a progress
+// thread, these run during the backward pass. A wire type halves their bytes. All four ways end with the weights of the
+// serial program. Explained in docs/lessons/19_gradient_buckets.md. Options: the number of layers, and their width.
 // collx-example: everywhere timeout=60
 #include <collx/collx.hpp>
 #include <collx/net.hpp>
@@ -24,7 +24,7 @@ using example::say;
 
 constexpr float rate = 0.002f;
 
-// Learns one rank's part of the batch; tensors are ready in the pass of the last sample.
+// Learns from one rank's part of the batch. Tensors are ready in the pass of the last sample.
 template <class Ready>
 void learn_part(network& net, const shape& s, int step, int rank, int ranks, Ready&& is_ready) {
     const int mine = s.parts / ranks;
@@ -34,7 +34,7 @@ void learn_part(network& net, const shape& s, int step, int rank, int ranks, Rea
         });
 }
 
-// The ways take their steps in turn, so that what else the machine does meets all of them.
+// The ways take their steps in turn, so that other load of the machine affects all of them.
 void train(collx::communicator& world, const shape& s, const ways& all) {
     for (int step = 0; step < s.steps; ++step)
         for (const auto& w : all) {
@@ -47,7 +47,7 @@ void train(collx::communicator& world, const shape& s, const ways& all) {
             w->seen = clock.seen;
         }
     for (const auto& w : all) {
-        collx::all_reduce(world, w->ms, collx::max{}); // a step is over when its last rank is
+        collx::all_reduce(world, w->ms, collx::max{}); // a step ends when its last rank is done
         std::sort(w->ms.begin(), w->ms.end());
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A network of many small tensors, which learns one sample after the other. Knows no ranks.
+// A network of many small tensors that learns one sample at a time. Independent of ranks.
 #pragma once
 
 #include <cmath>
@@ -10,11 +10,11 @@ using numbers = std::vector<float>;
 
 struct shape {
     std::size_t layers = 48, width = 64;
-    int parts = 12, steps = 40; // parts of a batch, an equal number for each of 1, 2, 3, 4, 6 or 12 ranks
+    int parts = 12, steps = 40; // parts of a batch: 12 divide evenly among 1, 2, 3, 4, 6 or 12 ranks
 };
 
-// A chain of layers x -> tanh(Wx + b), trained to turn a sample into its mirror image. Tensor 2l is W of layer l, n x
-// n, and 2l + 1 its b. All weights are one array, and so are their gradients.
+// A chain of layers x -> tanh(Wx + b), trained to turn a sample into half its mirror image. Tensor 2l is W of layer l,
+// n x n, and tensor 2l + 1 is its b. All weights are one array, and so are all gradients.
 class network {
 public:
     explicit network(const shape& s)
@@ -26,7 +26,7 @@ public:
     }
     std::size_t tensors() const { return 2 * layers; }
     std::span<float> gradient(std::size_t k) { return of(gradients, k); }
-    // Adds the gradients of one sample. is_ready(k): tensor k has its own.
+    // Adds the gradients of one sample. Calls is_ready(k) when the gradient of tensor k is complete.
     template <class Ready>
     void learn(int sample, Ready&& is_ready) {
         std::vector<numbers> x{numbers(n)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The ways to sum the gradients of all ranks: a call for each tensor, or buckets.
+// Ways to sum the gradients of all ranks: a call for each tensor, or buckets.
 #pragma once
 
 #include <collx/collx.hpp>
@@ -14,20 +14,20 @@
 #include "../timeline.hpp"
 #include "network.hpp"
 
-// A way to sum the gradients, and the network that is trained by it.
+// One way to sum the gradients, and the network that it trains.
 struct way {
     way(const char* name, const shape& s) : name(name), net(s) {}
-    double median_ms() const { return ms[ms.size() / 2]; } // where they are sorted
+    double median_ms() const { return ms[ms.size() / 2]; } // once ms is sorted
     const char* name;
-    std::size_t wire_width = sizeof(float); // bytes of a number that is sent
-    double tolerance = 1e-5;                // of weights, beside the serial program's
+    std::size_t wire_width = sizeof(float); // bytes of a number on the wire
+    double tolerance = 1e-5;                // of weights, against the serial program
     network net;
     std::function<void(std::size_t)> ready = [](std::size_t) {}; // called for each tensor during the backward pass
     std::function<void()> exchange;                              // called after it
-    std::function<std::uint64_t()> sent;                         // bytes so far
+    std::function<std::uint64_t()> sent;                         // returns the bytes sent so far
     std::uint64_t sent_before = 0;
     std::vector<double> ms{}; // of each step
-    example::events seen{};   // in the last one
+    example::events seen{};   // of the last step
 };
 using ways = std::vector<std::unique_ptr<way>>;
 
@@ -54,9 +54,7 @@ std::unique_ptr<way> in_buckets(collx::communicator& world, const shape& s, cons
     for (std::size_t k = 0; k < net.tensors(); ++k)
         (void)buckets->add((k % 2 == 0 ? "weights " : "bias ") + std::to_string(k / 2), net.gradient(k));
     if (overlaps) buckets->with(collx::progress::thread{});
-    const auto is_ready = [buckets](std::size_t k) {
-        buckets->ready(static_cast<int>(k));
-    }; // the backward pass says so
+    const auto is_ready = [buckets](std::size_t k) { buckets->ready(static_cast<int>(k)); }; // for the backward pass
     // [doc:end]
     if (overlaps) w->ready = is_ready;
     w->exchange = [=, count = net.tensors()] {

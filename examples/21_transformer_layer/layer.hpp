@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The two halves of a transformer layer, attention and a two-layer perceptron, forward and backward. Each may be the
-// whole or one rank's part: some heads, some columns of the first matrix with the same rows of the second. A part's
-// results are partial sums. Knows no communicator. (Layer norms and dropout are left out.)
+// The two halves of a transformer layer, attention and a two-layer perceptron, forward and backward. Each object is
+// the whole or one rank's part: some heads, or some columns of the first matrix with the same rows of the second. The
+// results of a part are partial sums. Independent of communicators. (Layer norms and dropout are left out.)
 // Source: Shoeybi et al., "Megatron-LM", 2019.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace lesson {
 
-// Of the normal distribution: how much lies below u.
+// The cumulative normal distribution at u.
 inline double below(double u) { return 0.5 * std::erfc(-u / std::sqrt(2.0)); }
 
 inline matrix gelu(matrix u) {
@@ -25,7 +25,7 @@ struct perceptron {
     matrix a, b; // [hidden, f], [f, hidden]
     matrix da, db;
 
-    // Columns of the first, the same rows of the second: gelu needs whole elements, and has them.
+    // Takes columns of the first matrix and the same rows of the second. gelu needs complete elements, and has them.
     // [doc:perceptron]
     perceptron part(std::size_t rank, std::size_t ranks) const {
         const std::size_t f = a.cols / ranks;
@@ -46,16 +46,16 @@ struct perceptron {
         return du * transposed(a);
     }
     // [doc:end]
-    matrix x_, u_, g_; // what backward() needs
+    matrix x_, u_, g_; // kept for backward()
 };
 
-// Heads of `width` columns each; tokens attend to all of their sequence.
+// Heads of `width` columns each. A token attends to all tokens of its sequence.
 struct attention {
     std::size_t width, sequence;
     matrix q, k, v, o; // [hidden, heads * width] three times, [heads * width, hidden]
     matrix dq, dk, dv, d_o;
 
-    // Whole heads: columns of the first three, the same rows of the last.
+    // Takes whole heads: columns of the first three matrices, the same rows of the last.
     attention part(std::size_t rank, std::size_t ranks) const {
         const std::size_t c = q.cols / ranks;
         const auto columns = [&](const matrix& m) { return m.block(0, rank * c, m.rows, c); };
@@ -113,15 +113,15 @@ private:
     }
 };
 
-// x + attention(x), then the same with the perceptron. `in` and `out` are what ranks do before and after each half:
-// nothing and nothing in the serial program.
+// Computes x + attention(x), then the same with the perceptron. `in` and `out` are what a rank does before and after
+// each half; in the serial program they do nothing.
 // [doc:layer]
 template <class In, class Out>
 struct layer {
     attention& attend;
     perceptron& mlp;
-    In in;   // what a half reads, from what this rank keeps
-    Out out; // what this rank keeps, from the partial sums of a half
+    In in;   // makes the input of a half from what this rank keeps
+    Out out; // makes what this rank keeps from the partial sums of a half
 
     matrix forward(const matrix& x) {
         const matrix z = x + out(attend.forward(in(x)));

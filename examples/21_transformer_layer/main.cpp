@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tensor parallelism over a communicator: a transformer layer whose heads and whose perceptron's columns are split over
-// the ranks, forward and backward. Each half gives partial sums, so a layer takes two all_reduces forward and two
-// backward, and none for weights. Cut further along the tokens, each becomes a reduce_scatter and an all_gather: the
-// same bytes, activations by the number of ranks. Both ways are compared with the serial program, whose gradients are
-// compared with differences. Example 13 has the sum fused with what follows, on a device.
-// docs/lessons/21_transformer_layer.md.
+// Tensor parallelism over a communicator: a transformer layer whose heads and perceptron columns are split over the
+// ranks, forward and backward. Each half gives partial sums, so a layer takes two all_reduces forward, two backward,
+// and none for weights. If the tokens are split too, each all_reduce becomes a reduce_scatter and an all_gather: the
+// same bytes, and activations divided by the number of ranks. Both ways are compared with the serial program, whose
+// gradients are compared with differences. In example 13 the sum is fused with the operations after it, on a device.
+// Explained in docs/lessons/21_transformer_layer.md.
 // collx-example: everywhere uses=eigen timeout=60
 #include <collx/algo/ring.hpp>
 #include <collx/collx.hpp>
@@ -24,12 +24,12 @@ namespace {
 using namespace lesson;
 using example::say;
 
-// Bytes that a rank sends for `sums` all_reduces of `elems` elements.
+// The bytes that a rank sends for `sums` all_reduces of `elems` elements.
 double formula(int sums, int ranks, double elems, double elem_bytes = sizeof(double)) {
-    return sums * 2.0 * (ranks - 1) * elems * elem_bytes / ranks; // exact where ranks divide elems
+    return sums * 2.0 * (ranks - 1) * elems * elem_bytes / ranks; // exact where the number of ranks divides elems
 }
 
-// Calls of a communicator that count and are timed. Computing before them is marked A and M forward, m and a backward.
+// Counts and times the calls of a communicator. Computing before a call is marked A and M forward, m and a backward.
 struct exchange {
     explicit exchange(collx::communicator& world) : own(world.dup()) {}
     template <class F>
@@ -45,7 +45,7 @@ struct exchange {
         seen.push_back({from_ms, last_ms = now.ms(), '.'});
         return m;
     }
-    // Since the last time it was asked.
+    // Since the previous query.
     std::uint64_t calls() { return own.sequence() - std::exchange(calls_before, own.sequence()); }
     std::uint64_t bytes() { return own.sent().bytes - std::exchange(bytes_before, own.sent().bytes); }
 
@@ -63,7 +63,7 @@ struct results {
     perceptron mlp;
 };
 
-// The layer on this rank's part of the weights, `x` and `dy` being what it keeps of the tokens.
+// Runs the layer on this rank's part of the weights. `x` and `dy` hold the tokens that this rank keeps.
 template <class In, class Out>
 results split(collx::communicator& world, const char* name, const model& m, exchange& e, const matrix& x,
               const matrix& dy, In in, Out out, std::uint64_t calls) {
@@ -98,8 +98,8 @@ void compare(const collx::communicator& world, const model& m, const results& r,
     example::expect(off < 1e-10, "results and gradients of the serial program");
 }
 
-// The perceptron the other way round: rows of the first matrix give sums that gelu must wait for, columns of the second
-// a part of each token.
+// The perceptron split the other way: rows of the first matrix give partial sums, which must be complete before gelu.
+// Columns of the second give a part of each token.
 void rows_first(collx::communicator& world, const model& m, const matrix& expected) {
     const auto me = static_cast<std::size_t>(world.rank()), n = static_cast<std::size_t>(world.size());
     const std::size_t h = m.hidden, mine = h / n;
@@ -130,14 +130,14 @@ void run(collx::communicator& world) {
 
     exchange sums(world), pieces(world);
     // [doc:tensor]
-    // Each rank keeps all tokens; partial sums become sums.
+    // Each rank keeps all tokens. The partial sums are summed over the ranks.
     const auto sum = [&](matrix partial) {
         return sums.after_half([&](auto c) { return collx::all_reduce(c, partial.x), partial; });
     };
     compare(world, m, split(world, "tensor", m, sums, m.x, m.dy, same_fn{}, sum, 2), y, dx);
     // [doc:end]
     // [doc:sequence]
-    // Each rank keeps its tokens; a half reads all of them.
+    // Each rank keeps its own tokens. A half reads all of them.
     const std::size_t own = m.tokens / n;
     const auto mine = [&](const matrix& all) { return all.block(me * own, 0, own, all.cols); };
     const auto gather = [&](const matrix& some) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Dense matrices in double, by rows: products, blocks of rows and columns. Knows nothing of layers and ranks.
+// Dense matrices in double, stored by rows: products, blocks of rows and columns. Independent of layers and ranks.
 #pragma once
 
 #include <algorithm>
@@ -45,14 +45,14 @@ inline matrix transposed(const matrix& a) {
 
 matrix operator*(const matrix& a, const matrix& b); // product.cpp
 
-// The largest difference of two elements.
+// The largest difference between two elements.
 inline double distance(const matrix& a, const matrix& b) {
     double most = a.rows == b.rows && a.cols == b.cols ? 0 : INFINITY;
     for (std::size_t i = 0; i < a.x.size() && i < b.x.size(); ++i) most = std::max(most, std::abs(a.x[i] - b.x[i]));
     return most;
 }
 
-// The same numbers on all ranks, around zero.
+// Numbers around zero, the same on all ranks.
 inline matrix numbers(std::size_t rows, std::size_t cols, std::size_t seed, double scale) {
     matrix m(rows, cols);
     for (std::size_t i = 0; i < m.x.size(); ++i)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The layer of the lesson and its input, whole, as the serial program has it; and a look at its gradients by
-// differences of losses. Knows no communicator.
+// The layer of the lesson and its input, whole, as the serial program has them, and a check of its gradients by
+// differences of losses. Independent of communicators.
 #pragma once
 
 #include "../check.hpp"
@@ -22,7 +22,7 @@ struct model {
     layer<same_fn, same_fn> whole() { return {attend, mlp, {}, {}}; }
 };
 
-// Each gradient of the serial program beside a difference of losses.
+// Compares each gradient of the serial program with a difference of losses.
 inline void check_by_differences(model m) {
     const auto loss = [&] {
         const matrix y = m.whole().forward(m.x);

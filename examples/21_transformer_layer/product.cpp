@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The product of two matrices: Eigen's where the build has found it, else three loops. A source of its own, for Eigen's
-// headers take as long to compile as the lesson.
+// The product of two matrices: Eigen's where the build has found it, otherwise three loops. A separate source, because
+// Eigen's headers take as long to compile as the lesson.
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // g++ 12 finds it in its own AVX-512 header, through Eigen
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // g++ 12 reports it in its own AVX-512 header, through Eigen
 #endif
 #include "matrix.hpp"
 

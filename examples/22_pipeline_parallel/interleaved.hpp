@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Exercise 4: each rank has v chunks of layers, chunk c of rank r is number c p + r of the network. What leaves the
-// last rank goes on in the next chunk of the first. Orders are those of schedule.hpp.
+// Exercise 4: each rank has v chunks of layers. Chunk c of rank r is number c p + r of the network. The output of the
+// last rank continues in the next chunk of the first rank. The orders are those of schedule.hpp.
 #pragma once
 
 #include <collx/collx.hpp>
@@ -29,9 +29,9 @@ struct run_of {
 };
 
 // [doc:two_ways]
-// With two ranks an activation and a gradient go to the same peer, and which comes first is not said: each direction
-// has a communicator of its own. Who waits in one of them moves the sends of the other on, too: its channels take a few
-// messages only, and the peer may wait for the next.
+// With two ranks an activation and a gradient go to the same peer, in no fixed order, so each direction has its own
+// communicator. A wait in one direction also moves the sends of the other on: channels hold only a few messages, and
+// the peer may be waiting for the next one.
 class two_ways {
 public:
     explicit two_ways(collx::communicator& world) : on_(world), back_(world) {}
@@ -59,7 +59,7 @@ private:
     struct way {
         explicit way(collx::communicator& world) : own(world.dup()), before(own.sent().bytes) {}
         std::uint64_t given_bytes() const { return own.sent().bytes - before; }
-        collx::communicator own; // whose statistics are those of these messages alone
+        collx::communicator own; // its statistics count these messages only
         const std::uint64_t before;
         std::deque<numbers> kept;
         std::deque<collx::work<void>> under_way;
@@ -71,11 +71,11 @@ private:
 };
 // [doc:end]
 
-// One step of a rank. Returns the most activations that were alive at once.
+// Runs one step of a rank. Returns the most activations that were alive at once.
 inline int pass(const run_of& r, int step, int rank, const order& o, std::vector<stage>& chunks, two_ways& by,
                 example::stopwatch& watch) {
     const int v = static_cast<int>(chunks.size()), next = (rank + 1) % r.p, before = (rank + r.p - 1) % r.p;
-    std::map<std::pair<int, int>, std::pair<numbers, numbers>> kept; // of (chunk, micro-batch): what came, what left
+    std::map<std::pair<int, int>, std::pair<numbers, numbers>> kept; // (chunk, micro-batch) -> what came, what left
     std::size_t most = 0;
     for (const operation& op : o) {
         const int k = op.micro, place = op.chunk * r.p + rank;
@@ -102,7 +102,7 @@ inline int pass(const run_of& r, int step, int rank, const order& o, std::vector
     return static_cast<int>(most);
 }
 
-// Micro-batches go through a chunk p at a time. Errors: invalid_argument.
+// Requires that micro-batches can go through a chunk p at a time. Errors: invalid_argument.
 inline void require_turns(int rank, int p, int m) {
     if (m % p != 0)
         collx::fail(collx::errc::invalid_argument, rank, -1, "take a multiple of the ranks",
@@ -138,7 +138,7 @@ inline void train_interleaved(collx::communicator& world, const run_of& r, int v
                         "the weights of the serial program of v p stages");
     example::expect(given == bytes, "each activation and each gradient goes once over each border of chunks");
     example::expect(std::abs(by_order / (1 - by_order) - formula) < 1e-9, "interleaving divides the bubble by v");
-    if (!example::is_short() && v <= 2) // a pass is v times as short, a message is not
+    if (!example::is_short() && v <= 2) // a pass gets v times shorter, a message does not
         example::expect(std::abs(idle / (1 - idle) - formula) <= 0.1 * formula + 0.02, "the measured bubble");
     if (me != 0) return;
     std::printf("\ninterleaved, v = %d: idle/work %.4f, by the order %.4f, (p-1)/(v m) = %.4f; %d activations alive; "

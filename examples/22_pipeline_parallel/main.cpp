@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pipeline parallel: each rank holds one stage of a network, micro-batches go through all of them. Two orders, GPipe
-// and 1F1B; two ways for activations and gradients, messages and a window. A stage's work is a wait of a known length,
-// so that two cores are enough for many ranks. Weights are those of the serial program, to the bit.
-// `22_pipeline_parallel M` takes M micro-batches. docs/lessons/22_pipeline_parallel.md has the formulas.
+// Pipeline parallelism: each rank holds one stage of a network, and micro-batches go through all stages. Compares two
+// orders, GPipe and 1F1B, and two ways to send activations and gradients, messages and a window. A stage's work is a
+// wait of known length, so that two cores are enough for many ranks. The weights are those of the serial program, to
+// the bit. `22_pipeline_parallel M` uses M micro-batches. docs/lessons/22_pipeline_parallel.md has the formulas.
 // collx-example: everywhere timeout=60
 #include <collx/collx.hpp>
 #include <collx/net.hpp>
@@ -27,10 +27,10 @@ struct result {
     int most_alive = 0;
     double idle = 1;                       // the least of all steps
     std::vector<example::events> timeline; // of that step
-    std::uint64_t bytes = 0;               // that all ranks gave, a step
+    std::uint64_t bytes = 0;               // sent by all ranks in a step
 };
 
-// One step. Returns the most activations that were alive at once.
+// Runs one step. Returns the most activations that were alive at once.
 int pass(const run_of& r, int step, int rank, const order& o, stage& mine, wire& by, example::stopwatch& watch) {
     struct alive {
         numbers x, y;
@@ -76,7 +76,7 @@ result train(collx::communicator& world, const run_of& r, const order& o, wire&&
     return made;
 }
 
-// What the ranks did, without the times.
+// The order of what the ranks did, without the times.
 std::vector<order> orders_of(const std::vector<example::events>& timeline) {
     std::vector<order> of(timeline.size());
     for (std::size_t r = 0; r < of.size(); ++r)
@@ -96,7 +96,7 @@ void judge(collx::communicator& world, const run_of& r, const char* name, const 
     example::expect(std::abs(by_order - formula) < 1e-9, "the bubble of the order is that of the formula");
     example::expect(made.most_alive == most_alive(mine), "activations alive at once are those of the order");
     example::expect(made.bytes == bytes, "each activation and each gradient goes once");
-    // Times of a busy machine are no test: only the long form asks for them.
+    // Times of a busy machine prove nothing, so only the long form checks them.
     if (!example::is_short())
         example::expect(std::abs(made.idle - formula) <= 0.1 * formula, "the measured bubble is within 10 %");
     int most = made.most_alive;
@@ -111,11 +111,11 @@ void judge(collx::communicator& world, const run_of& r, const char* name, const 
     example::draw(made.timeline);
 }
 
-// Exercise 3: what becomes of 1F1B if each send waits until its message is taken.
+// Exercise 3: shows what happens to 1F1B if each send waits until its message is received.
 void try_waiting_sends(collx::communicator& world, const run_of& r) {
     run_of large = r;
-    large.samples = 1024, large.ms = 0;    // 128 KiB: no channel takes it aside
-    collx::communicator own = world.dup(); // ends with the error, and world does not
+    large.samples = 1024, large.ms = 0;    // 128 KiB: no channel buffers it
+    collx::communicator own = world.dup(); // the error ends this communicator, not world
     own.set_timeout(std::chrono::milliseconds(500));
     int failed = 0;
     try {

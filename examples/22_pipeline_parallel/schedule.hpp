@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// In which order a stage takes its micro-batches, and what follows from the order alone: how many activations live at
-// once, how long all of it takes with messages that take no time. Knows no communicator.
+// The order in which a stage takes its micro-batches, and what follows from the order alone: how many activations live
+// at once, and how long everything takes if messages take no time. Independent of communicators.
 //
 // Sources: Huang et al., "GPipe", 2019; Narayanan et al., "PipeDream", 2019, and "Efficient large-scale language model
 // training on GPU clusters using Megatron-LM", 2021 (interleaved).
@@ -20,11 +20,11 @@ namespace pipelined {
 struct operation {
     char what;     // F: forward pass of a micro-batch through the chunk, B: backward pass
     int micro;     // micro-batch
-    int chunk = 0; // of the layers of this rank: 0, unless interleaved
+    int chunk = 0; // of this rank's layers: 0 unless interleaved
 };
 using order = std::vector<operation>;
 
-inline constexpr double forward_time = 1, backward_time = 2; // a backward pass has two products for one
+inline constexpr double forward_time = 1, backward_time = 2; // a backward pass computes two products, a forward one
 
 // All forward passes, then all backward passes.
 inline order gpipe(int m) {
@@ -35,7 +35,7 @@ inline order gpipe(int m) {
 }
 
 // [doc:1f1b]
-// Forward passes until the first gradient can be there, then one backward pass for each forward pass.
+// Forward passes until the first gradient can arrive, then one backward pass for each forward pass.
 inline order one_forward_one_backward(int rank, int p, int m) {
     const int ahead = std::min(p - 1 - rank, m);
     order o;
@@ -46,8 +46,8 @@ inline order one_forward_one_backward(int rank, int p, int m) {
 }
 // [doc:end]
 
-// Exercise 4: each rank has v chunks, v p chunks in all, chunk c of rank r is number c p + r. Micro-batches go through
-// a chunk p at a time. m must divide by p.
+// Exercise 4: each rank has v chunks, v p in all; chunk c of rank r is number c p + r. Micro-batches go through a
+// chunk p at a time. Requires: m is a multiple of p.
 inline order interleaved(int rank, int p, int m, int v) {
     const auto at = [&](char what, int i) {
         const int turn = i / p % v;
@@ -68,8 +68,8 @@ inline int most_alive(const order& o) {
     return most;
 }
 
-// When each operation runs, if each rank keeps its order and starts as soon as it has what it needs.
-// Errors: invalid_argument if ranks wait for each other in a circle.
+// Computes when each operation runs if each rank keeps its order and starts as soon as its inputs are ready. Errors:
+// invalid_argument if ranks wait for each other in a cycle.
 inline std::vector<example::events> replay(const std::vector<order>& of, int v = 1) {
     const int p = static_cast<int>(of.size());
     std::map<std::tuple<char, int, int>, double> done; // (what, micro-batch, chunk of all) -> when
@@ -102,7 +102,7 @@ inline std::vector<example::events> replay(const std::vector<order>& of, int v =
     return all;
 }
 
-// Samples of a micro-batch. Errors: invalid_argument, with numbers that would do.
+// Returns the samples of a micro-batch. Errors: invalid_argument, with values of m that would work.
 inline int samples_of_micro_batch(int rank, int batch, int m) {
     if (m > 0 && batch % m == 0) return batch / m;
     std::string good;

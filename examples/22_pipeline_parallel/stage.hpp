@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The network that is cut into stages: a chain of layers x -> tanh(x W), one per stage, that learns to mirror its
-// input. Knows no ranks.
+// The network that is cut into stages: a chain of layers x -> tanh(x W), one per stage, that learns half its mirrored
+// input. Independent of ranks.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ struct stage {
             }
         return y;
     }
-    // d: the gradient of y. Adds that of the weights, returns that of x.
+    // d: the gradient of y. Adds the gradient of the weights, returns the gradient of x.
     numbers backward(const numbers& x, const numbers& y, const numbers& d) {
         numbers before(x.size());
         for (std::size_t s = 0; s < x.size(); s += width)
@@ -55,7 +55,7 @@ inline numbers samples_of(int step, int micro, int count) {
     return x;
 }
 
-// The gradient of (y - mirrored x)²/2.
+// The gradient of (y - mirrored x / 2)²/2.
 inline numbers loss_gradient(const numbers& x, const numbers& y) {
     numbers d(y.size());
     for (std::size_t s = 0; s < y.size(); s += width)
@@ -63,7 +63,7 @@ inline numbers loss_gradient(const numbers& x, const numbers& y) {
     return d;
 }
 
-// The program without ranks: all stages, micro-batch after micro-batch.
+// The serial program: all stages, micro-batch after micro-batch.
 inline std::vector<stage> serial(int p, int steps, int m, int count) {
     std::vector<stage> all;
     for (int r = 0; r < p; ++r) all.emplace_back(r);

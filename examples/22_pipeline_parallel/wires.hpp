@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ways for activations and gradients from stage to stage: give(peer, micro-batch, x), take(peer, micro-batch, size),
-// and finish() at the end of a step. given_bytes(): so far.
+// Ways to send activations and gradients from stage to stage.
 #pragma once
 
 #include <collx/collx.hpp>
@@ -21,8 +20,8 @@ struct wire {
 };
 
 // [doc:messages]
-// A stage that sends an activation on while its successor sends it a gradient: were both to wait until the other
-// receives, they would wait for ever. So sends do not wait, and each keeps its buffer until it is through.
+// A stage may send an activation to its successor while the successor sends it a gradient. If both waited until the
+// other receives, they would wait for ever. So sends do not wait, and each keeps its buffer until it is done.
 class by_messages : public wire {
 public:
     explicit by_messages(collx::communicator& world) : own_(world.dup()), before_(own_.sent().bytes) {}
@@ -43,7 +42,7 @@ public:
     std::uint64_t given_bytes() const override { return own_.sent().bytes - before_; }
 
 private:
-    collx::communicator own_; // whose statistics are those of these messages alone
+    collx::communicator own_; // its statistics count these messages only
     const std::uint64_t before_;
     std::deque<numbers> kept_;
     std::deque<collx::work<void>> under_way_;
@@ -51,9 +50,9 @@ private:
 // [doc:end]
 
 // [doc:window]
-// The neighbours put into this rank's part: activations of the stage before into the first half, gradients of the one
-// behind into the second. A place is free again when this stage has made the backward pass of the micro-batch that lay
-// there, and the order says how many are under way until then: `places`.
+// The neighbours put into this rank's part: the stage before puts activations into the first half, the stage behind
+// gradients into the second. A place is free again after this stage's backward pass of the micro-batch that was there.
+// The order determines how many micro-batches are under way until then: `places`.
 class by_puts : public wire {
 public:
     by_puts(collx::communicator& world, int places, std::size_t size)
@@ -81,7 +80,7 @@ private:
 };
 // [doc:end]
 
-// Exercise 3: the same with sends that wait.
+// Exercise 3: messages whose sends wait.
 struct by_waiting_messages : wire {
     explicit by_waiting_messages(collx::communicator& comm) : world(comm) {}
     void give(int peer, int, const numbers& x) override { collx::send(world, x, peer); }

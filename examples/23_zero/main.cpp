@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// ZeRO: data parallel without the same thing n times. What each rank holds is counted by an allocator, what it sends by
-// the communicator, both beside the formulas; the weights of all ways are those of plain data parallel, to the bit,
-// and of the serial program. docs/lessons/23_zero.md has the formulas.
+// ZeRO: data parallelism without storing the same data n times. An allocator counts what each rank holds, and the
+// communicator counts what it sends; both are compared with the formulas. The weights of all ways are those of plain
+// data parallelism and of the serial program, to the bit. docs/lessons/23_zero.md has the formulas.
 // collx-example: everywhere timeout=60
 #include <collx/collx.hpp>
 #include <collx/net.hpp>
@@ -21,7 +21,7 @@ constexpr const char* names[] = {"plain", "ZeRO 1", "ZeRO 2", "ZeRO 3"};
 struct result {
     numbers weights;
     counter memory;
-    double sent = 0; // bytes, a step
+    double sent = 0; // bytes per step
     example::events seen, held;
 };
 
@@ -45,7 +45,7 @@ void judge(const collx::communicator& world, const shape& s, int stage, const re
     const double holds = memory_formula(stage, all, n), sends = traffic_formula(stage, all, n);
     const auto most = static_cast<double>(r.memory.most_at_once);
     example::expect(std::abs(most - holds) <= 0.1 * holds, "memory is within 10 % of the formula");
-    // Exercise 2: beyond its share a rank has one layer as a whole, weights or gradients, but never both.
+    // Exercise 2: beyond its share a rank holds one whole layer, weights or gradients, but never both.
     const double beyond = stage >= 2 ? 2.0 * static_cast<double>(s.layer) : 0;
     example::expect(std::abs(most - holds - beyond) < 1, "what is beyond the formula is one layer");
     example::expect(std::abs(r.sent - sends) <= 0.01 * sends, "bytes are those of the formula");
@@ -66,7 +66,7 @@ void draw(const result (&all)[4]) {
     }
 }
 
-// Sums that go round begin with another rank in each part, and in another one for all_reduce than for reduce_scatter.
+// Sums by a ring: each part begins at a different rank, and all_reduce begins at another one than reduce_scatter.
 void compare_rings(collx::communicator& world, const shape& s) {
     const result plain = train(world, s, 0, true), third = train(world, s, 3, true);
     std::size_t differ = 0;

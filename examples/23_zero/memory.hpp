@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory that is counted by what it is for: what a rank holds now, and the most that it has held. Ranks may be threads,
-// so each thread counts for itself.
+// Memory counted by purpose: what a rank holds now, and the most that it has held. Ranks may be threads, so each
+// thread has its own counter.
 #pragma once
 
 #include <collx/core/half.hpp>
@@ -16,7 +16,7 @@ namespace zero {
 enum what { parameters, gradients, optimizer };
 
 struct counter {
-    std::array<std::size_t, 3> held{}, most{}; // most: of each alone
+    std::array<std::size_t, 3> held{}, most{}; // most: of each purpose alone
     std::size_t all = 0, most_at_once = 0;
     void add(what w, std::size_t bytes) {
         most[w] = std::max(most[w], held[w] += bytes);
@@ -47,7 +47,7 @@ struct counting {
     friend bool operator==(const counting&, const counting&) { return true; }
 };
 
-// Mixed precision: numbers that are computed with and sent have two bytes, those that Adam sums up have four.
+// Mixed precision: weights and gradients have two bytes, Adam's states four.
 using weights = std::vector<collx::bf16, counting<collx::bf16, parameters>>;
 using slopes = std::vector<collx::bf16, counting<collx::bf16, gradients>>;
 using states = std::vector<float, counting<float, optimizer>>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is trained: a chain of layers x -> x + tanh(W x) that learns to mirror its input, and Adam. Knows no ranks, and
-// does not say where a layer's weights come from: the four ways of the lesson differ in that.
+// The model: a chain of layers x -> x + tanh(W x) that learns to mirror its input, and Adam. Independent of ranks, and
+// of where a layer's weights come from: the four ways of the lesson differ in that.
 #pragma once
 
 #include <cmath>
@@ -11,8 +11,8 @@ namespace zero {
 
 using numbers = std::vector<float>;
 
-// Gradients of a layer are more than 48 KiB: sums of less may be made in one step in shared memory, where each rank
-// reads all that the others have (docs/algorithms.md).
+// Gradients of a layer exceed 48 KiB. Shorter sums may be made in one step in shared memory, where each rank reads all
+// data of the others (docs/algorithms.md).
 struct shape {
     std::size_t layers = 32, width = 160, samples = 4; // samples of a rank in a step
     std::size_t layer = 0;                             // weights of a layer, rounded up to a multiple of the ranks
@@ -20,14 +20,14 @@ struct shape {
     shape(int n, bool is_short) : ranks(n) {
         const auto wide = static_cast<std::size_t>(n);
         if (is_short) layers = 16, samples = 1, steps = 2;
-        layers = std::max(layers, 5 * wide); // a layer that is there as a whole is then little beside a rank's share
+        layers = std::max(layers, 5 * wide); // so that one whole layer is small beside a rank's share
         layer = (width * width + wide - 1) / wide * wide;
     }
     std::size_t all() const { return layers * layer; } // the Ψ of the formulas
 };
 
 inline float first_weight(const shape& s, std::size_t l, std::size_t i) {
-    if (i >= s.width * s.width) return 0; // rounded up
+    if (i >= s.width * s.width) return 0; // padding
     return std::sin(static_cast<float>(i * 7 + l * 13)) / static_cast<float>(s.width);
 }
 
@@ -40,8 +40,8 @@ inline std::vector<numbers> samples_of(const shape& s, int step, int rank) {
     return x;
 }
 
-// One pass forward and backward over a rank's samples. with_weights('F' or 'B', l, f) calls f(weights of layer l);
-// put_gradient(l, g): g(i) is the slope of weight i.
+// One pass forward and backward over a rank's samples. with_weights('F' or 'B', l, f) calls f with the weights of
+// layer l. In put_gradient(l, g), g(i) is the slope of weight i.
 template <class With, class Put>
 void pass(const shape& s, int step, int rank, With&& with_weights, Put&& put_gradient) {
     const std::size_t n = s.width;
@@ -80,10 +80,10 @@ void pass(const shape& s, int step, int rank, With&& with_weights, Put&& put_gra
     }
 }
 
-// What Adam keeps of some weights, in float: the weights themselves and two means.
+// Adam's states for some weights, in float: the weights themselves and two means.
 struct adam {
     explicit adam(std::size_t n) : master(n), mean(n), square(n) {}
-    // Weight i by its gradient, in step 0, 1, …
+    // Updates weight i with its gradient, in step 0, 1, …
     collx::bf16 step(std::size_t i, collx::bf16 gradient, int step_number) {
         const auto g = static_cast<float>(gradient), t = static_cast<float>(step_number + 1);
         mean[i] = 0.9f * mean[i] + 0.1f * g;
@@ -95,8 +95,8 @@ struct adam {
     states master, mean, square;
 };
 
-// The program without ranks, which sums the gradients of all samples as the ranks do: part after part in the order of
-// ranks. rounds: after each addition, as sums that travel in bf16 are; else at the end, as in shared memory.
+// The serial program. It sums the gradients of all samples as the ranks do: part after part, in rank order. rounds:
+// after each addition, as sums that travel in bf16 do; otherwise at the end, as in shared memory.
 inline numbers serial(const shape& s, bool rounds) {
     std::vector<weights> w;
     std::vector<adam> state;

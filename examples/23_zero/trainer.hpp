@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Data parallel in four ways. Plain: each rank has all of everything. ZeRO 1: Adam's states of a part of the weights;
-// ZeRO 2: also the gradients of that part alone; ZeRO 3: also the weights of that part alone. Everything that
-// communicates is in this file.
+// Data parallelism in four ways. Plain: each rank has everything. ZeRO 1: each rank has Adam's states for only its
+// part of the weights. ZeRO 2: also the gradients of only that part. ZeRO 3: also the weights of only that part. All
+// communication is in this file.
 #pragma once
 
 #include <collx/algo/ring.hpp>
@@ -14,7 +14,7 @@ namespace zero {
 
 class trainer {
 public:
-    // stage: 0 for plain. rings: sums go round, so that each part begins with another rank; else in rank order.
+    // stage: 0 for plain. rings: sums go round, so that each part begins at a different rank; otherwise in rank order.
     trainer(collx::communicator& world, const shape& s, int stage, bool rings)
         : s_(s), stage_(stage), rings_(rings), world_(world), own_(world.dup()),
           part_(s.layer / static_cast<std::size_t>(world.size())),
@@ -41,7 +41,7 @@ public:
         for (std::size_t l = 0; l < s_.layers; ++l) update(l, number);
     }
 
-    // Adam's weights, all of them on each rank. Collective.
+    // Returns Adam's weights, all of them on each rank. Collective.
     numbers all_weights() {
         numbers all;
         for (const adam& a : adam_) {
@@ -52,10 +52,10 @@ public:
         }
         return all;
     }
-    // Bytes that this rank has sent, or read from other ranks' windows.
+    // Returns the bytes that this rank has sent, or read from other ranks' windows.
     std::uint64_t moved_bytes() const { return moved() - before_; }
     const example::events& seen() const { return watch_.seen; } // of the last step
-    example::events held;                                       // then, in eighths of what plain data parallel holds
+    example::events held; // of the last step, in eighths of what plain data parallelism holds
 
 private:
     void during(char what, auto&& f) {
@@ -66,7 +66,7 @@ private:
     }
 
     // [doc:weights]
-    // ZeRO 3 has a layer's weights only while it computes with them, and gets them once more for the way back.
+    // ZeRO 3 has a layer's weights only while it computes with them. It gathers them again for the backward pass.
     void with_weights(char what, std::size_t l, auto&& f) {
         if (stage_ < 3) return during(what, [&] { f(weights_[l]); });
         weights whole(s_.layer);
@@ -76,16 +76,16 @@ private:
     // [doc:end]
 
     // [doc:gradient]
-    // A rank that updates a part of the weights needs the sum of that part only: reduce_scatter, not all_reduce.
+    // A rank that updates a part of the weights needs the sum of that part only: reduce_scatter instead of all_reduce.
     void put_gradient(std::size_t l, auto&& slope) {
         slopes own;
-        if (stage_ >= 2) own.resize(s_.layer); // of one layer, until its sum is made
+        if (stage_ >= 2) own.resize(s_.layer); // of one layer, until its sum is complete
         slopes& g = stage_ >= 2 ? own : slopes_[l];
         during('B', [&] {
             for (std::size_t i = 0; i < s_.layer; ++i) g[i] = slope(i);
         });
         if (stage_ == 0) during('R', [&] { sum_all(g); });
-        if (stage_ == 1) during('S', [&] { sum_part(g); }); // in place, at this rank's part
+        if (stage_ == 1) during('S', [&] { sum_part(g); }); // in place, into this rank's part
         if (stage_ >= 2) during('S', [&] { sum_part(g, slopes_[l]); });
     }
     // [doc:end]
@@ -97,7 +97,7 @@ private:
             for (std::size_t i = 0; i < adam_[l].master.size(); ++i)
                 weights_[l][w + i] = adam_[l].step(i, slopes_[l][g + i], number);
         });
-        if (stage_ == 1 || stage_ == 2) // each rank shows the others its part, which lies in its place
+        if (stage_ == 1 || stage_ == 2) // in place: each rank sends its part to the others
             during('G', [&] { collx::all_gather(own_.with(collx::algo::ring_all_gather{}), weights_[l]); });
     }
     // [doc:end]
@@ -121,7 +121,7 @@ private:
     const int stage_;
     const bool rings_;
     collx::communicator& world_;
-    collx::communicator own_;        // whose statistics are those of these calls alone
+    collx::communicator own_;        // its statistics count these calls only
     const std::size_t part_, first_; // elements of a rank's part of a layer, and where it begins
     example::stopwatch watch_;
     std::vector<weights> weights_; // by layer

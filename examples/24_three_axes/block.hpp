@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A stage of the network, x -> x + V tanh(U x), or the part of it that one of several ranks holds: some rows of U and
-// the same columns of V. Nothing is exchanged between the two products; the parts of the result are added up after the
-// second one (Shoeybi et al., "Megatron-LM", 2019). Knows no ranks.
+// the same columns of V. Nothing is exchanged between the two products. The parts of the result are summed after the
+// second one (Shoeybi et al., "Megatron-LM", 2019). The code here does not communicate.
 #pragma once
 
 #include <cmath>
@@ -27,7 +27,7 @@ public:
             for (std::size_t j = 0; j < width; ++j)
                 weights[u(i, j)] = number(first + i, j, 1), weights[v(j, i)] = number(first + i, j, 2);
     }
-    // This part's share of V tanh(U x), and what the backward pass needs. Rows of x are samples.
+    // Returns this part's share of V tanh(U x), and keeps `hidden` for the backward pass. Rows of x are samples.
     numbers forward(const numbers& x, numbers& hidden) const {
         numbers y(x.size());
         hidden.assign(x.size() / width * hidden_, 0);
@@ -62,7 +62,7 @@ public:
     void descend() {
         for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= rate * gradient[i], gradient[i] = 0;
     }
-    // The largest difference from the same part of the whole block.
+    // Returns the largest difference from the same part of the whole block.
     double distance(const block& whole, int part) const {
         const std::size_t first = static_cast<std::size_t>(part) * hidden_;
         double most = 0;
@@ -84,14 +84,14 @@ private:
     std::size_t v(std::size_t j, std::size_t i) const { return (hidden_ + i) * width + j; }
 };
 
-// Samples of a micro-batch of a step, of one of several parts of the data.
+// The samples of a micro-batch in a step, from one of several parts of the data.
 inline numbers samples_of(int step, int part, int micro, int count) {
     numbers x(static_cast<std::size_t>(count) * width);
     for (std::size_t i = 0; i < x.size(); ++i)
         x[i] = std::sin(0.1 * static_cast<double>(i + 1) * (31 * step + 7 * part + micro + 1));
     return x;
 }
-// The gradient of (y - mirrored x)²/2.
+// The gradient of (y - mirrored x)²/32.
 inline numbers loss_gradient(const numbers& x, const numbers& y) {
     numbers d(y.size());
     for (std::size_t s = 0; s < y.size(); s += width)
@@ -103,7 +103,7 @@ inline numbers added(numbers a, const numbers& b) {
     return a;
 }
 
-// The program without ranks.
+// The serial program.
 inline std::vector<block> serial(int stages, int parts_of_data, int steps, int micro_batches, int count) {
     std::vector<block> all;
     for (int s = 0; s < stages; ++s) all.emplace_back(s, 0, 1);

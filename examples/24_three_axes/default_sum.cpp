@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A source of its own: explain() knows every algorithm.
+// A separate source, because explain() contains every algorithm.
 #include <collx/comm/explain.hpp>
 
 #include "links.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The ranks as a grid of three axes, a communicator for each, and a training step on it: micro-batches through the
-// stages (pipeline), sums after every second product (tensor), sums of gradients at the end (data).
+// The ranks as a grid of three axes with a communicator for each, and a training step on it: micro-batches go through
+// the stages (pipeline), the second product of a block is summed (tensor), gradients are summed at the end (data).
 #pragma once
 
 #include <collx/algo/ring.hpp>
@@ -21,7 +21,7 @@ struct job {
     double ms = 1; // of a forward pass of a stage
     double bytes() const { return static_cast<double>(samples) * width * sizeof(double); } // of an activation
     traffic sends() const {
-        const auto all = [](int n, double bytes) { return 2 * (n - 1) * bytes / n; }; // of an all_reduce, each rank
+        const auto all = [](int n, double bytes) { return 2 * (n - 1) * bytes / n; }; // of an all_reduce, per rank
         return {{2 * micro_batches * all(size[tensor], bytes()), micro_batches * bytes(),
                  all(size[data], 2.0 * width * all_hidden / size[tensor] * sizeof(double))}};
     }
@@ -35,7 +35,7 @@ public:
         for (int r = 0; r < comm.size(); ++r) before_.push_back(comm.sent_to(r).bytes);
     }
     std::uint64_t bytes_to(int r) const { return comm.sent_to(r).bytes - before_[static_cast<std::size_t>(r)]; }
-    // Rings, because their bytes are those of the formula for any number of ranks.
+    // Uses rings, because their bytes match the formula for any number of ranks.
     void add_up(numbers& x) { collx::all_reduce(comm.with(collx::algo::ring_all_reduce{}), x); }
     collx::communicator comm;
 
@@ -46,7 +46,7 @@ private:
 class grid {
 public:
     // [doc:split]
-    // Ranks at one place of an axis's other two have the same colour, the rank among them at place 0.
+    // Ranks with the same places on the other two axes have the same colour: the rank among them at place 0.
     grid(collx::communicator& world, const placement& p)
         : place(p),
           at(p.places_of(world.rank())), lines{line(world, p, tensor), line(world, p, pipeline), line(world, p, data)},
@@ -110,7 +110,7 @@ private:
         collx::recv(lines[pipeline].comm, x, stage);
         return x;
     }
-    std::deque<numbers> sent_; // until the end of the step
+    std::deque<numbers> sent_; // kept until the end of the step
     std::vector<collx::work<void>> under_way_;
 };
 

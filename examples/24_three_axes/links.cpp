@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which links the axes of a grid take, and why.
+// Shows which links the axes of a grid take, and why.
 #include <collx/comm/machine.hpp>
 #include <collx/topo/machines.hpp>
 #include <collx/topo/nccl_topology_writer.hpp>
@@ -24,7 +24,7 @@ collx::communicator neighbours_together(collx::communicator& world) {
     // [doc:end]
 }
 
-// The slowest of the ways between neighbours on an axis, with the highest class.
+// Returns the slowest path between neighbours on an axis, and among equally slow ones the one of the highest class.
 collx::topo::path slowest_way(const collx::topo::graph& machine, const std::vector<int>& sites, const placement& p,
                               axis a) {
     collx::topo::path slowest;

@@ -6,17 +6,17 @@
 
 namespace three_axes {
 
-// The same ranks, numbered so that those of one host follow each other, and within a host along its links. Collective.
+// Returns the same ranks in a new order: those of one host are consecutive, and follow its links there. Collective.
 collx::communicator neighbours_together(collx::communicator& world);
 
-// Which algorithm an all_reduce of so many bytes would take by default, and why.
+// Says which algorithm an all_reduce of `bytes` bytes would take by default, and why.
 std::string default_sum(collx::communicator& comm, std::size_t bytes);
 
-// Prints which links an axis takes, what it sends there, what collx would choose for its sums (this program takes
-// rings), and on a machine that is known the slowest way that it goes. By one rank alone.
+// Prints which links an axis takes, what it sends there, and what collx would choose for its sums (this program uses
+// rings). If the machine is known, also prints the slowest path of the axis. Called by one rank alone.
 void explain(collx::communicator& world, grid& g, axis a, const std::vector<int>& host, const job& j);
 
-// Which links the axes of eight ranks take on a machine whose links are not all alike.
+// Prints which links the axes of eight ranks take on a machine whose links differ.
 void place_on_dgx_1v();
 
 } // namespace three_axes

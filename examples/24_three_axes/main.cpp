@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Data x tensor x pipeline: n ranks as a grid of three axes, each with communicators of its own by split(). The bytes
-// of each axis and the hosts of the ranks decide which axis stays inside a host. The best placement and the worst one
-// both run; bytes between hosts are counted beside what was predicted, weights are those of the serial program.
-// `24_three_axes S` takes micro-batches of S samples. docs/lessons/24_three_axes.md has the formulas.
+// Data x tensor x pipeline: n ranks as a grid of three axes, each with its own communicators, made by split(). The
+// bytes of each axis and the hosts of the ranks decide which axis stays inside a host. Runs the best placement and the
+// worst one. Counts the bytes between hosts beside the prediction, and compares weights with the serial program.
+// `24_three_axes S` uses micro-batches of S samples. docs/lessons/24_three_axes.md has the formulas.
 // collx-example: everywhere timeout=60
 #include <collx/collx.hpp>
 #include <collx/net.hpp>
@@ -20,12 +20,12 @@ namespace {
 
 using namespace three_axes;
 
-// Where a sum's numbers do not divide by the ranks, parts are rounded.
+// Where the number of ranks does not divide a sum's elements, parts are rounded.
 bool is_near(std::uint64_t bytes, double formula) {
     return std::abs(static_cast<double>(bytes) - formula) <= 0.01 * formula;
 }
 
-// Counted, of all ranks, in a step.
+// Counted over all ranks, per step.
 struct counted {
     std::array<std::uint64_t, 3> of_axis{};
     std::uint64_t between_hosts = 0;
@@ -55,7 +55,7 @@ void draw(const placement& p, const std::vector<int>& host, const std::vector<ex
     }
 }
 
-// Returns the bytes between hosts, of a step.
+// Returns the bytes between hosts, per step.
 std::uint64_t train(collx::communicator& world, const job& j, const placement& p, const std::vector<int>& host,
                     bool draws) {
     grid g(world, p);
@@ -117,7 +117,7 @@ int main(int argc, char** argv) try {
     collx::communicator world;
     if (world.size() > 1) {
         run(world, samples);
-    } else { // alone: eight threads, which take themselves for two hosts
+    } else { // alone: eight threads that act as two hosts
         collx::run_threads(collx::detail::growing_array<int>{0, 0, 0, 0, 1, 1, 1, 1},
                            [samples](collx::communicator& ranks) { run(ranks, samples); });
         place_on_dgx_1v();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which rank stands where on three axes, and how many bytes a placement sends from host to host. All of it follows from
-// the hosts of the ranks and from what each axis sends; nothing is measured.
+// Which rank stands where on three axes, and how many bytes a placement sends from host to host. Everything follows
+// from the hosts of the ranks and from what each axis sends; nothing is measured.
 #pragma once
 
 #include <collx/collx.hpp>
@@ -18,26 +18,26 @@ enum axis { tensor, pipeline, data };
 inline constexpr const char* name_of[] = {"tensor", "pipeline", "data"};
 using by_axis = std::array<int, 3>;
 
-// Ranks on each axis. Tensor and pipeline have two where n allows it, data the rest.
+// The number of ranks on each axis. Tensor and pipeline have two where n allows it, data has the rest.
 inline by_axis axes_of(int n) {
     const int t = n % 2 == 0 ? 2 : 1, p = n / t % 2 == 0 ? 2 : 1;
     return {t, p, n / t / p};
 }
 
-// By rank: its host, named by the first rank there. Ranks of one host share memory. Collective.
+// Returns the host of each rank, named by the first rank there. Ranks of one host share memory. Collective.
 inline std::vector<int> hosts_of(collx::communicator& world) {
     // [doc:hosts]
     const collx::window<char> reach(world, 0);
     int mine = 0;
-    while (!reach.is_shared(mine)) ++mine; // at the latest this rank itself
+    while (!reach.is_shared(mine)) ++mine; // ends at this rank itself at the latest
     std::vector<int> host(static_cast<std::size_t>(world.size()));
     collx::all_gather(world, collx::value(mine), host);
     // [doc:end]
     return host;
 }
 
-// The bytes that a rank sends to its neighbours in a step: on tensor and data to the next one of a ring, on pipeline
-// to the stage behind and as many to the one before.
+// The bytes that a rank sends to its neighbours in a step. On tensor and data it sends to the next rank of a ring. On
+// pipeline it sends the same amount to the next stage and to the previous one.
 struct traffic {
     std::array<double, 3> to_neighbour{};
     double of_rank(axis a, const by_axis& size, int place) const {
@@ -46,7 +46,7 @@ struct traffic {
     }
 };
 
-// order[0] is the innermost axis: its ranks are neighbours in the numbering, so most often on one host.
+// order[0] is the innermost axis: its ranks have consecutive numbers, so they are mostly on one host.
 struct placement {
     by_axis size{}, order{tensor, pipeline, data};
 
@@ -60,13 +60,13 @@ struct placement {
         for (std::size_t i = 3; i-- > 0;) rank = rank * size_of(order[i]) + at[static_cast<std::size_t>(order[i])];
         return rank;
     }
-    // The rank at another place of one axis.
+    // Returns the rank at another place of one axis.
     int along(axis a, int rank, int place) const {
         by_axis at = places_of(rank);
         at[a] = place;
         return rank_of(at);
     }
-    // Bytes of all ranks in a step that go to another host. host: by rank.
+    // Returns the bytes per step that all ranks send to another host. host: by rank.
     double between_hosts(const std::vector<int>& host, const traffic& t) const {
         double bytes = 0;
         for (int r = 0; r < static_cast<int>(host.size()); ++r)
@@ -90,7 +90,7 @@ private:
     int size_of(int a) const { return size[static_cast<std::size_t>(a)]; }
 };
 
-// All six, the best first; among equals the axis with more bytes a rank is further inside.
+// All six placements, the best first. Among equals, the axis with more bytes per rank is further inside.
 inline std::vector<placement> placements(const by_axis& size, const std::vector<int>& host, const traffic& t) {
     std::vector<placement> all;
     by_axis order{tensor, pipeline, data};

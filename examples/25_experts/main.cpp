@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A mixture of experts is trained: each rank has two experts, a gate that all have sends each token to one of them, and
-// what an expert cannot take is dropped. Two exchanges forward, two backward, and a sum for what all ranks have.
-// Tokens are letters of a text. Without a loss for balance a few experts get most of them; with it all get about as
-// many. Both end with the serial program's weights, to the bit. Example 09 has the exchange by itself. Next:
-// docs/lessons/25_experts.md.
+// Trains a mixture of experts. Each rank has two experts. A gate, which all ranks have, sends each token to one of
+// them. Tokens beyond an expert's capacity are dropped. A step has two exchanges forward, two backward, and a sum for
+// what all ranks have. Tokens are letters of a text. Without a loss for balance a few experts get most of the tokens;
+// with it all get about as many. Both end with the serial program's weights, to the bit. Example 09 has the exchange
+// by itself. Next: docs/lessons/25_experts.md.
 // collx-example: everywhere timeout=60
 #include <collx/algo/pairwise.hpp>
 #include <collx/collx.hpp>
@@ -32,13 +32,13 @@ struct rank_program {
 
     settings set;
     collx::communicator& world;
-    collx::communicator wires; // which counts what the exchanges of tokens send
+    collx::communicator wires; // counts what the exchanges of tokens send
     std::size_t me;
     shared weights;
     std::vector<expert> experts;
-    // Of one step.
+    // State of one step.
     std::vector<token> tokens;
-    std::vector<token*> order; // those that are kept, expert after expert
+    std::vector<token*> order; // the kept tokens, expert after expert
     counts asked, from_rank, outgoing, incoming;
     double loss = 0;
 
@@ -48,13 +48,13 @@ struct rank_program {
         asked = route(weights, tokens, set.capacity);
         order.clear(), outgoing.assign(set.ranks, 0), incoming.assign(set.ranks, 0), from_rank.resize(set.experts);
         // [doc:counts]
-        counts for_expert(set.experts); // tokens that this rank sends to each
+        counts for_expert(set.experts); // tokens that this rank sends to each expert
         for (std::size_t e = 0; e < set.experts; ++e)
             for (token& t : tokens)
                 if (t.is_kept && t.expert == e) order.push_back(&t), ++for_expert[e], ++outgoing[e / each];
-        collx::all_to_all(world, for_expert, from_rank); // for each of my experts, from rank 0, then from rank 1, ...
+        collx::all_to_all(world, for_expert, from_rank); // from rank 0 for each of my experts, then from rank 1, ...
         for (std::size_t k = 0; k < from_rank.size(); ++k) incoming[k / each] += from_rank[k];
-        collx::all_reduce(world, asked); // by all ranks' tokens, which the loss for balance reads
+        collx::all_reduce(world, asked); // over all ranks' tokens; read by the loss for balance
         // [doc:end]
     }
     matrix exchange(const matrix& rows, const counts& to, const counts& from) {
@@ -68,7 +68,7 @@ struct rank_program {
         for (const token* t : order) m.push_back(f(*t));
         return m;
     }
-    // f(expert, i) for each token that is here.
+    // Calls f(expert, i) for each token that is here.
     template <class F>
     matrix by_experts(F&& f) const {
         matrix m;
@@ -106,7 +106,7 @@ struct rank_program {
     }
 };
 
-// Tokens that ask each expert, all ranks together; # is taken, x dropped; a mark for four.
+// Draws how many tokens of all ranks ask each expert: # taken, x dropped, one mark for four. Returns the loss.
 double draw(rank_program& p, const char* when) {
     counts taken(p.asked.size());
     for (const token& t : p.tokens) taken[t.expert] += t.is_kept ? 1 : 0;
@@ -155,7 +155,7 @@ outcome train(collx::communicator& world, const settings& set, std::size_t steps
     example::expect(is_same(p, alone), "the weights of the serial program, to the bit");
     const char* const how = set.alpha > 0 ? "trained with the loss for balance" : "trained without a loss for balance";
     example::expect(draw(p, how) < loss / 2, "what the text's letters become is learned");
-    std::uint64_t rows = 0; // to ranks and from them, elsewhere
+    std::uint64_t rows = 0; // sent to and received from other ranks
     for (std::size_t k = 0; k < set.ranks; ++k)
         if (k != p.me) rows += static_cast<std::uint64_t>(p.outgoing[k] + p.incoming[k]);
     example::expect(sent == 2 * rows * sizeof(row), "what goes to experts elsewhere twice, and what comes from there");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The layer of the lesson: a matrix that all ranks have, a gate, experts, each with its backward pass; which tokens an
-// expert takes; and the tokens, of kinds that are not equally frequent. Knows no communicator. All arithmetic is in
-// functions that are not inlined, so that the serial program's has the same bits.
+// The layer of the lesson: a matrix that all ranks have, a gate and experts, each with its backward pass. Also which
+// tokens an expert takes, and the tokens, whose kinds are not equally frequent. Independent of communicators. All
+// arithmetic is in functions that are not inlined, so that the serial program has the same bits.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ inline double dot(const row& a, const row& b) {
 inline void add(row& sum, double factor, const row& x) {
     for (std::size_t i = 0; i < hidden; ++i) sum[i] += factor * x[i];
 }
-// Between -1 and 1, the same on all ranks.
+// A number between -1 and 1, the same on all ranks.
 inline double random(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
     std::uint64_t x = a * 0x9e3779b97f4a7c15 + b * 0xbf58476d1ce4e5b9 + c * 0x94d049bb133111eb + 1;
     for (int k = 0; k < 3; ++k) x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9, x ^= x >> 27;
@@ -43,7 +43,7 @@ inline matrix numbers(std::size_t rows, std::uint64_t seed, double scale) {
     for (std::size_t i = 0; i < w.size(); ++i) add(w[i], -rate, gradient[i]);
 }
 
-// y = B max(Ax, 0). B is kept by columns: row k of `b` is what inner number k adds to y.
+// y = B max(Ax, 0). B is stored by columns: row k of `b` is what inner number k adds to y.
 struct expert {
     matrix a, b;
 
@@ -52,7 +52,7 @@ struct expert {
         for (std::size_t k = 0; k < inner; ++k) add(y, std::max(dot(a[k], x), 0.0), b[k]);
         return y;
     }
-    // Adds to the gradients of a and b, returns that of x.
+    // Adds to the gradients of a and b, returns the gradient of x.
     [[gnu::noinline]] row backward(const row& x, const row& dy, expert& gradient) const {
         row dx{};
         for (std::size_t k = 0; k < inner; ++k) {
@@ -67,7 +67,7 @@ struct expert {
 inline expert zero_expert() { return {matrix(inner), matrix(inner)}; }
 inline expert begin_expert(std::size_t e) { return {numbers(inner, 100 + e, 0.4), numbers(inner, 200 + e, 0.4)}; }
 
-// What every rank has: x = in * u, and a row of the gate for each expert.
+// The weights that every rank has: x = in * u, and a row of the gate for each expert.
 struct shared {
     matrix in, gate;
 };
@@ -79,15 +79,15 @@ inline shared begin_shared(std::size_t experts) {
 
 struct token {
     row u{}, target{};
-    row x{};               // what gate and expert read
-    std::vector<double> p; // how much the gate likes each expert
+    row x{};               // input of gate and expert
+    std::vector<double> p; // the gate's probability of each expert
     std::size_t expert = 0;
     bool is_kept = false;
-    row y{}, dx{}; // from the expert: its answer, and the gradient of x; 0 of a token that is dropped
-    row d{};       // the gradient of what the layer makes of the token
+    row y{}, dx{}; // from the expert: its answer, and the gradient of x; 0 for a dropped token
+    row d{};       // the gradient of the layer's output
 };
 
-// A letter of the text, near a place of its own, is to become its mirror image by axes that depend on the letter.
+// Makes a token near the place of a letter of the text. Its target is its mirror image, by axes that the letter gives.
 inline token make_token(const example::text& from, std::size_t step, std::size_t number) {
     const double where = (random(3, step, number) + 1) / 2;
     const std::size_t at = static_cast<std::size_t>(where * static_cast<double>(from.words.size()));
@@ -98,7 +98,7 @@ inline token make_token(const example::text& from, std::size_t step, std::size_t
     return t;
 }
 
-// The forward pass up to the choice of the expert.
+// Runs the forward pass up to the choice of the expert.
 [[gnu::noinline]] inline void choose(const shared& w, token& t) {
     t.x = {};
     for (std::size_t i = 0; i < hidden; ++i) t.x[i] = dot(w.in[i], t.u);
@@ -110,7 +110,7 @@ inline token make_token(const example::text& from, std::size_t step, std::size_t
 }
 
 // [doc:route]
-// The tokens of one rank. An expert takes no more than `capacity` of them, the first; the others pass it by.
+// The tokens of one rank. An expert takes the first `capacity` of them; the others bypass it.
 inline std::vector<int> route(const shared& w, std::vector<token>& tokens, int capacity) {
     std::vector<int> asked(w.gate.size());
     for (token& t : tokens) {
@@ -121,7 +121,7 @@ inline std::vector<int> route(const shared& w, std::vector<token>& tokens, int c
 }
 // [doc:end]
 
-// What the layer makes of a token, and the gradient of the loss |out - target|² / (2 tokens) there.
+// Adds the loss |out - target|² / (2 tokens) of a token, and returns its gradient at the layer's output.
 [[gnu::noinline]] inline row loss_of(const token& t, std::size_t tokens, double& loss) {
     row d = t.x;
     add(d, t.p[t.expert], t.y);
@@ -139,15 +139,15 @@ inline row gradient_of_answer(const token& t) {
 }
 
 // [doc:balance]
-// alpha * experts * Σ f P: f[e] is the share of tokens that ask expert e, P[e] how much the gate likes it on average.
-// Only P has a gradient: it is larger where f is, and the gate turns away from experts that many ask.
+// The loss for balance is alpha * experts * Σ f P. f[e] is the share of tokens that ask expert e, P[e] is the gate's
+// mean probability of it. Only P has a gradient. It grows with f, so the gate turns away from busy experts.
 inline double balance_gradient(double alpha, const std::vector<int>& asked, std::size_t e, std::size_t tokens) {
     const double f = asked[e] / static_cast<double>(tokens);
     return alpha * static_cast<double>(asked.size()) * f / static_cast<double>(tokens);
 }
 // [doc:end]
 
-// The backward pass of gate and `in`, after that of the experts.
+// The backward pass of the gate and `in`, after that of the experts.
 [[gnu::noinline]] inline void backward(const shared& w, const token& t, double alpha, const std::vector<int>& asked,
                                        std::size_t tokens, shared& gradient) {
     std::vector<double> dp(t.p.size());

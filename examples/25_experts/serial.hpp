@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The serial program: all experts and the tokens of all ranks, one after the other. A check of its gradients by
-// differences of losses. Knows no communicator.
+// The serial program: all experts and the tokens of all ranks, one after the other. Also a check of its gradients by
+// differences of losses. Independent of communicators.
 #pragma once
 
 #include "../check.hpp"
@@ -10,9 +10,9 @@ namespace lesson {
 
 struct settings {
     std::size_t ranks = 4, tokens = 64, experts = 8; // tokens of a rank in a step
-    int capacity = 10;                               // of an expert, for a rank's tokens
+    int capacity = 10;                               // of an expert, for the tokens of one rank
     double alpha = 0, rate = 0.6;
-    const example::text* from = nullptr; // what the tokens are taken from
+    const example::text* from = nullptr; // source of the tokens
 };
 
 struct serial_program {
@@ -20,7 +20,7 @@ struct serial_program {
         for (std::size_t e = 0; e < s.experts; ++e) experts.push_back(begin_expert(e));
     }
 
-    // Gradients, and the loss: of the outputs, and of the balance.
+    // Computes gradients. Returns the loss of the outputs and of the balance.
     double forward_backward(std::size_t step) {
         const std::size_t all = set.ranks * set.tokens;
         std::vector<std::vector<token>> of(set.ranks, std::vector<token>(set.tokens));
@@ -33,7 +33,7 @@ struct serial_program {
         expert_gradients.assign(set.experts, zero_expert());
         double loss = 0;
         for (std::size_t r = 0; r < set.ranks; ++r) {
-            // A rank's gradients are summed first, then those of all ranks: additions in this order, here as there.
+            // Sums one rank's gradients first, then those of all ranks: the parallel program's order of additions.
             shared of_rank{matrix(hidden), matrix(set.experts)};
             for (token& t : of[r]) {
                 if (t.is_kept) t.y = experts[t.expert].forward(t.x);
@@ -62,7 +62,7 @@ struct serial_program {
     std::vector<expert> experts, expert_gradients;
 };
 
-// Each kind of gradient beside a difference of losses.
+// Compares each kind of gradient with a difference of losses.
 inline void check_by_differences(settings set) {
     set.alpha = 0.5;
     serial_program s(set);

@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Apart from the program, which compiles faster so.
+// A separate source, so that the program compiles faster.
 #include "../text_reading.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A table that no rank has whole: row r lives on rank r % n; words of a text have a row each. A step reads the rows
-// that its batch names and changes these only. First in step, with three exchanges: which rows, the rows, their
-// changes. Then each rank at its own pace through a window, but never more than s steps ahead of the slowest: with s =
-// 0 the table of the serial program, with s = 2 a rank that is slow now and then holds up no other. Next:
-// docs/lessons/26_sharded_embeddings.md.
+// A table that no rank has as a whole: row r is on rank r % n, and each word of a text has a row. A step reads and
+// changes only the rows that its batch names. First the ranks train in step, with three exchanges: which rows, the
+// rows, their changes. Then each rank trains at its own pace through a window, at most s steps ahead of the slowest.
+// With s = 0 the table is that of the serial program; with s = 2 a rank that is slow now and then delays no other.
+// Next: docs/lessons/26_sharded_embeddings.md.
 // collx-example: everywhere timeout=60
 #include <collx/algo/pairwise.hpp>
 #include <collx/collx.hpp>
@@ -63,7 +63,7 @@ struct in_step {
 void by_exchanges(collx::communicator& world, const corpus& text, int steps) {
     in_step r{world.dup(), text};
     for (std::size_t i = 0; i < r.at.mine(); ++i) r.shard.push_back(begin_row(r.at.word(i)));
-    std::uint64_t sent = r.own.sent().bytes; // making it may have sent some
+    std::uint64_t sent = r.own.sent().bytes; // making the communicator may have sent some
     for (int s = 0; s < steps; ++s) r.step(s);
     sent = r.own.sent().bytes - sent;
     example::expect(sent == r.formula, "4 (n-1) for counts, 4 and a row each way for rows that are elsewhere");

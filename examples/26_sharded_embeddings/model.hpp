@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table of the lesson and what is learned: words that follow each other in a text, of which some are far more
-// frequent than others, and for each pair the product that their rows should have. What a batch reads and what it
-// changes are the rows of its words only. Also the serial program, and how long steps take where a rank may be s steps
-// ahead.
+// The table of the lesson and what is learned: words that follow each other in a text, some far more frequent than
+// others, and for each pair the product that their rows should have. A batch reads and changes only the rows of its
+// words. Also the serial program, and the time of steps where a rank may be s steps ahead.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +37,7 @@ inline double dot(const row& a, const row& b) {
     for (std::size_t i = 0; i < width; ++i) sum += a[i] * b[i];
     return sum;
 }
-// Between -1 and 1, the same on all ranks.
+// A number between -1 and 1, the same on all ranks.
 inline double random(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
     std::uint64_t x = a * 0x9e3779b97f4a7c15 + b * 0xbf58476d1ce4e5b9 + c * 0x94d049bb133111eb + 1;
     for (int k = 0; k < 3; ++k) x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9, x ^= x >> 27;
@@ -46,8 +45,8 @@ inline double random(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
 }
 
 // [doc:grid]
-// The nearest multiple of 2^-30. Sums of such numbers have no rounding (below 2^22, in double), so changes that come in
-// any order make the same bits.
+// Returns the nearest multiple of 2^-30. Sums of these numbers are exact (below 2^22, in double), so changes give the
+// same bits in any order.
 inline double on_grid(double x) { return std::ldexp(std::nearbyint(std::ldexp(x, 30)), -30); }
 // [doc:end]
 
@@ -59,7 +58,7 @@ inline row numbers(std::uint64_t seed, std::size_t word) {
 inline row begin_row(std::size_t word) { return numbers(1, word); }
 
 // [doc:layout]
-// Row r lives on rank r % ranks, so that the frequent ones, which come first, are spread.
+// Row r is on rank r % ranks, so that the frequent rows, which come first, are spread over the ranks.
 struct layout {
     std::uint32_t ranks, me;
     int owner(std::uint32_t word) const { return static_cast<int>(word % ranks); }
@@ -75,8 +74,8 @@ inline bool is_same(const layout& at, const row* shard, const table& all) {
 }
 
 // [doc:target]
-// Rows of words that are often side by side shall have a large product: the logarithm of how much more often than by
-// chance (pointwise mutual information; Levy, Goldberg 2014), no more than 3 either way.
+// Rows of words that are often side by side should have a large product: the logarithm of how much more often than by
+// chance (pointwise mutual information; Levy, Goldberg 2014), limited to ±3.
 class corpus {
 public:
     explicit corpus(example::text t) : text_(std::move(t)) {
@@ -89,7 +88,7 @@ public:
     // [doc:end]
     const example::text& text() const { return text_; }
     std::uint32_t word(std::size_t i) const { return text_.words[i]; }
-    // A place whose word has a next one; x between 0 and 1.
+    // Returns a place whose word has a next one. x is between 0 and 1.
     std::size_t place_at(double x) const {
         return std::min(text_.words.size() - 2,
                         static_cast<std::size_t>(x * static_cast<double>(text_.words.size() - 1)));
@@ -102,14 +101,14 @@ private:
     example::text text_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, int> together_;
 };
-// How many different words a batch has, on average, if its words were drawn one by one.
+// The mean number of different words in a batch, if its words were drawn one by one.
 inline double expected_rows(const corpus& c) {
     double sum = 0;
     for (const double share : c.text().share) sum += 1 - std::pow(1 - share, 2 * pairs);
     return sum;
 }
 
-// The share of requests that the busiest of the ranks gets: rows in turn (r % ranks), or in blocks.
+// The share of requests that the busiest rank gets, with rows in turn (r % ranks) or in blocks.
 inline double busiest_share(const corpus& c, std::size_t ranks, bool in_turn) {
     std::vector<double> of(ranks);
     for (std::size_t w = 0; w < words; ++w) of[in_turn ? w % ranks : w * ranks / words] += c.text().share[w];
@@ -118,7 +117,7 @@ inline double busiest_share(const corpus& c, std::size_t ranks, bool in_turn) {
 
 struct batch {
     const corpus& from;
-    std::vector<std::uint32_t> rows;                       // the different words, in rising order
+    std::vector<std::uint32_t> rows;                       // the different words, in ascending order
     std::vector<std::pair<std::size_t, std::size_t>> pair; // places in `rows`
 
     batch(const corpus& c, int rank, int step) : from(c) {
@@ -143,7 +142,7 @@ struct batch {
                          [&](auto x, auto y) { return at.owner(rows[x]) < at.owner(rows[y]); });
         return order;
     }
-    // By how much each of the rows changes, given what they are. Adds the squared errors to `loss`.
+    // Returns the change of each row, given the current rows. Adds the squared errors to `loss`.
     [[gnu::noinline]] table changes(const table& now, double& loss) const {
         table c(rows.size(), row{});
         for (const auto& [a, b] : pair) {
@@ -158,7 +157,7 @@ struct batch {
     }
 };
 
-// All ranks' batches of a step read the table as it was before the step.
+// The serial program: all batches of a step read the table as it was before the step.
 inline table serial(const corpus& c, int ranks, int steps) {
     table t, now;
     for (std::size_t w = 0; w < words; ++w) t.push_back(begin_row(w));
@@ -178,7 +177,7 @@ inline table serial(const corpus& c, int ranks, int steps) {
 }
 
 // [doc:recurrence]
-// When the last rank is through, if rank r takes ms[r][t] for step t and may begin it when all have made t - s steps.
+// When the last rank is done, if rank r takes ms[r][t] for step t and may begin it when all have made t - s steps.
 inline double through_ms(const std::vector<std::vector<double>>& ms, int s) {
     const std::size_t ranks = ms.size(), steps = ms[0].size(), ahead = static_cast<std::size_t>(s);
     std::vector<double> end(ranks), all_made(steps + 1); // all_made[t]: when all have made t steps

@@ -26,12 +26,12 @@ struct worker {
     layout at = layout_of(world);
     int n = world.size(), me = world.rank();
     collx::window<row> rows{world, at.mine()};
-    collx::window<int> read{world, 1}, made{world, 1}; // made: the steps of each rank
-    table mine{words, row{}};                          // what this rank changed
+    collx::window<int> read{world, 1}, made{world, 1}; // made: the number of steps of each rank
+    table mine{words, row{}};                          // the changes made by this rank
     example::events seen{};
     example::stopwatch watch{};
     double ms = 0, loss = 0;
-    int ahead = 0; // steps, of the slowest, at most
+    int ahead = 0; // the most steps ahead of the slowest
 
     template <class W>
     void tell(W& window) const {
@@ -46,19 +46,19 @@ struct worker {
     void step(int t, double device_ms) {
         const double from_ms = watch.ms();
         // [doc:pace]
-        if (t > s) wait_for_all(rows); // one signal more of each: all have made t - s steps
+        if (t > s) wait_for_all(rows); // one more signal from each rank: all have made t - s steps
         const double begin_ms = watch.ms();
         for (int k = 0; k < n; ++k) ahead = std::max(ahead, t - made.fetch_add(k, 0, 0));
         const batch b(text, me, t);
-        table now; // whole rows: a get() could meet a change half done
+        table now; // whole rows: a get() could read a half-made change
         for (const auto w : b.rows) now.push_back(rows.fetch(at.owner(w), at.place(w), row{}, add_rows{}));
         const table changes = b.changes(now, loss);
         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(device_ms));
         const double end_ms = watch.ms();
-        if (s == 0) tell(read), wait_for_all(read); // in step: no row changes before all have read
+        if (s == 0) tell(read), wait_for_all(read); // in step: no row changes before all ranks have read
         for (std::size_t i = 0; i < changes.size(); ++i)
             rows.accumulate(at.owner(b.rows[i]), at.place(b.rows[i]), changes[i], add_rows{});
-        rows.flush(); // a signal to one rank says nothing of changes at another
+        rows.flush(); // a signal to one rank says nothing about changes at another
         made.fetch_add(me, 0, 1);
         tell(rows);
         // [doc:end]

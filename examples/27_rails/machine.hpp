@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The machine of the lesson, the two schedules, and what they put on its links: counted, and in time by the simulator.
-// Runs nothing.
+// The machine of the lesson, the schedules, and the load that they put on its links: counted, and in time by the
+// simulator. Runs nothing.
 #pragma once
 
 #include <collx/algo/aggregated.hpp>
@@ -22,11 +22,11 @@ constexpr int gpus = 4; // of a host
 
 inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// Each GPU has a link to its host's NVSwitch and a card of its own; card k of each host is on rail k, and the rails'
-// switches are joined by a spine only. Each link is kept by its arc away from the GPU.
+// Each GPU has a link to its host's NVSwitch and its own card. Card k of each host is on rail k. Only a spine connects
+// the switches of the rails. Each link is stored as its arc away from the GPU.
 struct machine {
     collx::topo::graph g;
-    std::vector<int> nvlink, pcie, cable, uplink; // the last: of each rail
+    std::vector<int> nvlink, pcie, cable, uplink; // uplink: one per rail
 
     machine(int hosts, double spine_bytes_per_s) {
         for (int h = 0; h < hosts; ++h) {
@@ -50,7 +50,7 @@ struct machine {
     int ranks() const { return static_cast<int>(pcie.size()); }
     int cable_of(int rank) const { return cable[at(rank % gpus * (ranks() / gpus) + rank / gpus)]; }
     // [doc:way]
-    // A message leaves and arrives by the cards of its two ends.
+    // A message leaves and arrives through the cards of its two ends.
     std::vector<int> way(int from, int to) const {
         const auto back = [&](int arc) { return g.arc_at(arc).back; };
         if (from / gpus == to / gpus) return {nvlink[at(from)], back(nvlink[at(to)])};
@@ -78,7 +78,7 @@ struct machine {
     }
 };
 
-// f(from, to, chunks) for each message that a schedule sends.
+// Calls f(from, to, chunks) for each message that a schedule sends.
 template <class F>
 void for_each_message(const schedule& s, F&& f) {
     for (int r = 0; r < s.ranks; ++r)
@@ -101,7 +101,7 @@ struct load {
 inline collx::sim::result predict(const machine& m, const schedule& s, double chunk_bytes, double message_ns,
                                   int pieces = 1) {
     auto f = m.fabric();
-    collx::sim::cost_model costs; // the links' rates and latencies, and
+    collx::sim::cost_model costs; // uses the links' rates and latencies, and
     costs.overhead_ns = message_ns;
     collx::sim::options o;
     o.bytes = chunk_bytes * s.ranks, o.with_transfers = true, o.pieces = pieces;
@@ -112,8 +112,8 @@ inline collx::sim::result predict(const machine& m, const schedule& s, double ch
 }
 
 // [doc:at_once]
-// Each message to another rank is a strand of its own, so all are under way at once. (pairwise_all_to_all sends one
-// after the other: fewer are under way, and where ranks are not in step, several go to one card while others idle.)
+// Each message to another rank has its own strand, so all are under way at once. (pairwise_all_to_all sends one after
+// the other: fewer are under way, and where ranks are not in step, several go to one card while others idle.)
 struct at_once_all_to_all {
     static constexpr collx::collective op = collx::collective::all_to_all;
     static constexpr const char* name = "at_once";

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An all_to_all between hosts whose GPUs have a network card each, all cards of one number on one switch (a rail).
-// Directly, each message leaves by the sender's own card and crosses the spine to the receiver's rail. With PXN (NCCL
-// 2.12) it first goes by NVLink to the neighbour on that rail, which sends what all have for the receiver as one
-// message. There is no such hardware here: messages are counted from recorded schedules and laid over the links of a
-// described machine, and times are the simulator's. What is run is the exchange itself, whose messages are compared
-// with the recorded ones. Next: docs/lessons/27_rails.md.
+// An all_to_all between hosts whose GPUs have a network card each; all cards of one number are on one switch (a rail).
+// Directly, each message leaves through the sender's card and crosses the spine to the receiver's rail. With PXN (NCCL
+// 2.12) it first goes by NVLink to the neighbour on that rail, which sends what its host has for the receiver as one
+// message. This hardware is not here: messages are counted from recorded schedules and laid over the links of a
+// described machine, and times are the simulator's. Only the exchange itself runs; its messages are compared with the
+// recorded ones. Next: docs/lessons/27_rails.md.
 // collx-example: everywhere timeout=60
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/pairwise.hpp>
@@ -41,7 +41,7 @@ void check(const machine& m, const schedule& s, bool is_pxn, int hosts, double c
         crossings, l.bytes[at(m.cable_of(0))], l.bytes[at(m.uplink[0])], l.bytes[at(m.nvlink[0])]);
 }
 
-// What each rank has under way, of several what ends first: n by NVLink, = along its rail, ^ over the spine.
+// Draws the transfer of each rank that ends first of those under way: n by NVLink, = along its rail, ^ over the spine.
 void draw(const char* name, const collx::sim::result& r, double end_ns, int ranks) {
     std::vector<example::events> all(at(ranks));
     for (auto t = r.transfers.rbegin(); t != r.transfers.rend(); ++t) {
@@ -53,7 +53,7 @@ void draw(const char* name, const collx::sim::result& r, double end_ns, int rank
         std::printf("  rank %d |%s|\n", k, example::line_of(all[at(k)], end_ns, 72, ' ').c_str());
 }
 
-// Messages from card to card, between hosts.
+// Prints the messages from card to card, between hosts.
 void print_matrix(const schedules& s) {
     std::printf("\nmessages from each rank's card (line) to the cards of the others: directly, and with PXN\n");
     std::vector<std::string> lines(at(s.pxn.ranks));
@@ -78,7 +78,7 @@ void times(const schedules& s) {
         std::printf("  parts of %7.0f KiB %16.1f %12.1f %13.1f %10.1f %12.1f\n", c / 1024, one / 1e3, all / 1e3,
                     halved / 1e3, pxn / 1e3, predict(full, s.pxn, c, 0, 8).time_ns / 1e3);
         example::expect(pxn == predict(half, s.pxn, c, 0).time_ns, "PXN does not notice the spine");
-        if (c < 1e6) continue; // long parts: bytes by the rates of the links
+        if (c < 1e6) continue; // long parts: the rates of the links decide
         const double card = gpus * c / 50, spine = 2 * (gpus - 1) * c / 50, nvlink = 2 * (gpus - 1) * c / 450;
         std::printf("  formula %32s %12.1f %13.1f %10.1f\n", "", card / 1e3, spine / 1e3, (nvlink + card) / 1e3);
         example::expect(std::abs(all / card - 1) < 0.05, "at once: the bytes of a card");
@@ -107,7 +107,7 @@ void times(const schedules& s) {
     }
 }
 
-// The exchange itself, on this job's ranks: the first half of them as one host, the others as another.
+// Runs the exchange on this job's ranks: the first half of them acts as one host, the others as another.
 void really(collx::communicator& world) {
     constexpr std::size_t part = 16;
     const int n = world.size(), me = world.rank();
@@ -159,6 +159,6 @@ void run(collx::communicator& world) {
 int main() {
     collx::communicator world;
     if (world.size() > 1) run(world);
-    else collx::run_threads({0, 0, 0, 0, 1, 1, 1, 1}, run); // eight threads that take themselves for two hosts
+    else collx::run_threads({0, 0, 0, 0, 1, 1, 1, 1}, run); // eight threads that act as two hosts
     return example::result();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A matrix with strides as mdspan has it, and a count of what a thread allocates. Included by one source.
+// A strided matrix like mdspan, and a count of what a thread allocates. Included by one source.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace lesson {
 
 // [doc:grid]
-// As std::mdspan (C++23) with layout_stride: what collx asks of one is these members, by whichever library.
+// Like std::mdspan (C++23) with layout_stride. collx requires only these members, from any library.
 struct grid {
     using element_type = float;
     using reference = float&;

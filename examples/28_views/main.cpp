@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What lies in pieces, in another order or nowhere is not packed before a call: views of range-v3 and an mdspan go in
-// as they are. Three gradients as one input, scores with their places, a matrix that some ranks keep by rows and some
-// by columns. Each is compared with packing by hand: the same result and the same bytes sent, no memory of its own, and
-// a time that is shorter for some views and longer for others. Next: docs/lessons/28_views.md.
+// Data in pieces, in another order or without memory is not packed before a call: views of range-v3 and an mdspan are
+// passed as they are. The inputs are three gradients as one, scores with their places, and a matrix that some ranks
+// store by rows and some by columns. Each is compared with packing by hand: the same result, the same bytes sent, no
+// extra memory, and a time that is shorter for some views and longer for others. Next: docs/lessons/28_views.md.
 // collx-example: everywhere needs=ranges timeout=60
 #include <collx/algo/ring.hpp>
 #include <collx/collx.hpp>
@@ -41,7 +41,7 @@ struct cost {
     std::uint64_t sent = 0, allocated = 0;
 };
 
-// The shortest of some runs; allocations and bytes of the last one, when channels and schedules have been made.
+// Returns the shortest time of some runs; allocations and bytes of the last run, when channels and schedules exist.
 template <class F>
 cost measure(collx::communicator& own, F&& f) {
     cost c;
@@ -58,14 +58,14 @@ cost measure(collx::communicator& own, F&& f) {
 
 struct comparison {
     collx::communicator& world;
-    collx::communicator own = world.dup(); // counts what is compared only
+    collx::communicator own = world.dup(); // counts only what is compared
     int me = world.rank();
     std::uint64_t n = static_cast<std::uint64_t>(world.size());
-    std::size_t one = 12'000 * n, size = 3 * one; // elements, which n divides
+    std::size_t one = 12'000 * n, size = 3 * one; // number of elements, a multiple of n
 
     auto by_ring() { return own.with(collx::algo::ring_all_reduce{}); }
 
-    // Both move the same elements; who calls compares what comes out.
+    // Both functions move the same elements. The caller compares the results.
     template <class Packed, class AsIs>
     void compare(const char* what, std::uint64_t formula, std::uint64_t bytes, Packed packed, AsIs as_is) {
         const cost a = measure(own, packed), b = measure(own, as_is);
@@ -134,7 +134,7 @@ struct comparison {
         // [doc:layouts]
         const auto rows = static_cast<std::ptrdiff_t>(one), cols = std::ptrdiff_t{3};
         numbers mine(size), result(size), packed_result(size);
-        const bool by_rows = me % 2 == 0; // other ranks keep their columns together
+        const bool by_rows = me % 2 == 0; // other ranks store by columns
         const auto seen = [&](numbers& x) {
             return by_rows ? grid{x.data(), {{{rows, cols}}, {cols, 1}}} : grid{x.data(), {{{rows, cols}}, {1, rows}}};
         };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A network card in software, as far as a program sees one: a send queue of 64-byte requests in the program's memory, a
+// A network card in software, as a program sees one: a send queue of 64-byte requests in the program's memory, a
 // doorbell register, memory that the card knows by keys, a completion queue whose entries change an ownership bit. It
-// says what crosses PCIe and when, by a clock of its own; the wire is the caller's. Costs are assumed: see the page.
+// records what crosses PCIe and when, by its own clock. The caller carries packets. Costs are assumed: see the page.
 #pragma once
 
 #include <algorithm>
@@ -20,24 +20,24 @@ public:
 
     explicit card(const costs& c = {}) : cost(c) {}
 
-    // Memory that this card may read, and its peer write: a number that both sides say with each request.
+    // Registers memory that this card may read and its peer may write. Returns the key that requests name it by.
     std::uint32_t register_memory(std::byte* at, std::size_t bytes) {
         regions_.push_back({at, bytes});
-        return static_cast<std::uint32_t>(regions_.size()) * 256 + 17; // 0 is none
+        return static_cast<std::uint32_t>(regions_.size()) * 256 + 17; // 0 is no key
     }
     // [doc:post]
-    // The processor writes a request into the next place of the send queue. The card does not know of it yet. False:
-    // all places are taken, until completions come.
+    // The processor writes a request into the next place of the send queue. The card does not know of it yet. Returns
+    // false if all places are taken, until completions come.
     bool post(const work_request& r) {
         if (tail_ - free_ == depth || (r.is_inline && r.bytes > most_inline_bytes)) return false;
         place& p = queue_[tail_ % depth] = {r, {}};
-        if (r.is_inline) std::memcpy(p.data.data(), r.from, r.bytes); // its bytes lie in the request
+        if (r.is_inline) std::memcpy(p.data.data(), r.from, r.bytes); // its bytes are in the request
         tell(now, now + cost.request, 'p', "cpu: request " + number(r.id) + " into place " + number(tail_ % depth));
         now += cost.request, ++tail_;
         return true;
     }
-    // One store of 8 bytes to a register of the card: how far the queue is filled. with_request: the store has the
-    // request itself, 64 bytes, so the card need not read it.
+    // One store of 8 bytes to a register of the card: how far the queue is filled. with_request: the store contains
+    // the request itself, 64 bytes, so the card need not read it.
     void ring_doorbell(bool with_request = false) {
         tell(now, now + cost.doorbell + cost.pcie, 'd', "pcie: doorbell, filled up to " + number(tail_));
         now += cost.doorbell, ++crossed.doorbells;
@@ -46,7 +46,7 @@ public:
     // [doc:end]
     void post_receive(std::byte* at, std::size_t bytes, std::uint64_t id) { receives_.push_back({at, bytes, id}); }
 
-    // What has come over the wire. The bytes go to memory without the processor.
+    // Handles what has come over the wire. The bytes go to memory without the processor.
     answer deliver(const packet& p) {
         using status = completion::status;
         const double there = std::max(landed_at_, p.at_ns + cost.pcie + p.bytes / cost.pcie_rate); // in order
@@ -67,12 +67,12 @@ public:
         landed_at_ = there, ++crossed.data_writes;
         return {p.place, status::success, heard};
     }
-    // What the peer's card says of a packet of this one.
+    // Handles the answer of the peer's card to a packet of this one.
     void acknowledged(const answer& a) {
         const work_request& r = queue_[a.place % depth].request;
         const bool is_error = a.how != completion::status::success || has_failed_;
         const auto how = has_failed_ ? completion::status::flushed : a.how;
-        if (is_error || r.is_signalled) { // those before it that asked for none are done, too
+        if (is_error || r.is_signalled) { // earlier requests that asked for no completion are done, too
             free_ = a.place + 1;
             complete({r.id, false, r.bytes, how, a.at_ns});
         }
@@ -80,7 +80,7 @@ public:
     }
 
     // [doc:poll]
-    // A load from memory, not from the card: an entry is new if its ownership bit is that of this round.
+    // Loads from memory, not from the card. An entry is new if its ownership bit is that of this round.
     bool poll(completion& c) {
         const entry& e = entries_[seen_ % entries_.size()];
         const bool round = (seen_ / entries_.size()) % 2 == 0;
@@ -94,7 +94,7 @@ public:
     const costs cost;
     double now = 0; // of the processor
     crossings crossed;
-    std::vector<packet> wire; // out of this card, for the caller to carry
+    std::vector<packet> wire; // packets out of this card, which the caller carries
     std::vector<step> steps;
 
 private:
@@ -123,7 +123,7 @@ private:
         const region& r = regions_[i];
         return at >= r.at && bytes <= r.bytes && static_cast<std::size_t>(at - r.at) <= r.bytes - bytes;
     }
-    // The card, once it has heard the doorbell: requests, their bytes, the wire. It does one thing at a time.
+    // The card's work after a doorbell: reads requests and their bytes, and sends. It does one thing at a time.
     void work(double t, bool has_request) {
         t = std::max(t, free_at_);
         for (std::size_t known = head_ + (has_request ? 1 : 0); head_ != tail_; ++head_) {

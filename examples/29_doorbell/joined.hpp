@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cards of ranks in a ring, joined by messages of the communicator in the place of cables.
+// Cards of ranks in a ring, connected by messages of the communicator instead of cables.
 #pragma once
 
 #include <collx/collx.hpp>
@@ -15,12 +15,12 @@ struct remote_place {
     std::uint64_t at;
     std::uint32_t key;
 };
-// A rank's card, with the cable to the next rank and the one from the rank before.
+// A rank's card, with a cable to the next rank and one from the previous rank.
 struct joined_card : card {
     collx::communicator& world;
     int right = (world.rank() + 1) % world.size(), left = (world.rank() + world.size() - 1) % world.size();
     std::uint32_t key;
-    remote_place there{}; // the next rank's memory: told over another way, as programs do by a socket
+    remote_place there{}; // the next rank's memory: exchanged another way, as programs do over a socket
 
     joined_card(collx::communicator& w, std::vector<int>& memory) : world(w) {
         auto* const at = reinterpret_cast<std::byte*>(memory.data());
@@ -30,7 +30,7 @@ struct joined_card : card {
         collx::sendrecv(world, mine, left, got, right);
         there = got[0];
     }
-    // All ranks together, each with as many packets.
+    // Carries the packets. All ranks call it together, each with as many packets.
     void carry() {
         std::vector<packet> come(wire.size());
         std::vector<answer> answers(wire.size()), back(wire.size());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What happens between "send these bytes" and "they are there" with RDMA: requests in a queue, a doorbell, reads of the
-// card over PCIe, the wire, a completion. Each rank has a card in software (card.hpp) that is joined to its
-// neighbours'; the ring all_gather by hand on them is compared with the serial program, what crosses PCIe is counted
-// beside its formula, and so is how long a message takes in five ways of asking. Times are those of a model. Next:
+// What happens between "send these bytes" and "they are there" with RDMA: requests in a queue, a doorbell, reads by
+// the card over PCIe, the wire, a completion. Each rank has a card in software (card.hpp), connected to those of its
+// neighbours. A ring all_gather by hand on them is compared with the serial program. What crosses PCIe, and how long a
+// message takes in five ways to post it, are compared with formulas. Times are those of a model. Next:
 // docs/lessons/29_doorbell.md.
 // collx-example: everywhere uses=verbs timeout=60
 #include <collx/collx.hpp>
@@ -27,7 +27,7 @@ using status = completion::status;
 
 constexpr std::size_t part = 256; // numbers
 
-// A ring all_gather: what came last goes on to the next rank, as a write and a message that says so.
+// A ring all_gather: a rank passes on the part that it received last, as a write and a message that announces it.
 void all_gather(collx::communicator& world) {
     const int n = world.size(), me = world.rank();
     std::vector<int> all(part * static_cast<std::size_t>(n)), expected(all.size());
@@ -84,7 +84,7 @@ constexpr way ways[] = {{"a doorbell each", false, false, false, false},
                         {"and one completion", true, true, true, false},
                         {"each in its doorbell", false, true, false, true}};
 
-// n writes of 16 bytes. What crossed PCIe, and the picture of a single one. The time until the last completion.
+// n writes of 16 bytes. Prints what crossed PCIe, or draws a single write. Returns the time until the last completion.
 double writes(collx::communicator& world, const way& w, int n, bool is_drawn) {
     constexpr std::size_t numbers = 4;
     std::vector<int> memory(numbers * 32);
@@ -123,7 +123,7 @@ double writes(collx::communicator& world, const way& w, int n, bool is_drawn) {
     return card.now;
 }
 
-// What a card refuses, and what the program hears of it.
+// What a card refuses, and how the program learns of it.
 void mistakes(collx::communicator& world) {
     std::vector<int> memory(8, 1);
     joined_card card(world, memory);

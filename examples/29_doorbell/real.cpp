@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The same message by a real device, where there is one: two queue pairs of it, joined. A device is looked for by
-// libibverbs; soft-RoCE, which is one in the kernel, runs in the guest of scripts/try_verbs.
+// Sends the same message through a real device, if libibverbs finds one: from one of its queue pairs to another.
+// Soft-RoCE, a device in the kernel, runs in the guest of scripts/try_verbs.
 #include <cstdio>
 
 #include "real.hpp"
@@ -17,7 +17,7 @@
 
 namespace {
 
-// Until n completions have come, and 10 s at most. The last of them.
+// Waits for one completion, 10 s at most, and returns it.
 collx::verbs_completion wait_for(collx::queue_pair& q) {
     collx::verbs_completion c{collx::verbs_completion::kind::failed, 0, 0, "nothing came for 10 s"};
     for (const std::int64_t end = collx::now_ns() + 10'000'000'000; collx::now_ns() < end;)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a program asks a card for and hears of it, what travels between cards, and what all of it costs.
+// What a program requests from a card and gets back from it, what travels between cards, and what all of it costs.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ struct costs {
     double doorbell = 20; // and stores 8 bytes to the card, which leave at once
     double pcie = 300;    // one way
     double wire = 600;    // one way, with a switch
-    double poll = 60;     // a look at a completion queue: the entry comes from memory
+    double poll = 60;     // a look at a completion queue, whose entry comes from memory
     double pcie_rate = 25, wire_rate = 12.5;
 };
 
@@ -38,7 +38,7 @@ struct completion {
     status how = status::success;
     double at_ns = 0;
 };
-// What travels, and what comes back for it.
+// What travels between cards (packet), and what comes back for it (answer).
 struct packet {
     static constexpr std::size_t most_bytes = 1024;
     work_request::kind what = work_request::kind::write;
@@ -53,7 +53,7 @@ struct answer {
     completion::status how = completion::status::success;
     double at_ns = 0;
 };
-// Over PCIe.
+// Counts what crosses PCIe.
 struct crossings {
     int doorbells = 0, request_reads = 0, data_reads = 0, data_writes = 0, completions = 0;
     bool operator==(const crossings&) const = default;

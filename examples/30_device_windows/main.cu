@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A stencil whose kernel exchanges the edges itself: it puts them into the neighbours' windows, signals, and waits for
-// theirs, many steps in one launch, while the host does nothing. The result is compared with a serial program. Needs a
-// GPU and says so where there is none. One rank by itself, or one per device: collx_run -n 4 30_device_windows.
-// Background: docs/windows.md.
+// theirs. Many steps run in one launch while the host does nothing. The result is compared with a serial program.
+// Skipped without a GPU. Run it as one rank, or as one rank per device: collx_run -n 4 30_device_windows. Background:
+// docs/windows.md.
 // collx-example: label=nightly
 #include <algorithm>
 #include <cstdio>
@@ -18,10 +18,10 @@ using collx::device::require_cuda;
 namespace {
 
 constexpr std::size_t width = 1000; // of each rank's part of a ring
-constexpr int steps = 200;          // even, so that the last one leaves its result in the first buffer
+constexpr int steps = 200;          // even, so that the last step leaves its result in the first buffer
 
 // [doc:kernel]
-// One block. Places for the edges of even steps and of odd ones: a neighbour can be one step ahead, not two.
+// Runs as one block. Edges of even and of odd steps have their own places: a neighbour can be one step ahead, not two.
 __global__ void diffuse(collx::device_window_handle<double> window, double* row, double* next, int left, int right) {
     auto halo = window.block();
     for (int step = 0; step < steps; ++step) {
@@ -53,7 +53,7 @@ std::vector<double> serial(std::size_t n) {
 
 void run(collx::communicator& world, int devices) {
     require_cuda(cudaSetDevice(world.rank() % devices), "choosing a device");
-    // A kernel that waits for other ranks must not be the first launch of it: CUDA would load it then, and wait.
+    // CUDA loads a kernel at its first launch, and waits then. So a kernel that waits for other ranks is loaded first.
     cudaFuncAttributes loaded;
     require_cuda(cudaFuncGetAttributes(&loaded, diffuse), "loading a kernel");
     const int n = world.size(), me = world.rank(), left = (me + n - 1) % n, right = (me + 1) % n;
@@ -71,10 +71,10 @@ void run(collx::communicator& world, int devices) {
 
     // [doc:host]
     collx::device_window_options options;
-    options.settings.shares_device = devices < n; // for a try-out: a GPU of its own for each rank is the normal case
+    options.settings.shares_device = devices < n; // for a try-out; normally each rank has its own GPU
     collx::device_window<double> halo(world, 4, options);
     diffuse<<<1, 256, 0, stream>>>(halo.on_device(), row, next, left, right);
-    halo.synchronize(stream); // throws what a kernel gave up for
+    halo.synchronize(stream); // throws the error for which a kernel gave up
     // [doc:end]
 
     require_cuda(cudaMemcpyAsync(mine.data(), row, width * sizeof(double), cudaMemcpyDeviceToHost, stream), "reading");
@@ -83,7 +83,7 @@ void run(collx::communicator& world, int devices) {
     example::expect(std::equal(mine.begin(), mine.end(), all.begin() + me * static_cast<long>(width)),
                     "the kernels' stencil is the serial program's");
     if (me == 0) std::printf("%d steps of %zu numbers on %d ranks, %s\n", steps, all.size(), n, halo.route().c_str());
-    collx::barrier(world); // the neighbours' kernels have ended, too
+    collx::barrier(world); // until the neighbours' kernels have ended, too
     cudaStreamDestroy(stream);
     cudaFree(row);
     cudaFree(next);

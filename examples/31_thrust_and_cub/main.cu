@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Thrust's vectors and iterators go into collectives as they are, and CUB does what a step needs before and after them:
-// a norm over all ranks and clipping by it, and a prefix sum over an array that no rank has whole. Nothing is copied to
-// the host in between. Each is compared with the host's result. Needs a GPU and says so where there is none. One rank
-// by itself, or one per device: collx_run -n 4 31_thrust_and_cub. Next: docs/lessons/28_views.md.
+// Thrust's vectors and iterators are passed to collectives as they are, and CUB does what a step needs before and
+// after them: a norm over all ranks and clipping by it, and a prefix sum over an array that no rank has as a whole.
+// Nothing is copied to the host in between. Each is compared with the host's result. Skipped without a GPU. Run it as
+// one rank, or as one rank per device: collx_run -n 4 31_thrust_and_cub. Next: docs/lessons/28_views.md.
 // collx-example: label=nightly
 #include <cmath>
 #include <cstdio>
@@ -24,7 +24,7 @@ using collx::device::require_cuda;
 
 namespace {
 
-constexpr std::size_t n = 5000; // elements of a rank
+constexpr std::size_t n = 5000; // elements per rank
 
 COLLX_HD float weight_at(long long i, int rank) { return static_cast<float>((i * 7 + rank * 3) % 11) / 8; }
 struct weight {
@@ -46,14 +46,14 @@ __global__ void clip(float* x, const float* squares, float most) { // to the nor
     const float norm = sqrtf(*squares);
     if (i < n && norm > most) x[i] *= most / norm;
 }
-// What the ranks before this one have: all up to this one, less its own, which the last thread's element is.
+// Adds what the ranks before this one have: `through`, the sum up to this rank, less its own sum, the last element.
 __global__ void add_before(int* sums, const int* through) {
     const int own = sums[n - 1];
     __syncthreads();
     for (std::size_t i = threadIdx.x; i < n; i += blockDim.x) sums[i] += *through - own;
 }
 
-// CUB asks for memory first, then works in it.
+// Calls a CUB function twice: first it returns the memory that it needs, then it works in that memory.
 template <class F>
 void with_cub(F&& f) {
     std::size_t bytes = 0;
@@ -66,14 +66,14 @@ void clip_by_norm(collx::communicator& world, cudaStream_t stream) {
     const int me = world.rank();
     thrust::device_vector<float> gradient(n, 0.5f), sum(n), squares(1);
     // [doc:thrust]
-    // Weighted gradients: the weights are computed, the products too, while the collective reads them.
+    // Weighted gradients: weights and products are computed while the collective reads them.
     const auto weights = thrust::make_transform_iterator(thrust::make_counting_iterator(0LL), weight{me});
     const auto pairs = thrust::make_zip_iterator(thrust::make_tuple(gradient.data().get(), weights));
     collx::all_reduce(world, collx::input(thrust::make_transform_iterator(pairs, product{}), n), sum, collx::average{},
                       {.stream = stream});
     // [doc:end]
     // [doc:cub]
-    // Each rank has the squares of its share of the sum; their sum over the ranks is the norm's square.
+    // Each rank sums the squares of its share of the sum. The total over the ranks is the square of the norm.
     const auto first = n * static_cast<std::size_t>(me) / static_cast<std::size_t>(world.size());
     const auto last = n * static_cast<std::size_t>(me + 1) / static_cast<std::size_t>(world.size());
     with_cub([&](void* room, std::size_t& bytes) {
@@ -99,7 +99,7 @@ void clip_by_norm(collx::communicator& world, cudaStream_t stream) {
         std::printf("norm %.3f, clipped to %.3f on %d ranks\n", std::sqrt(norm), std::sqrt(clipped), world.size());
 }
 
-// Element i of rank r is element r n + i of an array; its prefix sums.
+// Prefix sums of an array whose element r n + i is element i of rank r.
 void prefix_sums(collx::communicator& world, cudaStream_t stream) {
     const int me = world.rank();
     thrust::device_vector<int> x(thrust::make_counting_iterator(me),
@@ -111,7 +111,7 @@ void prefix_sums(collx::communicator& world, cudaStream_t stream) {
         return cub::DeviceScan::InclusiveSum(room, bytes, x.data().get(), sums.data().get(), static_cast<int>(n),
                                              stream);
     });
-    // One number of each rank, the sum of its elements: what the ranks up to this one have.
+    // One number per rank, the sum of its elements. The scan sums it over the ranks up to this one.
     const collx::device_view<int> total(sums.data().get() + n - 1, 1);
     collx::scan(world, total, through, collx::plus{}, {.stream = stream});
     add_before<<<1, 256, 0, stream>>>(sums.data().get(), through.data().get());

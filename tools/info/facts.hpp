@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What collx_info says, as a value: sections of named facts, and problems with one remedy each. Text and JSON are made
-// from the same value, so that neither knows more than the other. Asks the machine nothing.
+// What collx_info reports, as a value: sections of named facts, and problems with one remedy each. Text and JSON are
+// made from the same value, so they contain the same. Does not query the machine.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Questions to the NVIDIA driver: which devices there are and how each pair of them reaches each other's memory, by the
-// rules of collx's transports. The driver's library is looked for at run time, so collx_info needs no CUDA; its few
-// functions stand in a table, which a test may fill with its own.
+// Queries the NVIDIA driver: which devices there are, and how each pair of them reaches each other's memory, by the
+// rules of collx's transports. The driver's library is loaded at run time, so collx_info needs no CUDA. Its few
+// functions are in a table, which a test may fill with its own.
 #pragma once
 
 #include <dlfcn.h>
@@ -17,7 +17,7 @@
 namespace collx::tools::info {
 
 struct gpu_driver {
-    // Of cuda.h; 0 is success everywhere.
+    // From cuda.h; 0 is success everywhere.
     int (*init)(unsigned flags) = nullptr;
     int (*version)(int* version) = nullptr;
     int (*count)(int* devices) = nullptr;
@@ -27,7 +27,7 @@ struct gpu_driver {
     int (*can_access)(int* answer, int device, int peer) = nullptr;
     int (*p2p)(int* answer, int attribute, int device, int peer) = nullptr;
     int (*attribute)(int* answer, int attribute, int device) = nullptr;
-    std::string why_not = {}; // it cannot be asked
+    std::string why_not = {}; // the driver cannot be queried
 };
 
 inline gpu_driver find_gpu_driver() {
@@ -112,7 +112,7 @@ inline gpus_found ask_for_gpus(const gpu_driver& d) {
     return g;
 }
 
-// How processes map the memory of a device; the first that all ranks have and can map is taken.
+// Says how processes can map the memory of a device. The first kind that all ranks have and can map is used.
 inline std::string handles_of(const gpus_found::one& x) {
     using collx::device::handle_kind, collx::device::bit_of;
     std::string text;
@@ -124,7 +124,7 @@ inline std::string handles_of(const gpus_found::one& x) {
     return text;
 }
 
-// "device 0 and 1: nvlink", and by way of the host where neither carries.
+// "device 0 and 1: nvlink", or by way of the host where neither transport carries.
 inline section gpus_section(const gpus_found& g) {
     section s{"gpus", "GPUs"};
     if (!g.why_none.empty()) {
@@ -158,7 +158,7 @@ inline section gpus_section(const gpus_found& g) {
     return s;
 }
 
-// The rows of the transports that join devices: whether some pair has them.
+// Adds the transports that connect devices, and whether some pair has them.
 inline void add_gpu_transports(section& s, const gpus_found& g) {
     const auto row = [&](const char* name, const char* what, auto&& carries) {
         std::size_t pairs = 0;

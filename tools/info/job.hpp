@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Questions to collx: which job this process would join and why, what each COLLX_* variable means and holds, and which
-// transports work, found by adding two numbers over them.
+// Queries collx: which job this process would join and why, what each COLLX_* variable means and holds, and which
+// transports work, tested by adding two numbers over them.
 #pragma once
 
 #include <collx/bootstrap/environment.hpp>
@@ -35,7 +35,7 @@ inline section version_section() {
     return s;
 }
 
-// The remedy is what the library's own sentence holds in its last parentheses.
+// Splits a message of the library: its last parentheses contain the remedy.
 inline problem problem_from(const std::string& what, bool is_fatal) {
     const auto open = what.rfind(" ("), close = what.rfind(')');
     std::string text = what, remedy = "see the sentence above";
@@ -84,7 +84,7 @@ inline section job_section(findings& out, const environment& env = environment()
     return s;
 }
 
-/// Every COLLX_* variable: value, where it comes from, meaning. Only those that are set, unless `all`.
+/// Lists COLLX_* variables with value, origin and meaning. Only those that are set, unless `all`.
 inline section variables_section(bool all, const environment& env = environment()) {
     section s{"variables", "Variables"};
     for (const auto& v : variables) {
@@ -119,7 +119,7 @@ inline std::string try_threads(const std::vector<int>& host_of) {
     }
 }
 
-// The same over RDMA. Having no device is no problem, so that case is reported apart.
+// The same over RDMA. A missing device is no problem, so that case is reported separately.
 struct verbs_tried {
     std::string device, why_not;
     bool is_broken = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which launcher's variables are in an environment, in words: why one was found, which others were there too, and what
-// is wrong with half a set.
+// Says which launcher's variables are in an environment: why one was found, which others were there too, and what is
+// wrong with an incomplete set.
 #pragma once
 
 #include <sys/socket.h>
@@ -41,7 +41,7 @@ inline std::string why_found(const job_description& d, const environment& env) {
     return text;
 }
 
-/// Other launchers whose variables are whole, too: they were asked later, or not believed.
+/// Adds the other launchers whose variables are complete: they are asked later, or overruled.
 inline void add_losers(section& s, const job_description& d, const environment& env) {
     std::string text;
     auto names = nlohmann::ordered_json::array();
@@ -57,7 +57,7 @@ inline void add_losers(section& s, const job_description& d, const environment& 
     s.add("also_there", "also there", text, names);
 }
 
-/// Half a set of variables, for a process that is alone now and may not have been meant to be.
+/// Reports incomplete sets of variables, for a process that is alone now and may not have been meant to be.
 inline void find_half_sets(findings& out, const environment& env) {
     const struct {
         const char *found_by, *remedy;
@@ -82,13 +82,13 @@ inline void find_half_sets(findings& out, const environment& env) {
         }
 }
 
-/// Whether ranks without COLLX_ADDRESS listen on their way to the store.
+/// Whether ranks without COLLX_ADDRESS listen on their route to the store.
 inline bool is_towards_store(const job_description& d) {
     const std::string at = collx::detail::address_of_store(d.store);
     return !at.empty() && !collx::detail::is_loopback(collx::detail::numeric_address(at, 0));
 }
 
-/// What would stop a job of several ranks before they meet.
+/// Reports what would stop a job of several ranks before they connect.
 inline void find_launcher_problems(findings& out, const job_description& d, const environment& env) {
     if (d.found_by == std::string("alone") && env.get("COLLX_BOOTSTRAP") == nullptr) find_half_sets(out, env);
     const std::string here =

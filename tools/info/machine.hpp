@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Questions to the machine: cores, memory, limits, page settings, and what the kernel permits, found by trying it.
-// Knows nothing of jobs and changes nothing that outlives the question.
+// Queries the machine: cores, memory, limits, page settings, and what the kernel permits, tested by trying it.
+// Independent of jobs. Changes nothing that outlives the query.
 #pragma once
 
 #include <signal.h>
@@ -41,7 +41,7 @@ inline std::string file_text(const char* path) {
     return out;
 }
 
-/// The number after `name:` in a file of such lines, in bytes where the line says kB.
+/// Returns the number after `name:` in a file of such lines, in bytes where the line says kB.
 inline std::optional<std::uint64_t> named_number(const std::string& text, const std::string& name) {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
@@ -56,7 +56,7 @@ inline std::optional<std::uint64_t> named_number(const std::string& text, const 
     return std::nullopt;
 }
 
-/// "always [madvise] never" is madvise.
+/// "always [madvise] never" gives madvise.
 inline std::string chosen_word(const std::string& text) {
     const auto open = text.find('['), close = text.find(']');
     return open == std::string::npos || close == std::string::npos || close < open
@@ -69,7 +69,7 @@ inline void add_bytes(section& s, const char* key, const char* label, std::optio
     else s.add(key, label, "unknown", nullptr);
 }
 
-/// What a child process finds: its exit code, or -1 if it was ended or took longer than `seconds`.
+/// Runs f in a child process. Returns its exit code, or -1 if it was killed or took longer than `seconds`.
 template <class F>
 int in_child(unsigned seconds, F&& f) {
     const pid_t parent = ::getpid(), child = ::fork();
@@ -138,7 +138,7 @@ inline std::string list_text(const std::vector<int>& numbers) {
     return text.empty() ? "none" : text;
 }
 
-/// What /sys says of nodes, caches and cards, a line each; caches of one kind and size in one line.
+/// Lists what /sys says of nodes, caches and cards, a line each. Caches of one kind and size share a line.
 inline section topology_section(const collx::topo::discovered& d = collx::topo::discover()) {
     section s{"topology", "Topology (from /sys)"};
     for (const auto& n : d.nodes) {

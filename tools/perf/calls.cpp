@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From names to instantiations: the one place that lists them.
+// Maps names to instantiations: the only place that lists them.
 #include "calls.hpp"
 
 #include <stdexcept>
@@ -59,7 +59,7 @@ std::unique_ptr<timed_calls> make_calls(element type, const call_request& r) {
 
 namespace {
 
-// f(algorithm) for each that implements `op`.
+// Calls add(algorithm) for each algorithm that implements `op`.
 template <class F>
 void for_each_algorithm(operation op, F&& add) {
     switch (op) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One operation on one element type, bound to buffers, behind a type without templates: the choice among operations,
-// types, operators and algorithms is made once for a point, and what is timed is a loop around the call itself.
+// One operation on one element type, bound to buffers, behind a type without templates. Operation, type, operator and
+// algorithm are chosen once for a point; what is timed is a loop around the call itself.
 #pragma once
 
 #include <cstddef>
@@ -39,23 +39,22 @@ struct call_request {
 class timed_calls {
 public:
     virtual ~timed_calls() = default;
-    /// So many calls, one after the other.
+    /// Makes `calls` calls, one after the other.
     virtual void run(int calls) = 0;
-    /// One call with this root.
+    /// Makes one call with this root.
     virtual void run_once(int root) = 0;
 };
 
-/// Errors: std::invalid_argument with a sentence, where this operation has no such algorithm or operator.
+/// Errors: std::invalid_argument with a sentence if this operation has no such algorithm or operator.
 std::unique_ptr<timed_calls> make_calls(element type, const call_request& r);
 
-/// Names of the algorithms that implement `op`; empty where the library has only one way.
+/// Returns the names of the algorithms that implement `op`; empty if the library has only one way.
 std::vector<std::string> algorithm_names(operation op);
 
-/// Those of them that can run where ranks read each other's windows (`in_memory`) or do not, with buffers that are
-/// `shared` or private.
+/// Those of them that can run. `in_memory`: ranks read each other's windows. `shared`: buffers are shared, not private.
 std::vector<std::string> usable_algorithms(operation op, bool in_memory, bool shared);
 
-// What make_calls chooses among; each is instantiated in a file of its own.
+// make_calls chooses among these; each is instantiated in its own file.
 template <class T>
 std::unique_ptr<timed_calls> make_reducing_calls(const call_request& r);
 template <class Bits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reductions of floats: the type that comparisons are made with, so also every algorithm by name.
+// Reductions of floats. Comparisons are made with this type, so it also has every algorithm by name.
 #include "typed_calls.hpp"
 
 namespace collx::tools::perf {

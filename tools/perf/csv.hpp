@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The CSV lines in which collx and other libraries are compared: one writer, so that columns cannot drift apart.
+// The CSV lines by which collx and other libraries are compared: one writer, so that columns cannot drift apart.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Costs that fit measured times: non-negative least squares of relative errors, by coordinate descent; large errors
+// Fits costs to measured times: non-negative least squares of relative errors, by coordinate descent. Large errors
 // count less in each round (iteratively reweighted), so that a few bad points do not bend the rest. Measures nothing.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace collx::tools::perf {
 struct fitted_point {
     sim::work is;
     double measured_ns = 0;
-    double known_ns = 0; // of it, what costs explain that were fitted before
+    double known_ns = 0; // the part of it that previously fitted costs explain
 };
 
 inline double median_of(std::vector<double> v) {
@@ -35,7 +35,7 @@ inline double median_error(const std::vector<fitted_point>& points, const sim::c
 
 namespace detail {
 
-// One pass over all terms: each takes the value that is best for what the others leave.
+// One pass over all terms: each takes the value that is best for what the other terms leave.
 inline void descend(const std::vector<fitted_point>& points, const std::vector<double>& weights, sim::costs& c) {
     for (int t = 0; t < sim::term_count; ++t) {
         double with = 0, square = 0;
@@ -61,7 +61,7 @@ inline sim::costs fit(const std::vector<fitted_point>& points) {
         for (std::size_t i = 0; i < points.size(); ++i) weights[i] = 1 / std::max(0.02, error_of(points[i], c));
     }
     for (double& ns : c.of)
-        if (ns < 1e-6) ns = 0; // what is left of a cost that went to another
+        if (ns < 1e-6) ns = 0; // the rest of a cost that went to another
     c.points = static_cast<int>(points.size());
     c.residual = median_error(points, c);
     return c;

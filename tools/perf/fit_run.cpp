@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The points of --fit, their measurement by copies of this program, and what is said of the fit.
+// The points of --fit, their measurement by copies of this program, and the report of the fit.
 #include "fit_run.hpp"
 
 #include <unistd.h>
@@ -27,17 +27,17 @@ namespace {
 constexpr std::array fitted_operations{
     operation::all_reduce, operation::reduce_scatter, operation::all_gather, operation::broadcast, operation::reduce,
     operation::all_to_all, operation::gather,         operation::scatter,    operation::scan,      operation::barrier};
-// On and off the powers of two.
+// Sizes on and off the powers of two.
 constexpr std::array<std::size_t, 21> grid_sizes{8,       100,     1024,    3000,    8192,    12'000,  16'384,
                                                  20'000,  32'768,  50'000,  65'536,  100'000, 200'000, 262'144,
                                                  393'216, 640'000, 1048576, 1500000, 3145728, 4194304, 8388608};
-// Of six ranks none is fitted.
+// No point of six ranks is fitted.
 constexpr std::array<placement, 4> design_memory{{{2}, {3}, {4}, {8}}};
 constexpr std::array<placement, 4> design_sockets{{{2, 2}, {3, 3}, {4, 4}, {8, 8}}};
 constexpr std::array<placement, 3> design_hosts{{{4, 2}, {8, 2}, {8, 4}}};
 constexpr std::array<placement, 4> more_for_grid{{{6}, {6, 6}, {6, 2}, {6, 3}}};
 
-// f with the collective of op as a constant.
+// Calls f with the collective of op as a constant.
 template <class F>
 bool with_collective(operation op, F&& f) {
     switch (op) {
@@ -64,7 +64,7 @@ bool with_algorithm(const choices::row& row, F&& f) {
     return is_found;
 }
 
-// What the library would run where several hosts have several ranks each.
+// Describes what the library would run if several hosts have several ranks each.
 template <collective C>
 bool describe_crowded(fit_sample& s, problem p, const sim::cores& on) {
     const node_map map = node_map::blocks(s.where.ranks, s.where.ranks / s.where.hosts);
@@ -82,7 +82,7 @@ bool describe_crowded(fit_sample& s, problem p, const sim::cores& on) {
     return is_found || with_algorithm<C>(*collx::detail::row_of_call(C, p).row, describe);
 }
 
-// What the library would run there.
+// Describes what the library would run there.
 bool describe(fit_sample& s, const sim::cores& on) {
     const bool is_one_host = s.where.hosts == 1;
     const problem p{.bytes = s.bytes,
@@ -109,7 +109,7 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-// Measures operations at sizes; the samples as CSV.
+// Measures operations at sizes. Returns the samples as CSV.
 std::string measure(const options& o, const std::vector<std::string>& operations, const std::vector<std::string>& sizes,
                     placement where) {
     char file[] = "/tmp/collx_fit-XXXXXX";
@@ -147,8 +147,8 @@ std::string measure(const options& o, const std::vector<std::string>& operations
     return text.str();
 }
 
-// The points of one placement: three runs, in which each third of the operations has sizes of its own; or all of them
-// in one.
+// Measures the points of one placement: three runs, in which each third of the operations has its own sizes, or one run
+// with all of them (--fit-grid).
 void add_points(std::vector<fit_sample>& all, const options& o, placement where, bool in_design, const sim::cores& on) {
     for (std::size_t third = 0; third < (o.fit_grid ? 1 : 3); ++third) {
         std::vector<std::string> operations, sizes;
@@ -174,7 +174,7 @@ bool is_asked_for(const options& o, placement where) {
     return o.fit_transport.empty() || o.fit_transport == (where.hosts == 1 ? "shm" : "sockets");
 }
 
-// Before a minute of measuring. Leaves nothing behind.
+// Called before a minute of measuring. Leaves nothing behind.
 void require_writable(const std::string& file) {
     const bool was_there = ::access(file.c_str(), F_OK) == 0;
     if (!std::ofstream(file, std::ios::app))
@@ -182,7 +182,7 @@ void require_writable(const std::string& file) {
     if (!was_there) ::unlink(file.c_str());
 }
 
-// What a cache line took from core to core, over the samples: least, median, most; zeros where there were no answers.
+// The time of a cache line from core to core over the samples: 5 %, median, 95 %; zeros if there were no answers.
 std::array<double, 3> line_times(const std::vector<fit_sample>& samples) {
     std::vector<double> ns;
     for (const fit_sample& s : samples)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // collx_perf --fit: measures a few points of a grid over shared memory, sockets and both together, fits the costs of
-// this machine to them, shows how far they are off and writes the file that COLLX_MACHINE names.
+// this machine to them, shows the errors and writes the file that COLLX_MACHINE names.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace collx::tools::perf {
 
-// How the ranks of a point stand: on one host, each on its own, or several on each of `hosts`.
+// How the ranks of a point are placed: on one host, each on its own, or several on each of `hosts`.
 struct placement {
     int ranks = 0, hosts = 1;
     [[nodiscard]] bool is_alone() const { return hosts == ranks && ranks > 1; }
@@ -27,22 +27,22 @@ struct fit_sample {
     placement where;
     sim::medium by{};
     fitted_point at;
-    sim::work between;     // of crowded hosts: what goes by sockets
+    sim::work between;     // of crowded hosts: the work that goes by sockets
     double line_ns = 0;    // a cache line between two cores before and after; 0: no answer
-    bool is_fitted = true; // else held out: measured to see how far the fit is off elsewhere
+    bool is_fitted = true; // else held out: measured to see the errors of the fit elsewhere
 };
 
-/// The lines of a CSV that collx_perf wrote, with what the library would choose there. Lines of operations that are not
-/// predicted are left out. Errors: std::runtime_error for a line that is none.
+/// Reads the lines of a CSV that collx_perf wrote, with what the library would choose there. Leaves out operations that
+/// are not predicted. Errors: std::runtime_error for a line of another form.
 std::vector<fit_sample> read_samples(const std::string& csv, int hosts, const sim::cores& on);
 
-/// Whether the point of this place in the list of sizes is one of the tenth that is fitted.
+/// Whether the size at this place of the list is in the tenth of the points that is fitted.
 bool is_in_design(operation op, int size_at, int ranks);
 
-/// Of crowded hosts, what they know by the costs of sockets is filled into `samples`.
+/// Fits the costs. For crowded hosts, sets the part of `samples` that the costs of sockets explain.
 sim::machine_costs fit_machine(std::vector<fit_sample>& samples, const sim::cores& on, const std::string& cpu);
 
-/// A line for each medium, and one for all.
+/// Returns a line for each medium, and one for all.
 std::string residuals_text(const std::vector<fit_sample>& samples, const sim::machine_costs& m);
 
 /// Runs copies of this program, fits, prints, writes. Returns the exit code.

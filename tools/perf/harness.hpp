@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Where the ranks of a measurement meet, apart from what is measured: a barrier, the time stamps of each sample, the
-// plan that rank 0 makes for all, a look at how far apart the ranks' cores are, and the notification that a rank gave
-// up. One block of memory that all ranks see; it knows no collective and calls nothing of the library, so that a wait
-// here moves no operation on.
+// What the ranks of a measurement share, separate from what is measured: a barrier, the time stamps of each sample, the
+// plan that rank 0 makes for all, a measurement of how far apart the ranks' cores are, and the notification that a rank
+// gave up. One block of memory that all ranks see. Independent of collectives. Calls nothing of the library, so that a
+// wait here moves no operation on.
 #pragma once
 
 #include <linux/futex.h>
@@ -47,19 +47,19 @@ public:
                                    (sizeof(stamp_pair) * sample_limit + sizeof(std::uint64_t) + sizeof(int));
     }
 
-    // `memory`: bytes(ranks) of zeros that every rank sees, 64-byte aligned. `cores`: how many the ranks may use.
+    // `memory`: bytes(ranks) of zeros that every rank sees, 64-byte aligned. `cores`: how many cores the ranks may use.
     harness(void* memory, int rank, int ranks, int cores)
         : block_(static_cast<block*>(memory)), stamps_(reinterpret_cast<stamp_pair*>(block_ + 1)),
           hashes_(reinterpret_cast<std::uint64_t*>(stamps_ + static_cast<std::size_t>(ranks) * sample_limit)),
           processors_(reinterpret_cast<int*>(hashes_ + ranks)), rank_(rank), ranks_(ranks), spins_(ranks <= cores) {}
 
-    // Spins while each rank has a core of its own, else sleeps. Errors: std::runtime_error when another rank gave up or
-    // does not come for minutes.
+    // Spins if each rank has its own core, else sleeps. Errors: std::runtime_error if another rank gave up or does not
+    // arrive for minutes.
     void barrier() {
         barrier([] {}, 500'000'000);
     }
-    // The same, calling `progress` now and then: a library whose sends go on only inside its own calls would hold back
-    // ranks that still wait for its data.
+    // The same, but calls `progress` now and then. A library whose sends progress only inside its own calls would hold
+    // back ranks that still wait for its data.
     template <class Progress>
     void barrier(Progress&& progress, long nap_ns) {
         const auto generation = block_->generation.load(std::memory_order_acquire);
@@ -90,14 +90,14 @@ public:
                 throw std::runtime_error("The other ranks did not come within five minutes.");
         }
     }
-    // Ranks that wait, or will wait, stop waiting.
+    // Ends the waits of all ranks, present and future.
     void give_up() {
         block_->gave_up.store(1, std::memory_order_release);
         futex(FUTEX_WAKE, 1 << 30, nullptr);
     }
 
     void stamp(int sample, std::int64_t start, std::int64_t end) { stamps_[at(rank_, sample)] = {start, end}; }
-    // Latest end minus earliest start over all ranks.
+    // Returns the latest end minus the earliest start over all ranks.
     [[nodiscard]] double span_ns(int sample) const {
         auto first = stamps_[at(0, sample)].start, last = stamps_[at(0, sample)].end;
         for (int r = 1; r < ranks_; ++r) {
@@ -107,10 +107,10 @@ public:
         return static_cast<double>(last - first);
     }
 
-    /// All ranks together: how long a cache line takes just now from rank 0's core to that of another rank, one way, in
-    /// ns, where they stand: the slowest of up to four others, no two of them on one core. No rank is moved.
-    /// Ensures: rank 0 has the answer; the others have NaN, and so has rank 0 where all stand on its core or the other
-    /// did not answer in time. Cost: two barriers (`wait`), at most 0.3 ms a pair on an idle machine, never more
+    /// Called by all ranks together. Measures how long a cache line takes just now from rank 0's core to that of
+    /// another rank, one way, in ns: the slowest of up to four other ranks, no two of them on one core. No rank is
+    /// moved. Ensures: rank 0 has the answer. The others have NaN, and so has rank 0 if all are on its core or the
+    /// other did not answer in time. Cost: two barriers (`wait`), at most 0.3 ms a pair on an idle machine, never more
     /// than 2 ms for all.
     template <class Wait>
     double line_ns(Wait&& wait) {
@@ -130,8 +130,8 @@ public:
         return slowest;
     }
 
-    /// The ranks that rank 0 looks at, given each rank's core: none that would have to wait for its core, so no look
-    /// is spent where there can be no answer.
+    /// Returns the ranks to which rank 0 measures, given each rank's core. No two ranks share a core: a rank that waits
+    /// for its core could not answer.
     [[nodiscard]] static std::vector<int> partners(std::span<const int> cores) {
         std::vector<int> out, taken{cores[0]};
         for (int r = 1; r < static_cast<int>(cores.size()) && static_cast<int>(out.size()) < most_partners; ++r) {
@@ -161,7 +161,7 @@ private:
     block* block_;
     stamp_pair* stamps_;
     std::uint64_t* hashes_;
-    int* processors_; // of each rank, as it came to the last look
+    int* processors_; // of each rank, when it came to the last measurement
     int rank_, ranks_;
     bool spins_;
 };

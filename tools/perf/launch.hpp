@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Starts the ranks of a measurement as processes of this host: the program itself again, with the variables that a
-// launcher sets. No rank outlives the program that started it, and a rank that fails takes the others with it.
+// launcher sets. No rank outlives the program that started it. If a rank fails, the others are ended.
 #pragma once
 
 #include <signal.h>
@@ -26,7 +26,7 @@ namespace detail {
 
 [[noreturn]] inline void become_rank(int rank, int ranks, const std::string& job, pid_t parent, char** argv) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1); // it died before the line above
+    if (::getppid() != parent) ::_exit(1); // the parent died before the line above
     const std::string me = std::to_string(rank), all = std::to_string(ranks);
     ::setenv("COLLX_RANK", me.c_str(), 1);
     ::setenv("COLLX_SIZE", all.c_str(), 1);
@@ -45,8 +45,8 @@ inline std::string ending(int status) {
     return "ended with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
-/// Waits for all ranks, of which the starting went with `code`; after the first failure they have a moment to say what
-/// they saw. Returns the code of the whole.
+/// Waits for all ranks. `code`: 1 if one could not be started. After the first failure the others have a moment to say
+/// what they saw. Returns the exit code of the whole.
 inline int wait_for_ranks(std::vector<pid_t>& pids, int code, int expected) {
     std::size_t left = pids.size();
     int grace_ms = 1000;
@@ -84,7 +84,7 @@ inline int wait_for_ranks(std::vector<pid_t>& pids, int code, int expected) {
 } // namespace detail
 
 /// Runs `ranks` copies of this program and waits for them. Returns the exit code for this process: 0, the code
-/// `expected` if ranks ended with it (results that are wrong are no reason to end the others), or 1.
+/// `expected` if ranks ended with it (wrong results are no reason to end the others), or 1.
 inline int run_ranks(int ranks, char** argv, int expected) {
     timespec now{};
     ::clock_gettime(CLOCK_REALTIME, &now);

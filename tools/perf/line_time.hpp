@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a cache line takes from one core to another: two sides hand a counter to and fro. In a virtual machine it tells
-// whether the cores are near or far just now (bench/README.md). One rule for `limits --probe`, which looks around a
-// launch, and for the harness, which looks at each point. Knows no rank and no barrier.
+// The time of a cache line from one core to another: two sides pass a counter to and fro. In a virtual machine it shows
+// whether the cores are near or far just now (bench/README.md). One rule for `limits --probe`, which measures around a
+// launch, and for the harness, which measures at each point. Independent of ranks and barriers.
 #pragma once
 
 #include <time.h>
@@ -23,21 +23,21 @@ inline std::int64_t monotonic_ns() {
     return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-/// What is said of several measured times: the lower quartile, because others may be running. NaN when there are none.
+/// Summarizes measured times: the lower quartile, because other programs may be running. NaN if there are none.
 inline double line_time(std::vector<double> ns) {
     if (ns.empty()) return std::numeric_limits<double>::quiet_NaN();
     std::sort(ns.begin(), ns.end());
     return percentile_of_sorted(ns, 0.25);
 }
 
-/// Two sides, one of which leads. The words may lie in one line, or each in its own; both begin as zero.
+/// Two sides, one of which leads. The words may be in one line, or each in its own; both begin as zero.
 struct line_bounce {
-    std::atomic<std::uint32_t>& ping; // written by who leads
-    std::atomic<std::uint32_t>& pong; // written by who follows
+    std::atomic<std::uint32_t>& ping; // written by the side that leads
+    std::atomic<std::uint32_t>& pong; // written by the side that follows
     std::uint32_t trip = 0;
 
-    /// So many round trips. `rest` is called between two looks at a word; once it says false this ends, with false, and
-    /// is not called again.
+    /// Makes `trips` round trips. Calls `rest` between two looks at a word. Once it returns false, run() returns false
+    /// and does not call it again.
     template <class Rest>
     bool run(bool leads, int trips, Rest&& rest) {
         for (int k = 0; k < trips; ++k) {
@@ -58,15 +58,15 @@ private:
     }
 };
 
-/// One look, in memory that both sides see: lead() and follow() run at the same time, each on a core of its own.
+/// One measurement, in memory that both sides see: lead() and follow() run at the same time, each on its own core.
 class line_look {
 public:
-    /// Before either comes.
+    /// Called before either side begins.
     void begin() {
         for (auto* word : {&ping_, &pong_, &over_}) word->store(0, std::memory_order_relaxed);
     }
-    /// ns of a line one way. NaN when the other did not answer to the end before `limit_ns` on the clock; two that have
-    /// to wait for each other's core do not within milliseconds.
+    /// Returns ns of a line one way, or NaN if the other side did not answer to the end before `limit_ns` on the clock.
+    /// Two sides that have to wait for each other's core do not within milliseconds.
     double lead(std::int64_t limit_ns) {
         line_bounce bounce{ping_, pong_};
         std::vector<double> ns;
@@ -79,15 +79,15 @@ public:
         over_.store(1, std::memory_order_release);
         return good ? line_time(ns) : std::numeric_limits<double>::quiet_NaN();
     }
-    /// Until the trips are made, the leader waits no longer, or `limit_ns`.
+    /// Returns when the trips are made, the leader gives up, or `limit_ns` has passed.
     void follow(std::int64_t limit_ns) {
         line_bounce{ping_, pong_}.run(false, repetitions * trips, waiting{limit_ns, over_});
     }
 
 private:
-    static constexpr int repetitions = 9, trips = 64; // the first is not counted
+    static constexpr int repetitions = 9, trips = 64; // the first repetition is not counted
 
-    // The clock, and whether the other has given up, only now and then.
+    // Checks the clock, and whether the other side has given up, only now and then.
     struct waiting {
         std::int64_t limit_ns;
         const std::atomic<std::uint32_t>& over;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a point (operation, size, place) is measured. The method is the one of the harness that other libraries are
-// measured with, so that numbers may be put side by side:
+// How a point (operation, size, place) is measured. The harness that measures other libraries uses the same method, so
+// that numbers can be compared:
 //   1. verified calls on known patterns;
 //   2. at least four untimed batches and 2 ms, which also estimate one call;
 //   3. samples: a barrier, then `batch` calls; the value is (latest end - earliest start over all ranks) / batch.
@@ -45,7 +45,7 @@ struct result {
     bool checked = false;
 };
 
-// Where a point's data lies: ordinary pages, or memory of collx's allocator.
+// The data of a point: ordinary pages, or memory of collx's allocator.
 class buffers {
 public:
     buffers(communicator& world, bool shared, std::size_t top_bytes)
@@ -85,12 +85,12 @@ public:
     meter(communicator& world, harness& meeting, buffers& memory, const options& o)
         : world_(world), meeting_(meeting), memory_(memory), o_(o) {}
 
-    /// All ranks together; the result is rank 0's. Requires: a size of rounded_sizes().
+    /// Called by all ranks together; the result is rank 0's. Requires: a size of rounded_sizes().
     result measure(operation op, std::size_t bytes, bool in_place) {
         return measure_in_turn(op, bytes, in_place, {o_.algorithm}).front();
     }
 
-    /// The same of each algorithm (empty: the library's choice), a sample of each in turn.
+    /// Measures each algorithm (empty: the library's choice), one sample of each in turn.
     std::vector<result> measure_in_turn(operation op, std::size_t bytes, bool in_place,
                                         const std::vector<std::string>& algorithms) {
         std::vector<std::unique_ptr<timed_calls>> calls;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What can be measured and what its numbers mean: names, which sizes are possible, how many elements a rank holds, and
-// the factor from algorithm to bus bandwidth (nccl-tests' definitions). Knows no clock, no buffer and no communicator.
+// What can be measured and what its numbers mean: names, possible sizes, how many elements a rank holds, and the factor
+// from algorithm to bus bandwidth (nccl-tests' definitions). Independent of clocks, buffers and communicators.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace collx::tools::perf {
 
-// The first ten are the ones of the comparison harness, in its order: `all` means those.
+// The first ten are those of the comparison harness, in its order: `all` means these.
 enum class operation {
     all_reduce,
     reduce_scatter,
@@ -68,7 +68,7 @@ inline constexpr bool reduces(operation op) {
     return op == operation::all_reduce || op == operation::reduce_scatter || op == operation::reduce ||
            op == operation::scan;
 }
-// A part of the buffer belongs to each rank.
+// Whether a part of the buffer belongs to each rank.
 inline constexpr bool divides_by_ranks(operation op) {
     return op == operation::reduce_scatter || op == operation::all_gather || op == operation::all_to_all ||
            op == operation::all_to_all_v || op == operation::gather || op == operation::scatter;
@@ -92,12 +92,12 @@ inline double bus_factor(operation op, int ranks) {
     }
 }
 
-/// Whether so many ranks can run it.
+/// Whether that many ranks can run it.
 inline constexpr bool is_possible(operation op, int ranks) { return op != operation::pingpong || ranks == 2; }
 
-/// The next size below that the operation can have, as nccl-tests rounds: whole elements, and as many for each rank
-/// where a part belongs to each. Never below the smallest of these: an element, one for each rank, four of each where
-/// they are divided unevenly. `bytes` is the larger of a rank's send and receive buffer.
+/// Rounds down to a size that the operation can have, as nccl-tests does: whole elements, and equally many for each
+/// rank if a part belongs to each. Never below the smallest such size: one element, one for each rank, or four for each
+/// rank if they are divided unevenly. `bytes` is the larger of a rank's send and receive buffer.
 inline std::size_t rounded_bytes(operation op, std::size_t bytes, std::size_t element_bytes, int ranks) {
     if (op == operation::barrier) return 0;
     const std::size_t unit = element_bytes * (divides_by_ranks(op) ? static_cast<std::size_t>(ranks) : 1);
@@ -105,7 +105,7 @@ inline std::size_t rounded_bytes(operation op, std::size_t bytes, std::size_t el
     return bytes < least ? least : bytes / unit * unit;
 }
 
-/// The sizes to measure where these are wanted: rounded, each once, none where so many ranks cannot run it.
+/// Returns the wanted sizes, rounded, each once. Returns none if that many ranks cannot run the operation.
 inline std::vector<std::size_t> rounded_sizes(operation op, const std::vector<std::size_t>& wanted_bytes,
                                               std::size_t element_bytes, int ranks) {
     std::vector<std::size_t> out;
@@ -117,7 +117,7 @@ inline std::vector<std::size_t> rounded_sizes(operation op, const std::vector<st
     return out;
 }
 
-/// What a rank's buffer must hold for all of them.
+/// Returns the bytes that a rank's buffer must hold for all of them.
 inline std::size_t largest_rounded(const std::vector<operation>& operations,
                                    const std::vector<std::size_t>& wanted_bytes, std::size_t element_bytes, int ranks) {
     std::size_t most = 64;
@@ -127,13 +127,13 @@ inline std::size_t largest_rounded(const std::vector<operation>& operations,
     return most;
 }
 
-/// Elements as MPI counts them: the whole buffer, or one rank's part.
+/// Returns the elements as MPI counts them: the whole buffer, or one rank's part.
 inline std::size_t count_of(operation op, std::size_t bytes, std::size_t element_bytes, int ranks) {
     const std::size_t whole = bytes / element_bytes;
     return divides_by_ranks(op) ? whole / static_cast<std::size_t>(ranks) : whole;
 }
 
-// The uneven all-to-all: every rank can compute how much any rank sends to any other. 1 to 4 shares each.
+// The uneven all-to-all: 1 to 4 shares for each rank. Every rank can compute what any rank sends to any other.
 inline std::size_t share(int from, int to) { return 1 + static_cast<std::size_t>((from * 5 + to * 3) % 4); }
 inline std::size_t uneven_count(std::size_t whole, int from, int to, int ranks) {
     std::size_t shares = 0;

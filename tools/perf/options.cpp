@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reads the command line with CLI11; every mistake becomes one sentence.
+// Reads the command line with CLI11. Every mistake becomes one sentence.
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
@@ -16,7 +16,7 @@ namespace collx::tools::perf {
 
 namespace {
 
-// As they stand on the command line.
+// The options as they are on the command line.
 struct words {
     std::string collective, ops, sizes, place, type = "float", how = "sum", transport, pin = "auto", piece;
     std::string first = "8", last = "4M", step;
@@ -92,7 +92,7 @@ void read_ranks(const words& w, options& o) {
         throw std::invalid_argument("--ranks starts processes, --threads (-t) and -g start threads: give one of them.");
     if (w.ranks < 0 || w.threads < 0 || w.devices < 0 || w.ranks > 1024 || w.threads > 1024 || w.devices > 1024)
         throw std::invalid_argument("The number of ranks must be from 1 to 1024.");
-    // As in nccl-tests: -t threads, each with -g devices. A rank of its own for each; here that is a thread.
+    // As in nccl-tests: -t threads, each with -g devices. Each device is one rank, which is a thread here.
     const int threads = w.threads > 0 || w.devices > 0 ? std::max(w.threads, 1) * std::max(w.devices, 1) : 0;
     if (threads > 1024) throw std::invalid_argument("The number of ranks must be from 1 to 1024.");
     o.threads = threads > 0;
@@ -130,7 +130,7 @@ void require_algorithm(const options& o) {
                                 (known.empty() ? "none to choose from" : known) + ".");
 }
 
-// --every-algo and --predict: one place, and an output that tells algorithms apart.
+// --every-algo and --predict: one place, and an output that distinguishes algorithms.
 void read_choices(const words& w, options& o) {
     const std::string name = o.every_algorithm ? "--every-algo" : "--predict";
     if (!o.algorithm.empty() || o.attach || o.piece_bytes != 0)
@@ -194,7 +194,7 @@ void read_rest(const words& w, options& o) {
                                     std::to_string(o.ranks) + ".");
 }
 
-// --fit measures points of its own.
+// --fit measures its own points.
 void read_fit(const CLI::App& app, const words& w, options& o) {
     if (o.fit_grid && o.fit.empty()) throw std::invalid_argument("--fit-grid says how --fit FILE measures: add it.");
     if (o.fit.empty()) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The command line of collx_perf as a plain value. Knows the letters of nccl-tests; measures nothing.
+// The command line of collx_perf as a plain value. Has the letters of nccl-tests; measures nothing.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct options {
     int ranks = 0; // 0: as many as cores
     bool threads = false;
     bool sockets = false; // also between ranks that could share memory
-    bool verbs = false;   // likewise
+    bool verbs = false;   // also between ranks that could share memory
     std::string algorithm;
     bool every_algorithm = false; // each in turn, after the library's choice
     std::size_t piece_bytes = 0;
@@ -41,9 +41,9 @@ struct options {
     bool attach = false;
     pin_choice pin = pin_choice::automatic;
 
-    std::string predict;         // costs of this machine: what they predict is shown beside what is measured
+    std::string predict;         // costs of this machine: what they predict is shown beside measured times
     std::string fit;             // write this machine's costs to this file instead
-    bool fit_grid = false;       // and measure ten times as many points, to see how far they are off elsewhere
+    bool fit_grid = false;       // and measure ten times as many points, to show the errors elsewhere
     std::string fit_transport;   // only this one; empty: shm and sockets
     std::string csv, json, html; // files; "-" is standard output, empty: none
     bool header = true;
@@ -51,7 +51,7 @@ struct options {
     bool list = false;
 };
 
-// What main() does with the command line: run, or print this and leave.
+// What main() does with the command line: run, or print `text` and exit.
 struct parsed {
     options run;
     bool stop = false;
@@ -63,8 +63,8 @@ inline constexpr int exit_failed = 1, exit_usage = 2, exit_wrong = 3;
 
 parsed parse_options(int argc, char** argv);
 
-/// `default`, or what differs from it: one word, the CSV column that tells variants apart. `algorithm` counts where
-/// each has its turn.
+/// `default`, or what differs from it, as one word: the CSV column that distinguishes variants. `algorithm` is set
+/// where algorithms are measured in turn.
 std::string variant_of(const options& o, const std::string& algorithm = {});
 
 } // namespace collx::tools::perf

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What ranks put in and what must come out. Inputs repeat with a short period, so that the expected result of any
-// element is one look into a table that was computed without the library. `exact`: small whole numbers, any order of
-// operands gives the same bits. `rough`: numbers that round, held against a wider sum with an error bound.
+// The inputs of ranks and the expected results. Inputs repeat with a short period, so that the expected result of any
+// element is one look into a table that was computed without the library. `exact`: small whole numbers, where any order
+// of operands gives the same bits. `rough`: numbers that round, compared with a wider sum within an error bound.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ namespace collx::tools::perf {
 
 enum class pattern_kind { exact, rough };
 
-/// Unit in the last place of 1, and the largest range of consecutive whole numbers.
+/// Bits of the significand: they give the unit in the last place of 1, and the largest range of consecutive integers.
 template <class T>
 constexpr int mantissa_bits() {
     if constexpr (std::is_same_v<T, collx::f16>) return 11;
@@ -29,15 +29,15 @@ constexpr int mantissa_bits() {
     else return std::numeric_limits<T>::digits;
 }
 
-// A stretch of the receive buffer and what it must hold: elements of rank `from`'s input, or the reduction of the
-// inputs of ranks 0 … last_rank.
+// A part of the receive buffer and what it must hold: elements of rank `from`'s input, or the reduction of the inputs
+// of ranks 0 … last_rank.
 struct expected_part {
     std::size_t at, count, offset;
     bool is_reduced;
     int rank; // from, or last_rank
 };
 
-/// The whole receive buffer of `rank`. Parts whose contents are unspecified are left out.
+/// Returns the parts of the whole receive buffer of `rank`. Parts whose contents are unspecified are left out.
 inline std::vector<expected_part> expected_parts(operation op, std::size_t whole, int rank, int ranks, int root,
                                                  bool in_place) {
     const auto n = static_cast<std::size_t>(ranks), me = static_cast<std::size_t>(rank);
@@ -87,7 +87,7 @@ inline std::vector<expected_part> expected_parts(operation op, std::size_t whole
 template <class T>
 class pattern {
 public:
-    // The widest there is, so that a sum of doubles has something to be held against.
+    // The widest type there is, so that sums of doubles can be checked.
     using wide = std::conditional_t<std::is_integral_v<T>, std::uint64_t, long double>;
 
     pattern(pattern_kind kind, reduction op, int ranks) : kind_(kind), op_(op), ranks_(ranks) {}
@@ -108,7 +108,7 @@ public:
             std::memcpy(to + i, row.data(), (count - i < row.size() ? count - i : row.size()) * sizeof(T));
     }
 
-    /// How many elements of `p` (which begins at the receive buffer) are not what this part must be.
+    /// Counts the elements of `p` (which begins at the receive buffer) that are not what this part must be.
     [[nodiscard]] std::uint64_t count_wrong(const T* p, const expected_part& part) const {
         const std::size_t length = period();
         std::vector<T> want(length);
@@ -148,7 +148,7 @@ private:
         }
     }
 
-    // Element i of the reduction over ranks 0 … last, and how far a correct result may be from it.
+    // Computes element i of the reduction over ranks 0 … last, and how far a correct result may be from it.
     void reduced(int last, std::size_t i, T& want, double& most) const {
         wide all = as_wide(input(0, i)), size = absolute(all);
         for (int r = 1; r <= last; ++r) {
@@ -201,7 +201,7 @@ private:
     int ranks_;
 };
 
-/// To compare what ranks hold without moving it.
+/// A hash, to compare what ranks hold without moving it.
 inline std::uint64_t hash_of(const void* data, std::size_t bytes) {
     const auto* p = static_cast<const unsigned char*>(data);
     std::uint64_t h = 0x9e37'79b9'7f4a'7c15u ^ bytes;

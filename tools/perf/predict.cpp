@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A file of its own: explain() records every algorithm of each collective.
+// A separate file, because explain() records every algorithm of each collective.
 #include "predict.hpp"
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What collx::explain predicts for the points that are measured.
+// The predictions of collx::explain for the points that are measured.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ class communicator;
 
 namespace collx::tools::perf {
 
-/// By the costs in `file`: microseconds of each algorithm that is predicted; the library's choice is "". Errors:
-/// std::runtime_error with the file's line and the remedy where the file says nothing of this machine.
+/// Returns the microseconds of each algorithm that the costs in `file` predict; the library's choice is "". Errors:
+/// std::runtime_error with the file's line and the remedy if the file says nothing of this machine.
 std::map<std::string, double> predicted_us(communicator& world, operation op, std::size_t bytes, bool shared,
                                            const std::string& file);
 

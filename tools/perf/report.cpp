@@ -41,7 +41,7 @@ std::uint64_t wrong_elements(const run_report& report) {
     for (const auto& r : report.results) sum += r.wrong;
     return sum;
 }
-// How far apart the cores were, from the nearest look to the farthest.
+// The measured times of a cache line, from the nearest cores to the farthest.
 std::string line_range_text(const run_report& report) {
     double least = std::numeric_limits<double>::quiet_NaN(), most = least;
     for (const auto& r : report.results)
@@ -61,7 +61,7 @@ std::string ranks_text(const run_report& report) {
     return text;
 }
 
-// 12.34 below a thousand, then fewer decimals: the column keeps its width.
+// 12.34 below a thousand, then fewer decimals, so that the column keeps its width.
 std::string time_text(double us) {
     return us < 1000 ? fixed_text(us, 2) : us < 100'000 ? fixed_text(us, 1) : fixed_text(us, 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What is said about results: the table that nccl-tests prints (its columns, so that what reads those reads this), CSV
-// with the columns of the comparison harness, JSON with nccl-tests' keys, and a page with plots. Measures nothing.
+// Formats results: the table of nccl-tests (its columns, so that programs that read those can read this), CSV with the
+// columns of the comparison harness, JSON with nccl-tests' keys, and a page with plots. Measures nothing.
 #pragma once
 
 #include <cstdio>
@@ -13,7 +13,7 @@
 
 namespace collx::tools::perf {
 
-// One run: what was asked, where it ran, what came out.
+// One run: its options, where it ran, its results.
 struct run_report {
     options run;
     int ranks = 0, cores = 0;
@@ -28,16 +28,16 @@ struct run_report {
 
 std::string csv_line(const run_report& report, const result& r);
 
-/// The lines before the first result, one line for a size (either place may be missing), the lines after the last.
+/// The lines before the first result, the line of a size (either place may be missing), the lines after all results.
 std::string text_header(const run_report& report);
 std::string text_line(const run_report& report, const result* out_of_place, const result* in_place);
 std::string text_footer(const run_report& report);
 
 /// Before the first point of --every-algo or --predict.
 std::string choice_header(const run_report& report);
-/// Of one size: all algorithms, the fastest first, median us each. Requires: the library's choice is in_turn[0].
+/// The line of a size: all algorithms, the fastest first, median us each. Requires: in_turn[0] is the library's choice.
 std::string choice_line(const std::vector<result>& in_turn);
-/// At how many points that choice was within 10 % of the fastest, and how far off predictions are.
+/// Says at how many points that choice was within 10 % of the fastest, and the errors of the predictions.
 std::string choice_footer(const run_report& report, const std::vector<std::vector<result>>& points);
 
 std::string json_text(const run_report& report);

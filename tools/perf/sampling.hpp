@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How often a call is made and what its time is: warm-up and estimate, then samples between two barriers. One rule for
-// collx_perf and for the programs of bench/ that measure other libraries, so that their numbers may be put side by
-// side. Knows no collective and no library: what is timed is a function that makes so many calls.
+// How often a call is made and what its time is: warm-up and estimate, then samples between two barriers. collx_perf
+// and the programs of bench/ that measure other libraries share this rule, so that their numbers can be compared.
+// Independent of collectives and libraries: what is timed is a function that makes a number of calls.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct sampling_rules {
 struct timing {
     int batch = 0, samples = 0;
     summary us = {};
-    // A cache line from core to core, before the warm-up and after the last sample (harness::line_ns).
+    // Time of a cache line from core to core, before the warm-up and after the last sample (harness::line_ns).
     double line_at_start_ns = std::numeric_limits<double>::quiet_NaN();
     double line_at_end_ns = std::numeric_limits<double>::quiet_NaN();
 };
@@ -43,15 +43,15 @@ public:
     sampler(harness& meeting, const sampling_rules& rules, Wait wait)
         : meeting_(meeting), rules_(rules), wait_(std::move(wait)) {}
 
-    /// All ranks together: run(k) makes k calls. Times are multiplied by `scale` (a ping-pong counts half).
+    /// Called by all ranks together. run(k) makes k calls. Times are multiplied by `scale` (a ping-pong counts half).
     template <class Run>
     timing measure(Run&& run, double scale) {
         return measure_in_turn(std::span(&run, 1), scale).front();
     }
 
-    /// All ranks together: the same of each of `runs`, a sample of each in turn, so that what changes on the machine
-    /// changes for all of them alike. All have as many samples as the slowest fits into the budget. The order is
-    /// another one in each round, and a call that is not timed comes before each sample: one finds in the caches what
+    /// Called by all ranks together. Measures each of `runs`, one sample of each in turn, so that a change on the
+    /// machine affects all alike. All have as many samples as the slowest fits into the budget. The order changes in
+    /// each round. If there are several, an untimed call precedes each sample, because a call finds in the caches what
     /// the one before it left there.
     template <class Run>
     std::vector<timing> measure_in_turn(std::span<Run> runs, double scale) {
@@ -104,8 +104,8 @@ private:
     struct shape {
         int batch, samples;
     };
-    // Warms up, estimates one call, and decides on rank 0 for all how many calls make a sample and how many samples
-    // there are.
+    // Warms up and estimates one call. Rank 0 decides for all how many calls make a sample and how many samples there
+    // are.
     template <class Run>
     shape plan(Run& run) {
         int count = 1, called = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The templates behind calls.hpp. Data that is only moved is instantiated once for each width, not for each type; what
-// reduces once for each type and operator. Algorithms by name, and shared buffers, exist for sums.
+// The templates behind calls.hpp. Operations that only move data are instantiated once for each width, not for each
+// type; reductions once for each type and operator. Algorithms by name, and shared buffers, exist for float and sum.
 #pragma once
 
 #include <stdexcept>
@@ -13,7 +13,7 @@
 
 namespace collx::tools::perf {
 
-// The communicator, plain or with policies bound, is part of the type: no test of a setting inside the loop.
+// The communicator, plain or with policies bound, is part of the type, so that the loop tests no setting.
 template <operation Verb, class View, class Comm, class Op>
 class verb_calls final : public timed_calls {
     using T = typename View::value_type;
@@ -151,7 +151,7 @@ std::unique_ptr<timed_calls> bind_algorithm(const call_request& r) {
     return made;
 }
 
-// Plain calls of the plain communicator unless something is bound: what a program without policies runs.
+// Binds plain calls of the plain communicator unless a policy is set: what a program without policies runs.
 template <operation Verb, class View, class Op>
 std::unique_ptr<timed_calls> bind_policies(const call_request& r) {
     if (!r.algorithm.empty()) return bind_algorithm<Verb, View, Op>(r);
@@ -165,7 +165,7 @@ std::unique_ptr<timed_calls> bind_policies(const call_request& r) {
     return bind_calls<Verb, View, Op>(r, r.world->with(piece{r.piece_bytes}));
 }
 
-// Everything can be varied for float and sum; the other types and operators run as a program without policies would.
+// For float and sum everything can be varied. Other types and operators run as in a program without policies.
 template <operation Verb, class T, class Op>
 std::unique_ptr<timed_calls> bind_memory(const call_request& r) {
     if constexpr (std::is_same_v<T, float> && std::is_same_v<Op, plus>) {

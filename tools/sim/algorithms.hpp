@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The algorithms that collx_sim knows by name: all that need no machine, and those that go host by host.
+// The algorithms that collx_sim finds by name: all that need no machine, and those that go host by host.
 #pragma once
 
 #include <collx/algo/algorithms.hpp>
@@ -11,9 +11,9 @@
 
 namespace collx::tools {
 
-/// The recording of a collective by the algorithm of that name, the first one where none is given.
-/// `nodes`: where the ranks are, for "hierarchical" (rings inside and between hosts), "hierarchical-trees" (trees
-/// between them, rings inside).
+/// Records a collective by the algorithm of that name, or by the first one if none is given. `nodes`: where the ranks
+/// are, for "hierarchical" (rings inside and between hosts) and "hierarchical-trees" (rings inside, trees between
+/// hosts).
 inline sim::recording recording_of(const std::string& op, const std::string& name, int ranks, const node_map& nodes) {
     sim::recording s;
     std::string names, collectives;

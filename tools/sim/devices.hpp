@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `collx_sim devices`: which algorithm a call on device memory takes on a machine, and how long it and the others would
-// take.
+// `collx_sim devices`: which algorithm a call on device memory takes on a machine, and the times of it and the others.
 #pragma once
 
 #include <collx/comm/explain_devices.hpp>
@@ -10,7 +9,7 @@
 
 namespace collx::tools {
 
-/// The explanation for the collective of that name.
+/// Returns the explanation for the collective of that name.
 inline explanation explain_devices(sim::fabric& f, const std::string& op, std::size_t bytes,
                                    const device_explain_options& o) {
     explanation e{};

@@ -18,7 +18,7 @@ struct published_figure {
     double value() const { return std::sqrt(least * most); }
 };
 
-/// Large messages first. None was used to fit anything; NCCL's rates and latencies are its makers'.
+/// Large messages first. No figure was used to fit anything; NCCL's rates and latencies come from its makers.
 inline const std::vector<published_figure>& published_figures() {
     static const std::vector<published_figure> rows = {
         {"8 H100, NCCL ring all_reduce, 8 GB", 365, 370, false, "nccl-tests 212, NCCL 1455",
@@ -74,7 +74,7 @@ inline const std::vector<published_figure>& published_figures() {
     return rows;
 }
 
-/// The table, and by which factor prediction and figure differ as a geometric mean. predict(command): GB/s or us.
+/// Returns the table, with the factor between prediction and figure as a geometric mean. predict(row): GB/s or us.
 template <class Predict>
 std::string published_text(Predict&& predict) {
     char line[200];

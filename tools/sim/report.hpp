@@ -21,7 +21,7 @@ struct prediction {
     sim::result result;
 };
 
-/// The share of the time in which each link is busy, and the numbers of the links, the busiest first.
+/// Returns the share of the time in which each link is busy. by_use(): the numbers of the links, the busiest first.
 inline std::vector<double> use_of(const sim::fabric& f, const sim::result& r) {
     std::vector<double> use;
     for (std::size_t i = 0; i < r.link_bytes.size(); ++i)
@@ -35,7 +35,7 @@ inline std::vector<std::size_t> by_use(const std::vector<double>& use) {
     return order;
 }
 
-/// The report. `g`: for the picture of the links, none above 400 sites, where it would not be read; may be null.
+/// Returns the report. `g`: for the picture of the links, may be null. No picture above 400 sites: it is not readable.
 inline std::string sim_report(const std::string& what, const std::vector<std::pair<std::string, std::string>>& facts,
                               const std::vector<prediction>& all, const sim::fabric& f, const topo::graph* g) {
     html_report page(what, "Predicted by collx_sim; nothing was run or measured.");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `collx_sim training`: what a step of a model takes on a machine, by axis, as text.
+// `collx_sim training`: predicts a training step of a model on a machine, by axis, as text.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,7 +19,7 @@ struct training_choice {
     std::string order = "1f1b";
 };
 
-/// Dense bf16 (P100: fp16) flops/s and bytes of the GPUs of known machines: NVIDIA's data sheets. Zeros: not known.
+/// Returns dense bf16 (P100: fp16) flops/s and bytes of known machines' GPUs (NVIDIA's data sheets). Zeros: unknown.
 inline std::pair<double, double> data_sheet(const std::string& machine) {
     static constexpr struct {
         const char* name;

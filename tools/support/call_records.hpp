@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The records of a job's calls as files: read from a directory, written as one trace.
+// The records of a job's calls as files: reads a directory, writes one trace.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace collx::tools {
 
-/// All files of records in a directory. Errors: std::runtime_error where there is none, or one cannot be read.
+/// Reads all files of records in a directory. Errors: std::runtime_error if there is none, or one cannot be read.
 inline std::vector<recorded_calls> read_call_records(const std::string& directory) {
     std::vector<std::string> paths;
     std::error_code reason;
@@ -41,7 +41,7 @@ inline std::vector<recorded_calls> read_call_records(const std::string& director
     return all;
 }
 
-/// beside: another trace whose events are added, or empty.
+/// Writes the calls as a trace. beside: another trace whose events are added, or empty.
 inline void write_trace(const std::vector<recorded_calls>& all, const std::string& path,
                         const std::string& beside = "") {
     std::string text = to_chrome_trace(all);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The tables of docs/algorithms.md, derived from the schedules themselves: what stands in the documentation is what the
-// verifier found. collx_facts prints them, a test compares them with the committed page.
+// The tables of docs/algorithms.md, derived from the schedules themselves: the documentation says what the verifier
+// found. collx_facts prints them, a test compares them with the committed page.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ std::string facts_row(const Algorithm& a, int n) {
            number_or_dash(f.min_window_depth) + " | " + share_of_buffer(f.tmp_chunks, chunks) + " | " + order + " |\n";
 }
 
-// One algorithm on a map of nodes; `suites` names what it is made of.
+// The row of one algorithm on a map of nodes; `suites` names what it is made of.
 template <class Algorithm>
 std::string nodes_row(Algorithm a, const std::string& suites, const std::string& map_name, const node_map& m) {
     if constexpr (requires { a.nodes; }) a.nodes = m;
@@ -60,7 +60,7 @@ std::string nodes_row(Algorithm a, const std::string& suites, const std::string&
            " |\n";
 }
 
-// The plain algorithm and what two suites make of it, on even nodes, on ranks that were dealt out, on uneven nodes.
+// The plain algorithm and the hierarchical ones, on even nodes, on ranks that were dealt out, on uneven nodes.
 template <collective C, class Flat>
 std::string nodes_table(const Flat& flat, int n) {
     using algo::hierarchical, algo::rings, algo::trees;
@@ -96,7 +96,7 @@ std::string nodes_table(const Flat& flat, int n) {
 
 inline constexpr int facts_table_ranks = 8;
 
-/// What crosses between two nodes, for all algorithms that know of nodes and the plain ones beside them.
+/// What crosses between two nodes, for all algorithms that use nodes, with the plain ones for comparison.
 inline std::string nodes_tables(int n) {
     if (n < 4) return "";
     return "\n### On nodes\n" + detail::nodes_table<collective::all_reduce>(algo::ring_all_reduce{}, n) +

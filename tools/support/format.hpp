@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Numbers as people write and read them: sizes (64 KiB), durations (10 us), rates, rank lists. Printing never depends
-// on the locale, so that reports and CSV files are the same everywhere. Must not know ranks' meaning, files or charts.
+// on the locale, so that reports and CSV files are the same everywhere. Independent of files, charts and ranks.
 #pragma once
 
 #include <array>

@@ -68,7 +68,7 @@ class html_report {
 public:
     explicit html_report(std::string title, std::string lead = {}) : title_(std::move(title)), lead_(std::move(lead)) {}
 
-    /// What follows belongs to this heading, which also appears in the row of links on top.
+    /// Starts a section. Its heading also appears in the row of links on top.
     void section(std::string heading) {
         const std::string id = "s" + std::to_string(headings_.size() + 1);
         body_ += "<h2 id=\"" + id + "\">" + escaped(heading) + "</h2>\n";
@@ -78,7 +78,7 @@ public:
     void add(const tools::table& t) { body_ += to_html(t); }
     void add(const line_chart& c, std::string_view caption = {}) { add_svg(to_inline_svg(c), caption); }
 
-    /// A picture made elsewhere. Requires: trusted markup, it is not escaped.
+    /// Adds a picture made elsewhere. Requires: trusted markup, it is not escaped.
     void add_svg(std::string_view svg, std::string_view caption = {}) {
         body_ += "<figure>" + std::string(svg);
         if (!caption.empty()) body_ += "<figcaption>" + escaped(caption) + "</figcaption>";
@@ -117,7 +117,7 @@ private:
     std::vector<std::string> headings_;
 };
 
-/// Errors: std::system_error that names the file.
+/// Writes a file. Errors: std::system_error that names the file.
 inline void write_text_file(const std::string& path, std::string_view text) {
     std::FILE* file = std::fopen(path.c_str(), "wb");
     if (file == nullptr) throw std::system_error(errno, std::generic_category(), "cannot write '" + path + "'");

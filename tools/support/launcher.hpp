@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs a command as the ranks of one job on this machine and stays until the last is gone: the core of collx_run, and
-// of tools that start their own ranks. One loop reads everything there is to wait for: signals (ended ranks among
-// them), the ranks' output, the keyboard, the clock. Must not know what the ranks do.
+// Runs a command as the ranks of one job on this machine and waits for the last rank: the core of collx_run, and of
+// tools that start their own ranks. One loop handles all events: signals (ended ranks among them), the ranks' output,
+// the keyboard, the clock. Must not know what the ranks do.
 #pragma once
 
 #include <poll.h>
@@ -32,12 +32,12 @@ namespace launch {
 class launcher {
 public:
     explicit launcher(const launch_options& options) : options_(options), job_(options, now_ns()) {
-        ::prctl(PR_SET_CHILD_SUBREAPER, 1); // what ranks leave behind becomes our child, so it can be found and ended
+        ::prctl(PR_SET_CHILD_SUBREAPER, 1); // what ranks leave behind becomes our child, so that we find and end it
     }
 
     launcher(const launcher&) = delete;
     launcher& operator=(const launcher&) = delete;
-    // Only after an exception a rank still runs here.
+    // A rank still runs here only after an exception.
     ~launcher() {
         job_.send_to_all(SIGKILL);
         for (const int rank : job_.running()) ::waitpid(job_.pids()[static_cast<std::size_t>(rank)], nullptr, 0);
@@ -141,14 +141,14 @@ private:
             if (w.fds[i].revents != 0) (this->*w.actions[i].first)(w.actions[i].second);
     }
 
-    // At most half a second, because nothing reports that the launcher has come to the terminal's foreground.
+    // At most half a second, because no event reports that the launcher has come to the terminal's foreground.
     [[nodiscard]] int wait_ms() const {
         std::int64_t ns = 500'000'000;
         const auto until = [&](std::int64_t deadline) {
             ns = std::min(ns, std::max<std::int64_t>(0, deadline - now_ns()));
         };
         if (const auto deadline = job_.deadline_ns()) until(*deadline);
-        if (all_ended_ns_ != 0) ns = std::min<std::int64_t>(ns, 20'000'000); // leftovers are found by looking
+        if (all_ended_ns_ != 0) ns = std::min<std::int64_t>(ns, 20'000'000); // leftovers are found by polling
         return static_cast<int>((ns + 999'999) / 1'000'000);
     }
 
@@ -179,7 +179,7 @@ private:
             if (::waitpid(info.si_pid, &status, 0) == info.si_pid && rank >= 0) ended.push_back({rank, status});
         }
         if (ended.empty()) return;
-        on_failures(0); // a rank that could not run its program has said why
+        on_failures(0); // a rank that could not run its program has reported why
         for (const auto& e : ended)
             if (e.rank == 0) keyboard_.close();
         say(job_.ranks_ended(ended, now_ns()));
@@ -191,13 +191,13 @@ private:
         for (int i = 0; i < most_ranks && failures_.is_open(); ++i) {
             const auto n = ::read(failures_.get(), &failure, sizeof failure);
             if (n == sizeof failure) say(job_.cannot_run(failure, now_ns()));
-            else if (n == 0) failures_.close(); // every rank runs its program
+            else if (n == 0) failures_.close(); // every rank has started its program
             else break;
         }
     }
 
     void on_output(std::size_t i) {
-        if (streams_[i].destination().is_broken()) streams_[i].close(); // the rank learns it from its next write
+        if (streams_[i].destination().is_broken()) streams_[i].close(); // the rank learns from its next write
         else streams_[i].read_some();
     }
     void on_writable_out(std::size_t) { out_.write_some(); }
@@ -210,13 +210,13 @@ private:
     }
 
     // ------------------------------------------------------------------------------------------ ending
-    // What ranks left behind gets a second to finish (a `tee` that drains), then it is killed.
+    // Processes that ranks left behind get a second to finish (a `tee` that drains), then they are killed.
     void end_leftovers() {
         if (all_ended_ns_ == 0) return;
         reap();
         if (now_ns() - all_ended_ns_ < linger_ns) return;
         for (const pid_t pid : leftovers()) ::kill(pid, SIGKILL);
-        // A process that still holds a pipe is no descendant of ours.
+        // A process that still holds a pipe is not a descendant of ours.
         if (now_ns() - all_ended_ns_ > 2 * linger_ns)
             for (auto& s : streams_)
                 if (s.is_open() && !s.destination().is_full()) s.close();
@@ -253,7 +253,7 @@ private:
     bool abandoned_ = false;        // the user does not want to wait for the output's reader
 };
 
-// Where ranks that are to take themselves for several hosts meet. Gone with the object.
+// A temporary directory, for example for the store of ranks that act as several hosts. Removed with the object.
 class meeting_place {
 public:
     explicit meeting_place(bool is_needed) {
@@ -289,10 +289,10 @@ inline void require_hosts(const launch_options& options) {
 
 } // namespace launch
 
-/// Starts options.ranks processes, waits for all, returns the status to exit with: 0, that of the rank that failed
-/// first (128 + number for a signal), 124 after the time limit, 126 or 127 where the program cannot be run.
-/// Requires: this process has one thread and no other children. Errors: std::exception with a sentence; no rank runs
-/// then.
+/// Starts options.ranks processes, waits for all of them and returns the status to exit with: 0, that of the rank that
+/// failed first (128 + number for a signal), 124 after the time limit, 126 or 127 if the program cannot be run.
+/// Requires: this process has one thread and no other children. Errors: std::exception with a sentence; then no rank
+/// runs.
 inline int run_ranks(const launch_options& options) {
     if (options.ranks < 1 || options.ranks > launch::most_ranks)
         throw std::invalid_argument("The number of ranks must be from 1 to " + std::to_string(launch::most_ranks) +

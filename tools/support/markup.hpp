@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Text for XML and HTML, and the little SVG vocabulary the charts are written in. Knows nothing about data.
+// Escaped text for XML and HTML, and the few SVG elements that the charts use. Independent of data.
 #pragma once
 
 #include <string>

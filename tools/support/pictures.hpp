@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One picture per algorithm, drawn from its recorded steps: the gallery of the site. What the verifier refuses is not
-// drawn.
+// One picture per algorithm, drawn from its recorded steps: the gallery of the site. Algorithms that the verifier
+// refuses are not drawn.
 #pragma once
 
 #include <cstdio>
@@ -33,7 +33,7 @@ inline std::vector<picture> pictures_of_algorithms(int ranks = picture_ranks) {
     return all;
 }
 
-/// Writes them into a folder that is there. Returns the first file that could not be written.
+/// Writes them into an existing folder. Returns the first file that could not be written, or an empty string.
 inline std::string write_pictures(const std::string& folder) {
     for (const picture& p : pictures_of_algorithms()) {
         const std::string path = folder + "/" + p.file;

@@ -60,7 +60,7 @@ inline line_chart curve_chart(std::string title, std::string x_label, std::strin
 namespace detail {
 
 inline constexpr int palette_size = 8;
-// Chosen to stay apart for the common kinds of colour blindness; the second row is for dark backgrounds.
+// Distinguishable for the common kinds of colour blindness; the second palette is for dark backgrounds.
 inline constexpr std::array<std::string_view, palette_size> light_palette{"#2a78d6", "#eb6834", "#1baf7a", "#b88700",
                                                                           "#d6518f", "#4a3aa7", "#008300", "#e34948"};
 inline constexpr std::array<std::string_view, palette_size> dark_palette{"#5598e7", "#e8743f", "#2fb588", "#d5a021",
@@ -69,7 +69,7 @@ inline constexpr std::array<std::string_view, palette_size> dark_palette{"#5598e
 inline constexpr std::size_t most_marks = 64;    // beyond that marks hide the line
 inline constexpr std::size_t most_points = 1600; // about two for each pixel
 
-// Everything that places something on the chart asks this.
+// Maps values to positions; everything on the chart uses it.
 struct frame {
     bound_axis x;
     bound_axis y;
@@ -176,7 +176,7 @@ struct legend_item {
     double x, y;
 };
 
-// Rows of names from the left, as many as the width needs.
+// Places the names from the left, in as many rows as the width needs.
 inline std::vector<legend_item> place_legend(const line_chart& c, double top) {
     std::vector<legend_item> out;
     if (c.lines.size() < 2) return out; // the title names a single line
@@ -202,7 +202,7 @@ inline std::string draw_legend(const line_chart& c, const std::vector<legend_ite
     return out;
 }
 
-// What the picture does not show must be said in it.
+// Says in the picture what it does not show.
 inline std::string note(const line_chart& c, const frame& f) {
     std::size_t all = 0, left_out = 0;
     for (const auto& s : c.lines)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One axis of a chart: which values it spans, where its ticks are, what they say. Sizes tick at powers of two and
-// times at powers of ten, because that is how they are swept and compared. Pure arithmetic, no drawing.
+// One axis of a chart: which values it spans, where its ticks are, how they are labelled. Sizes tick at powers of two
+// and times at powers of ten, because they are swept and compared that way. Pure arithmetic, no drawing.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +63,7 @@ public:
         const double span = high_ - low_;
         auto out = axis_.scale == scale::log10 && span < 2.5 ? mantissa_ticks(span) : power_ticks(wanted);
         if (out.size() >= 2) return out;
-        // The values lie closer together than round ones: label the two ends instead.
+        // The values are closer together than round ones, so the two ends are labelled.
         return {labelled(low()), labelled(high())};
     }
 

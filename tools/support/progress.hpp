@@ -54,7 +54,7 @@ public:
         write("\r\033[K" + progress_text(done, total_, elapsed, item, terminal_width(fd_) - 1));
     }
 
-    /// Take the line away, for example before a row of results is printed; the next update draws it again.
+    /// Erases the line, for example before a row of results is printed; the next update draws it again.
     void erase() {
         if (drawn_) write("\r\033[K");
         drawn_ = false;

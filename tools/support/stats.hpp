@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What is said about a set of timings. The index rules are the ones of the comparison harness in bench/, so that a
-// median or p95 printed by a tool means the same as one measured beside another library. Knows no units.
+// Statistics of a set of timings. The index rules are those of the comparison harness in bench/, so that a median or
+// p95 printed by a tool means the same as one measured for another library. Independent of units.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace collx::tools {
 struct summary {
     std::size_t count = 0;
     double min = 0;
-    double lower_quartile = 0; // suffers less from other users of the machine than the median
+    double lower_quartile = 0; // less affected by other users of the machine than the median
     double median = 0;
     double p95 = 0;
     double p99 = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a descriptor can show: is it a terminal, may it be coloured, how wide is it. The only place that reads TERM and
-// NO_COLOR (no-color.org: any non-empty value turns colours off).
+// What a descriptor can show: whether it is a terminal, whether it may be coloured, how wide it is. The only place that
+// reads TERM and NO_COLOR (no-color.org: any non-empty value turns colours off).
 #pragma once
 
 #include <sys/ioctl.h>
@@ -30,7 +30,7 @@ inline int terminal_width(int fd) {
     return 80;
 }
 
-/// The six plain colours that are readable on dark and light backgrounds, round robin.
+/// Colours text with one of six plain colours in turn, readable on dark and light backgrounds.
 inline std::string coloured(std::string_view text, int index) {
     static constexpr int codes[] = {36, 33, 35, 32, 34, 31};
     return "\033[" + std::to_string(codes[index % 6]) + "m" + std::string(text) + "\033[0m";

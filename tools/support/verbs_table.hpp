@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The table of docs/verbs.md, from the table of verbs that the calls themselves are checked by.
+// The table of docs/verbs.md, made from the table of verbs by which calls are checked.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The machine that collx_topo looks at: this one, one of those that are sold, or a file; and its tree and matrix as
-// text. How a tool ends whose files or whose command line are wrong.
+// The machine that collx_topo looks at: this one, a product, or a file. Also its tree as text, its ranks, and the exit
+// codes of tools.
 #pragma once
 
 #include <collx/topo/clusters.hpp>
@@ -44,11 +44,11 @@ inline const machine_table& known_machines() {
     return table;
 }
 
-/// A file is wrong, or cannot be read or written; all else that is invalid stands on the command line.
+/// A file is wrong, or cannot be read or written. Everything else that is invalid is on the command line.
 struct wrong_file {
     std::string text;
 };
-/// f reads or writes one.
+/// Runs f, which reads or writes a file. Its errors become wrong_file.
 template <class F>
 auto with_file(F&& f) {
     try {
@@ -62,7 +62,7 @@ inline std::string text_of_file(const std::string& name) {
     if (!f) fail(errc::invalid_argument, -1, -1, "name a file that can be read", "no file '%.200s'", name.c_str());
     return {std::istreambuf_iterator<char>(f), {}};
 }
-/// The exit code of a tool that does `work`: 0, 1 for a wrong file or what a simulation finds, 2 for wrong use.
+/// Runs `work`. Returns the tool's exit code: 0, 1 for a wrong file or what a simulation finds, 2 for wrong use.
 template <class Work>
 int exit_code_of(const char* tool, Work&& work) {
     try {
@@ -77,19 +77,19 @@ int exit_code_of(const char* tool, Work&& work) {
     }
 }
 
-/// The machine of a file of NCCL or of hwloc, told apart by the name of the outermost element.
+/// Reads a machine from a file of NCCL or of hwloc. The name of the outermost element tells which of them it is.
 inline topo::graph machine_of_file(const std::string& name, topo::rate_basis basis) {
     const std::string text = text_of_file(name);
     const bool is_hwloc = text.find("<topology") < text.find("<system");
     return is_hwloc ? topo::read_hwloc_topology(text, name) : topo::read_nccl_topology(text, name, basis);
 }
 
-/// What the options name: a machine, a topology file, or the tree under sysfs; as `hosts` of it on rails.
+/// The machine that the options name: a known one, a topology file, or the tree under sysfs; `hosts` of it on rails.
 struct machine_choice {
     std::string machine, file, sysfs = "/sys";
     bool nccl_rates = false;
     int hosts = 1;
-    double nic = 0; // GB/s, 0: as the cards' ports say, else 12.5
+    double nic = 0; // GB/s; 0: the rate of the cards' ports, else 12.5
 };
 inline topo::graph machine_of(const machine_choice& c) {
     const auto basis = c.nccl_rates ? topo::rate_basis::nccl : topo::rate_basis::published;
@@ -116,7 +116,7 @@ inline topo::graph machine_of(const machine_choice& c) {
     return topo::on_rails(g, c.hosts, nic > 0 ? nic : 12.5);
 }
 
-/// Each host: CPUs, below each what hangs at it, and other links beside their site.
+/// Prints each host: its CPUs, below each CPU what is attached to it, and other links beside their site.
 inline std::string tree_text(const topo::graph& g) {
     std::string text;
     std::vector<char> is_shown(static_cast<std::size_t>(g.size()), 0);
@@ -160,7 +160,7 @@ inline std::string tree_text(const topo::graph& g) {
     return text;
 }
 
-/// GPUs, or CPUs where there are none, by the numbers of a list; all of them without one.
+/// Returns the GPUs of these numbers, or the CPUs where there are no GPUs. Without numbers: all of them.
 inline std::vector<int> ranks_of(const topo::graph& g, const std::vector<int>& numbers) {
     std::vector<int> all = g.all(topo::site_type::gpu), some;
     if (all.empty()) all = g.all(topo::site_type::cpu);

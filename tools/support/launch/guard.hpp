@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// No rank outlives the launcher. The kernel kills the ranks themselves when the launcher dies (PR_SET_PDEATHSIG), but
+// No rank outlives the launcher. When the launcher dies, the kernel kills the ranks themselves (PR_SET_PDEATHSIG), but
 // not what they started, for example the program behind a shell script. The guard is a process that waits for the end
-// of a pipe only the launcher holds, and then kills the process groups of all ranks that had not ended.
+// of a pipe that only the launcher holds. Then it kills the process groups of all ranks that have not ended.
 #pragma once
 
 #include <signal.h>
@@ -20,7 +20,7 @@ namespace collx::tools::launch {
 
 class guard {
 public:
-    /// Requires: called after the last rank was started, so that no rank holds the pipe.
+    /// Requires: the last rank has been started, so that no rank holds the pipe.
     void start(const std::vector<pid_t>& groups) {
         auto ends = make_pipe();
         pid_ = ::fork();
@@ -29,7 +29,7 @@ public:
         if (pid_ == 0) watch(ends.read.get(), groups);
         control_ = std::move(ends.write);
     }
-    /// Must be called before the rank is reaped: afterwards its number may belong to another process.
+    /// Requires: the rank has not been reaped; afterwards its number may belong to another process.
     void forget(int rank) const {
         if (control_.is_open()) [[maybe_unused]]
             const auto n = ::write(control_.get(), &rank, sizeof rank);
@@ -53,7 +53,7 @@ private:
         sigset_t all;
         ::sigfillset(&all);
         ::sigprocmask(SIG_SETMASK, &all, nullptr);
-        // It must not keep a pipe open.
+        // The guard must not keep a pipe open.
         const long limit = std::min(::sysconf(_SC_OPEN_MAX), 65536L);
         if (::close_range(0, static_cast<unsigned>(control) - 1, 0) != 0 ||
             ::close_range(static_cast<unsigned>(control) + 1, ~0U, 0) != 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The state of a launch: which ranks run, which failed first and how, when the rest is ended. It decides and words what
-// is said; waiting and copying are launcher.hpp's. Time comes in as an argument.
+// The state of a launch: which ranks run, which failed first and how, when the rest is ended. It makes the decisions
+// and the messages; launcher.hpp waits and copies. Time is an argument.
 #pragma once
 
 #include <signal.h>
@@ -22,7 +22,7 @@ namespace collx::tools::launch {
 inline constexpr int status_timeout = 124; // as timeout(1)
 inline constexpr int status_cannot_run = 126, status_not_found = 127;
 
-/// 3 for exit(3), 128 + number for a signal, as in a shell.
+/// exit(3) gives 3, a signal 128 + number, as in a shell.
 inline int shell_status(int wait_status) {
     return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
@@ -60,7 +60,7 @@ public:
     [[nodiscard]] bool anybody_runs() const {
         return std::find(running_.begin(), running_.end(), true) != running_.end();
     }
-    /// The rank of a process, -1 for any other.
+    /// Returns the rank of a process, -1 for any other.
     [[nodiscard]] int rank_of(pid_t pid) const {
         for (std::size_t r = 0; r < pids_.size(); ++r)
             if (pids_[r] == pid && running_[r]) return static_cast<int>(r);
@@ -69,7 +69,7 @@ public:
     [[nodiscard]] int exit_status() const { return status_ != 0 || somebody_succeeded_ ? status_ : forgiven_status_; }
     [[nodiscard]] bool is_ending() const { return kill_at_ns_.has_value(); }
 
-    /// When on_time() wants to be called, if ever.
+    /// When on_time() must be called, if ever.
     [[nodiscard]] std::optional<std::int64_t> deadline_ns() const {
         if (!anybody_runs()) return {};
         if (kill_at_ns_) return killed_ ? std::nullopt : kill_at_ns_;
@@ -77,7 +77,7 @@ public:
         return {};
     }
 
-    /// Ranks found to have ended since the last call; the order within is not known, so a crash goes before an exit,
+    /// Handles ranks that ended since the last call. Their order is unknown, so a crash takes precedence over an exit,
     /// which may be its consequence.
     std::string ranks_ended(const std::vector<ended_rank>& ended, std::int64_t now_ns) {
         const ended_rank* first = nullptr;
@@ -113,7 +113,7 @@ public:
         return text;
     }
 
-    /// The time limit, or the end of the time that ranks had to end by themselves.
+    /// Handles the time limit, and the end of the grace period.
     std::string on_time(std::int64_t now_ns) {
         const auto due = deadline_ns();
         if (!due || now_ns < *due) return {};
@@ -130,7 +130,7 @@ public:
                " has passed; still running: " + who + ", now ended";
     }
 
-    /// A signal for the launcher is one for all ranks. A second Ctrl-C ends ranks that do not react to the first.
+    /// Forwards a signal for the launcher to all ranks. A second Ctrl-C ends ranks that do not react to the first.
     std::string forward(int signal, std::int64_t now_ns) {
         const bool again = signal == SIGINT && interrupted_ns_ != 0 && now_ns - interrupted_ns_ > 300'000'000;
         if (signal == SIGINT) interrupted_ns_ = now_ns;
@@ -155,7 +155,7 @@ private:
     std::string end_the_rest(std::int64_t now_ns) {
         if (!anybody_runs()) return {};
         kill_at_ns_ = now_ns + options_.grace_ns;
-        // Who is already ending because of a forwarded SIGTERM is not told twice.
+        // Ranks that are already ending because of a forwarded SIGTERM get no second one.
         if (!term_sent_) send_to_all(SIGTERM);
         send_to_all(SIGCONT); // a stopped process does not see SIGTERM
         const auto left = running();
@@ -171,7 +171,7 @@ private:
     bool killed_ = false;
     bool term_sent_ = false;
     int status_ = 0;
-    int forgiven_status_ = 0; // with keep_going: of the first that failed
+    int forgiven_status_ = 0; // with keep_going: of the first rank that failed
     bool somebody_succeeded_ = false;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The key of a job that a launcher starts: random, in memory that no name leads to, inherited by the ranks as a
-// descriptor. Programs that cannot compute with a key do without (bootstrap/protection.hpp).
+// The key of a job that a launcher starts: random, in memory without a name, inherited by the ranks as a descriptor.
+// Programs that cannot compute with a key run without one (bootstrap/protection.hpp).
 #pragma once
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 namespace collx::tools::launch {
 
-/// Closed with the object. Not closed by exec: that is its purpose.
+/// Closed with the object, but not by exec: that is its purpose.
 class inherited_key {
 public:
     inherited_key() = default;

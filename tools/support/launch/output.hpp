@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From many pipes to one terminal or file, a line at a time. A slow reader is waited for by not reading the ranks'
-// pipes, never by blocking: signals and time limits must work while a pager sits on its first page.
+// Copies from many pipes to one terminal or file, line by line. While a reader is slow, the ranks' pipes are not read;
+// the launcher never blocks, because signals and time limits must work while a pager shows its first page.
 #pragma once
 
 #include <limits.h>
@@ -20,7 +20,7 @@
 
 namespace collx::tools::launch {
 
-/// Cuts a stream of bytes into lines. A line that exceeds `most_bytes` is broken, so that memory stays bounded.
+/// Splits a stream of bytes into lines. A line longer than `most_bytes` is broken, so that memory stays bounded.
 class line_splitter {
 public:
     static constexpr std::size_t most_bytes = 1 << 20;
@@ -38,7 +38,7 @@ public:
             bytes.remove_prefix(end + 1);
         }
     }
-    /// The last line, if it did not end.
+    /// Emits the last line, if it has no line break.
     template <class Emit>
     void finish(Emit&& emit) {
         if (!partial_.empty()) emit(std::string_view(partial_));
@@ -69,7 +69,7 @@ public:
     [[nodiscard]] int fd() const { return fd_; }
     [[nodiscard]] bool has_work() const { return !broken_ && written_ < pending_.size(); }
     [[nodiscard]] bool is_full() const { return pending_.size() - written_ > (std::size_t{1} << 20); }
-    /// The reader has gone (EPIPE): what is added is dropped.
+    /// The reader has closed its end (EPIPE): what is added is dropped.
     [[nodiscard]] bool is_broken() const { return broken_; }
 
     /// Call when poll() says that the descriptor is writable.
@@ -102,7 +102,7 @@ private:
     std::size_t written_ = 0;
 };
 
-/// Where both descriptors are one terminal or file, lines keep their order only in one queue.
+/// If both descriptors are one terminal or file, lines keep their order only in a common queue.
 inline bool same_file(int a, int b) {
     struct stat x {
     }, y{};
@@ -140,8 +140,8 @@ private:
     line_splitter lines_;
 };
 
-/// What is typed goes to rank 0. Only for a terminal: ranks are in background process groups, which may not read from
-/// it. A file or pipe is inherited by rank 0 instead, so that nothing is consumed that rank 0 does not read.
+/// Sends what is typed to rank 0. Only for a terminal: ranks are in background process groups, which may not read from
+/// it. Rank 0 inherits a file or pipe instead, so that the launcher consumes nothing that rank 0 does not read.
 class keyboard_relay {
 public:
     void start(descriptor to) {

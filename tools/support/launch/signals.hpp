@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Signals as something to read: blocked, and taken from a descriptor in the launcher's one loop, so that no handler
-// ever interrupts anything. What was ignored when the launcher started (nohup) stays ignored.
+// Signals as data: they are blocked and read from a descriptor in the launcher's one loop, so that no handler ever
+// interrupts anything. Signals that were ignored when the launcher started (nohup) stay ignored.
 #pragma once
 
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 namespace collx::tools::launch {
 
-/// SIGSEGV (Segmentation fault)
+/// For example: SIGSEGV (Segmentation fault)
 inline std::string signal_text(int number) {
     const char* name = ::sigabbrev_np(number);
     const char* meaning = ::sigdescr_np(number);
@@ -35,26 +35,26 @@ public:
         }
         fd_ = descriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
         if (!fd_.is_open()) fail_with_errno("cannot make a descriptor for signals");
-        ::sigaddset(&wanted, SIGPIPE); // write() then says EPIPE
+        ::sigaddset(&wanted, SIGPIPE); // write() then fails with EPIPE
         ::sigprocmask(SIG_BLOCK, &wanted, &before_);
     }
     signal_queue(const signal_queue&) = delete;
     signal_queue& operator=(const signal_queue&) = delete;
     ~signal_queue() {
-        // A SIGPIPE that waits would kill us now, instead of the status being returned.
+        // A pending SIGPIPE would kill us now, before the status is returned.
         sigset_t pipe;
         ::sigemptyset(&pipe);
         ::sigaddset(&pipe, SIGPIPE);
         const timespec at_once{};
         while (::sigtimedwait(&pipe, nullptr, &at_once) == SIGPIPE) {
-        } // one turn: they do not queue
+        } // at most one turn: they do not queue
         ::sigprocmask(SIG_SETMASK, &before_, nullptr);
     }
 
     [[nodiscard]] int fd() const { return fd_.get(); }
-    /// What ranks must start with: masks survive exec.
+    /// The mask that ranks must start with: masks survive exec.
     [[nodiscard]] const sigset_t& mask_before() const { return before_; }
-    /// The next signal, 0 when there is none.
+    /// Returns the next signal, or 0 if there is none.
     [[nodiscard]] int next() const {
         signalfd_siginfo info{};
         return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Starts one rank: what happens between fork and exec. A rank gets its own process group, so that a signal reaches
-// what it starts, dies with the launcher, and reports through a pipe when its program cannot be run.
+// Starts one rank: what happens between fork and exec. A rank gets its own process group, so that a signal also reaches
+// what it starts. It dies with the launcher, and reports through a pipe if its program cannot be run.
 #pragma once
 
 #include <sched.h>
@@ -27,10 +27,10 @@ struct launch_options {
     std::vector<std::pair<std::string, std::string>> environment = {};
     bool prefix = true; // `[rank] ` before each line; otherwise ranks write to our own descriptors
     bool bind_cores = false;
-    // Ranks of each pretended host, for trying out what several machines do; ranks next to each other share a host, as
-    // launchers place them. Empty, or one number: no pretence.
+    // Ranks of each simulated host, to try out what several machines do. Consecutive ranks share a host, as launchers
+    // place them. Empty, or one number: no simulation.
     std::vector<int> hosts = {};
-    std::string store;           // with hosts: the directory where ranks meet
+    std::string store;           // with hosts: the directory of the ranks' store
     int key = -1;                // with hosts: the descriptor of their key, -1: they have one, or none
     bool keep_going = false;     // when a rank fails, the others are not ended
     std::int64_t timeout_ns = 0; // 0: none
@@ -101,7 +101,7 @@ inline void set_variables(const rank_setup& s) {
 [[noreturn]] inline void become_rank(const rank_setup& s) {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != s.launcher) ::_exit(127); // it died before the line above
+    if (::getppid() != s.launcher) ::_exit(127); // the launcher died before the line above
     if (s.in >= 0) ::dup2(s.in, STDIN_FILENO);
     if (s.out >= 0) ::dup2(s.out, STDOUT_FILENO);
     if (s.err >= 0) ::dup2(s.err, STDERR_FILENO);
@@ -132,7 +132,7 @@ inline pid_t spawn_rank(const rank_setup& setup) {
     return pid;
 }
 
-/// Two pipes a rank: makes room for them and returns the limit that ranks must get back.
+/// Makes room for two pipes per rank. Returns the limit that ranks must get back.
 inline rlimit reserve_descriptors(int ranks) {
     rlimit before{};
     ::getrlimit(RLIMIT_NOFILE, &before);

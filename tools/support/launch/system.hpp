@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The few operating system words that the launcher's parts share: an owned descriptor, a pipe, a clock, cores in the
-// order in which ranks are bound to them. Knows nothing about ranks.
+// What the parts of the launcher share of the operating system: an owned descriptor, a pipe, a clock, cores in the
+// order in which ranks are bound to them. Independent of ranks.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 
 namespace collx::tools::launch {
 
-/// The system refuses something, by no fault of the command line.
+/// The system refuses something; the command line is not at fault.
 struct refused : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -82,7 +82,7 @@ inline void open_missing_standard_descriptors() {
         if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF) ::open("/dev/null", O_RDWR); // the lowest free one: fd
 }
 
-/// 32 hexadecimal digits that no other launch has.
+/// Returns 32 hexadecimal digits that no other launch has.
 inline std::string random_job_name() {
     unsigned char bytes[16];
     if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
@@ -93,7 +93,7 @@ inline std::string random_job_name() {
     return out;
 }
 
-/// The processors this process may use: one of each core first, then the cores' second hardware threads.
+/// Returns the processors that this process may use: one of each core first, then the cores' second hardware threads.
 inline std::vector<int> processors_cores_first() {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
@@ -106,7 +106,7 @@ inline std::vector<int> processors_cores_first() {
     std::vector<place> places;
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
         if (!CPU_ISSET(cpu, &allowed)) continue;
-        std::string core; // the list of siblings names the core; without it every processor is one
+        std::string core; // the list of siblings names the core; without it every processor is a core
         std::ifstream("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list") >> core;
         const auto shares = [&](const place& p) { return !core.empty() && p.core == core; };
         places.push_back({static_cast<int>(std::count_if(places.begin(), places.end(), shares)), cpu, core});
