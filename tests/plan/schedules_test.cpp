@@ -231,6 +231,20 @@ TEST_CASE("ranks that share a core share the room of its rings, and large number
     }
 }
 
+TEST_CASE("rings begin anew where cores are crowded and a rank sends to many others") {
+    const auto restarts = [](const auto& algorithm, int n, int ranks_per_core, int r = 1) {
+        rank me(r, n);
+        me.cache.share_cores(ranks_per_core);
+        return me.cache.bind(algorithm, 0).restarts_rings;
+    };
+    CHECK(restarts(algo::pairwise_all_to_all{}, 7, 3));
+    CHECK_FALSE(restarts(algo::pairwise_all_to_all{}, 6, 3));
+    CHECK_FALSE(restarts(algo::pairwise_all_to_all{}, 12, 2));
+    CHECK_FALSE(restarts(algo::ring_all_gather{}, 12, 6)); // as many messages, to one rank
+    CHECK(restarts(algo::linear_scatter{.root = 1}, 7, 4));
+    CHECK_FALSE(restarts(algo::linear_scatter{.root = 1}, 7, 4, 2)); // not the root
+}
+
 TEST_CASE("ports, roots and algorithms spread over the table") {
     constexpr int programs = 100; // whose algorithms lie at other addresses each
     for (const std::size_t places : {64u, 256u}) {

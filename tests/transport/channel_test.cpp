@@ -6,6 +6,9 @@
 #include <collx/transport/memory.hpp>
 #include <collx/transport/shm.hpp>
 
+#include <cstring>
+#include <deque>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -165,6 +168,73 @@ TEST_CASE("a single copy is back when the receiver has taken it, and not before"
     CHECK_FALSE(rx.is_single_copy());
     rx.release(8);
     CHECK(tx.is_drained());
+}
+
+TEST_CASE("a ring begins anew when it is empty, and not before") {
+    const channel_shape shape{.depth = 4, .slot_bytes = 4096};
+    thread_world world(shape);
+    auto tx = world.sender();
+    auto rx = world.receiver();
+    const std::byte* const beginning = world.base + 2 * page_bytes;
+    const auto send = [&](std::size_t bytes) {
+        const std::byte* const at = tx.try_acquire(bytes);
+        tx.commit(bytes);
+        return at;
+    };
+    CHECK(send(1000) == beginning);
+    tx.restart_if_empty(); // the message is on its way
+    CHECK(send(1000) > beginning);
+    rx.release(1000);
+    tx.restart_if_empty(); // one of two is
+    const std::byte* const third = send(1000);
+    CHECK(third > beginning + 2000);
+    rx.release(1000);
+    CHECK(rx.peek(1000) == third);
+    rx.release(1000);
+    tx.restart_if_empty();
+    send(8); // in its slot's line: the ring begins anew with the next long message
+    CHECK(send(1000) == beginning);
+    REQUIRE(rx.has_message());
+    CHECK((rx.is_expected(8) && rx.message_bytes() == 8));
+    rx.release(8);
+    CHECK((rx.is_expected(1000) && rx.message_bytes() == 1000));
+    CHECK(rx.peek(1000) == beginning);
+    rx.release(1000);
+    CHECK(send(1000) > beginning); // no restart was asked for
+}
+
+TEST_CASE("content is kept however often a ring begins anew") {
+    thread_world world({.depth = 4, .slot_bytes = 4096});
+    auto tx = world.sender();
+    auto rx = world.receiver();
+    std::mt19937 random(7);
+    std::deque<std::pair<std::size_t, unsigned char>> under_way;
+    int restarts = 0;
+    for (int i = 0; i < 20'000; ++i) {
+        const std::size_t bytes = random() % 3 == 0 ? random() % 100 : 1 + random() % 4096;
+        if (random() % 2 == 0) {
+            restarts += tx.is_drained();
+            tx.restart_if_empty();
+        }
+        if (random() % 5 < 3) {
+            if (std::byte* const to = tx.try_acquire(bytes)) {
+                const auto value = static_cast<unsigned char>(i);
+                std::memset(to, value, bytes);
+                tx.commit(bytes);
+                under_way.emplace_back(bytes, value);
+            }
+        } else if (!under_way.empty()) {
+            const auto [length, value] = under_way.front();
+            under_way.pop_front();
+            REQUIRE((rx.has_message() && rx.message_bytes() == length));
+            const std::byte* const from = rx.peek(length);
+            bool same = true;
+            for (std::size_t b = 0; b < length; ++b) same = same && from[b] == std::byte{value};
+            REQUIRE(same);
+            rx.release(length);
+        }
+    }
+    CHECK(restarts > 100);
 }
 
 TEST_CASE("a cost comes down quickly and goes up slowly") {

@@ -131,7 +131,8 @@ public:
     // Ranks that share a core have their rings in the same caches, so each has a part of what one would have. All ranks
     // of a communicator say the same, and before the first window is made.
     void share_cores(int ranks_per_core) {
-        if (ranks_per_core > 2) ring_bytes_ = 2 * ring_bytes / static_cast<std::size_t>(ranks_per_core);
+        is_crowded_ = ranks_per_core > 2;
+        if (is_crowded_) ring_bytes_ = 2 * ring_bytes / static_cast<std::size_t>(ranks_per_core);
     }
     // Rings of 2 MiB: twice the second-level cache of the machines measured, so that lines come back to their writer
     // after their readers lost them. (Ranks on 2 cores, whole rings and these, all_reduce of 64 KiB, near: 8 ranks 46
@@ -226,6 +227,7 @@ private:
     detail::growing_array<entry> table_;
     detail::growing_array<sole_ptr<window_entry>> windows_;
     std::size_t used_ = 0, ring_bytes_ = ring_bytes;
+    bool is_crowded_ = false; // more than two ranks share a core
 };
 
 COLLX_END_NAMESPACE

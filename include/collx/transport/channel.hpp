@@ -30,6 +30,8 @@ struct slot_header {
     std::byte payload[inline_bytes];
     static constexpr std::uint32_t single_copy_bit = 1u << 31; // the payload is an address in the sender's process
     static constexpr std::uint32_t posted_bit = 1u << 30;      // the payload is where the receiver wanted it
+    static constexpr std::uint32_t restart_bit = 1u << 29;     // the payload lies at the beginning of the ring
+    static constexpr std::uint32_t size_mask = restart_bit - 1;
 };
 static_assert(sizeof(slot_header) == 2 * cache_line_bytes); // a pair that processors fetch together
 
@@ -174,9 +176,18 @@ public:
         }
         return memory_.ring() + memory_.place(position_, bytes);
     }
+    // Puts the next message that is longer than inline_bytes at the beginning of the ring, if all messages before it
+    // have been taken. A rank that sends to many peers so uses less memory, which its caches still hold. For one peer
+    // it is faster to go on along the ring, because those lines have left the receiver's cache when they are written
+    // again.
+    void restart_if_empty() {
+        if (!is_remote_ && position_ != 0 && is_drained()) position_ = 0, has_restarted_ = true;
+    }
     void commit(std::size_t bytes, std::uint32_t tag = 0) {
         auto& slot = memory_.slot(next_);
         slot.bytes = static_cast<std::uint32_t>(bytes);
+        if (has_restarted_ && bytes > slot_header::inline_bytes)
+            slot.bytes |= slot_header::restart_bit, has_restarted_ = false;
         slot.tag = tag;
         slot.number.store(++next_, memory_order::release);
         if (bytes > slot_header::inline_bytes) position_ = memory_.end_of(memory_.place(position_, bytes), bytes);
@@ -264,6 +275,7 @@ private:
     std::size_t position_ = 0;
     piece_cost to_ring_;
     bool is_remote_ = false, is_slots_only_ = false;
+    bool has_restarted_ = false;                            // the next message in the ring lies at its beginning
     bool is_single_copy_ = false, was_single_copy_ = false; // now; when last settled
     bool always_ = false;
     bool is_trying_ = true;      // at first the ring, whose pages do not exist yet
@@ -290,17 +302,15 @@ public:
         return message_bytes() == bytes && memory_.slot(next_).tag == tag;
     }
     // The length of the message, as its sender states it. Requires has_message().
-    std::size_t message_bytes() const {
-        return memory_.slot(next_).bytes & ~(slot_header::single_copy_bit | slot_header::posted_bit);
-    }
+    std::size_t message_bytes() const { return memory_.slot(next_).bytes & slot_header::size_mask; }
     // Where the expected message lies.
     const std::byte* peek(std::size_t bytes) const {
         if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
         if (is_remote_) return memory_.own_place(next_);
-        return memory_.ring() + memory_.place(position_, bytes);
+        return memory_.ring() + place(bytes);
     }
     void release(std::size_t bytes) {
-        if (bytes > slot_header::inline_bytes) position_ = memory_.end_of(memory_.place(position_, bytes), bytes);
+        if (bytes > slot_header::inline_bytes) position_ = memory_.end_of(place(bytes), bytes);
         was_lent_ = false;
         memory_.taken().store(++next_, memory_order::release);
     }
@@ -355,6 +365,11 @@ public:
     bool knows_reading = false; // whether proof_at() was tried
 
 private:
+    // Where the expected message lies in the ring.
+    std::size_t place(std::size_t bytes) const {
+        return (memory_.slot(next_).bytes & slot_header::restart_bit) != 0 ? 0 : memory_.place(position_, bytes);
+    }
+
     detail::channel_memory memory_;
     std::uint64_t next_ = 0;
     std::size_t position_ = 0;
