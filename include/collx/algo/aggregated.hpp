@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All-to-all in which everything that goes from one node to one rank elsewhere travels as one message. Inside the node
-// the data first moves to the rank that carries for that destination, so a rank sends N - 1 messages out of its node
-// where a direct exchange sends (N - 1) G, each G times as long. (NCCL calls the same idea PXN.)
+// All-to-all in which everything that goes from one node to one rank of another node travels as one message. Inside the
+// node the data first move to the carrier for that destination. A rank then sends N - 1 messages out of its node where
+// a direct exchange sends (N - 1) G; each is G times as long. (NCCL calls the same idea PXN.)
 //
 //   3 nodes of 2, what rank 0 does:     inside: to rank 1, what is for rank 1, and what is for ranks 3 and 5
 //     node 0: 0 1   rail 0: 0 2 4       from rank 1, what is for rank 0, and what is for ranks 2 and 4
 //     node 1: 2 3   rail 1: 1 3 5       outside: to rank 2 and to rank 4, what ranks 0 and 1 have for them
 //     node 2: 4 5                       from rank 2 and from rank 4, what their nodes have for rank 0
 //
-// Who carries: count the ranks of all other nodes, node after node, from the next node on; the q-th of them is served
-// by local rank q mod G. With even nodes that is the local rank on the destination's own rail, so every message between
-// nodes stays on its rail; with uneven ones it shares the work evenly.
+// Carriers: the ranks of all other nodes are counted node after node, from the next node on. Local rank q mod G carries
+// for the q-th of them. With even nodes that rank is on the destination's rail, so every message between nodes stays on
+// its rail. With uneven nodes the work is shared evenly.
 //
 // Source: NVIDIA, "Doubling all2all performance with NVIDIA Collective Communication Library 2.12", 2022.
 #pragma once
@@ -22,7 +22,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// Which rank of a node carries for which ranks elsewhere: what the two texts below have in common.
+// Which rank of a node carries for which ranks of other nodes; shared by the two algorithms below.
 class carriers {
 public:
     COLLX_HD constexpr carriers(const node_view& nodes, int r, int n)
@@ -33,13 +33,13 @@ public:
     COLLX_HD constexpr int size() const { return at_.size(node_); }
     COLLX_HD constexpr int peer(int local) const { return at_.rank_of(node_, local); }
 
-    // How many ranks elsewhere this rank, or another one of its node, carries for.
+    // The number of ranks for which this rank, or another one of its node, carries.
     COLLX_HD constexpr int served(int local) const { return served(local, ranks_ - size(), size()); }
     COLLX_HD constexpr int served() const { return served(local_); }
-    // The rank that the t-th message out of the node is for.
+    // The destination of this rank's t-th message out of the node.
     COLLX_HD constexpr int target(int t) const { return order_[(end() + local_ + t * size()) % ranks_]; }
-    // Those whom a rank of this node carries for; where this rank keeps what a neighbour has for those it carries for,
-    // and what all have for one of them. Chunk sets count positions: node after node.
+    // Chunk sets, which count positions node after node: the ranks for which a rank of this node carries; where this
+    // rank keeps the chunks of a rank of its node for those it carries for; and all chunks for one of them.
     COLLX_HD constexpr chunk_set carried_by(int local) const {
         return chunk_set((end() + local) % ranks_, served(local), 1, size()).in_order(order_);
     }
@@ -47,7 +47,7 @@ public:
         return chunk_set(local, served(), 1, size()).in_order(order_);
     }
     COLLX_HD constexpr chunk_set collected_for(int t) const { return chunk_set(t * size(), size()).in_order(order_); }
-    // Who of another node carries for this rank, and what that node's ranks have for it.
+    // The rank of another node that carries for this rank, and the chunks of that node's ranks.
     COLLX_HD constexpr int carrier_in(int other) const {
         const int size = at_.size(other), q = (at_.first(node_) + local_ + ranks_ - at_.first(other) - size) % ranks_;
         return at_.rank_of(other, q % size);
@@ -70,7 +70,7 @@ public:
 
 private:
     COLLX_HD constexpr int end() const { return at_.first(node_) + size(); }
-    // How many of `outside` ranks local rank `local` of g carries for.
+    // The number of `outside` ranks for which local rank `local` of g carries.
     COLLX_HD static constexpr int served(int local, int outside, int g) {
         return local < outside ? (outside - local + g - 1) / g : 0;
     }
@@ -79,9 +79,9 @@ private:
     int ranks_, node_, local_;
 };
 
-// The counts that a carrier needs where each rank knows only its own: how many elements each neighbour has for each
-// rank that this one carries for. The input is a rank's counts by destination; scratch has them where
-// aggregated_all_to_all keeps the elements, and there is no output.
+// Brings carriers the counts they need where each rank knows only its own: how many elements each rank of the node has
+// for each rank that the carrier serves. The input is a rank's counts by destination. Scratch holds the counts in the
+// places where aggregated_all_to_all keeps the elements. There is no output.
 // Cost: 2(G - 1) messages inside the node, none between nodes.
 struct aggregated_counts {
     static constexpr collective op = collective::send_recv; // promises nothing by itself: a test compares the places
@@ -115,8 +115,8 @@ struct aggregated_counts {
 };
 
 // Shape: n chunks; chunk d of the input goes to rank d. Not in place. Strand 0 sends inside the node, strand 1 collects
-// and sends out, strand 2 receives from outside: a slow node does not hold up data that leaves. Chunks may differ in
-// size if carriers know the counts: that is what counts() is for.
+// and sends out, strand 2 receives from outside: a slow node does not delay data that leave. Chunks may differ in size
+// if carriers know the counts, which counts() brings.
 // Cost, N nodes of G ranks: N - 1 messages of G chunks between nodes per rank, 2(G - 1) inside, of 1 and of N - 1
 // chunks; n(N - 1) messages between nodes in all, whatever the nodes' sizes. Scratch about n chunks; slots >= 1.
 struct aggregated_all_to_all {

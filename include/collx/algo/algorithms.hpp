@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All algorithms, by collective: tests prove each of them, tools list them, the selector chooses among them. A new
-// algorithm becomes known to all three by one word here. Includes every text, so that plan/ and tests want it, users do
-// not.
+// All algorithms, by collective: tests prove each of them, tools and explanations list them. A new algorithm becomes
+// known to all of these by one word here. Includes every algorithm, so ordinary programs should not include it.
 #pragma once
 
 #include <collx/algo/binomial.hpp>
@@ -34,7 +33,7 @@ struct algorithm_list {
     }
 };
 
-// algorithms<collective::broadcast>: what can do it, the plain ones first. Names are unique within a list.
+// algorithms<collective::broadcast>: the algorithms for it, the plain ones first. Names are unique within a list.
 template <collective>
 struct algorithms_of {
     using type = algorithm_list<>;
@@ -96,7 +95,7 @@ struct algorithms_of<collective::barrier> {
     using type = algorithm_list<dissemination_barrier, flag_barrier>;
 };
 
-// Calls f with a default value of every algorithm there is, collective by collective.
+// Calls f with a default value of every algorithm, collective by collective.
 template <class F>
 constexpr void for_each_algorithm(F&& f) {
     algorithms<collective::all_reduce>::for_each(f);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Binomial trees: in each round every rank that has the message passes it on, so that n ranks are reached in ceil(log2
-// n) rounds. The choice for short messages: the number of rounds is least, the root repeats the whole message.
+// n) rounds. For short messages: fewest rounds, but the root sends the whole message repeatedly.
 //
 //   8 ranks:   0 ── 4 ── 6 ── 7        the subtree of a rank v is the interval [v, v + lowest bit of v),
-//              │    └─ 5               so that gathered chunks are neighbours and reductions keep rank order
+//              │    └─ 5               so that gathered chunks are consecutive and reductions keep rank order
 //              ├── 2 ── 3
 //              └── 1
 //
@@ -38,7 +38,8 @@ struct binomial_broadcast {
     }
 };
 
-// Two trees that meet at the root: the ranks above it, and the ranks below it mirrored. With root 0 it is the picture.
+// Two trees with a common root: one of the ranks above it, and one of the ranks below it, mirrored. With root 0 it is
+// the pictured tree.
 // Shape: 1 chunk.
 // Cost: n - 1 messages, of which the root receives ceil(log2(root + 1)) + ceil(log2(n - root)); with root 0 it takes
 // ceil(log2 n) rounds. Scratch 1 chunk if n > 2; slots >= 1.
@@ -79,7 +80,7 @@ struct binomial_reduce {
     }
 };
 
-// Reduce to rank 0 (strand 0), broadcast from there (strand 1; at rank 0 the same strand goes on). Both along one tree.
+// Reduces to rank 0 (strand 0), broadcasts from there (strand 1; at rank 0 strand 0 continues). Both along one tree.
 // Shape: 1 chunk.
 // Cost: 2 ceil(log2 n) rounds, 2(n - 1) messages; scratch 1 chunk if n > 2; slots >= 1.
 // Order: rank order, equal on all ranks; any associative operator.
@@ -95,7 +96,7 @@ struct binomial_all_reduce {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (n == 1) return ex.step(copy, in(0), out(0));
         const int span = r == 0 ? 2 * power_below(n - 1) : lowest_bit(r), parent = r - span;
-        int far = span / 2; // the last child reduced and the first one told
+        int far = span / 2; // the last child to reduce and the first to send to
         while (far > 0 && r + far >= n) far /= 2;
         if (ex.strand(0)) {
             for (int d = 1; d < far; d *= 2)
@@ -124,8 +125,8 @@ private:
     }
 };
 
-// Chunks that pass through ranks other than the root: all but those of the root, of its first child and of a last rank
-// that is the root's child. Chunk c is kept in tmp(c), so that the largest one counts.
+// One more than the largest chunk that passes through a rank other than the root, since chunk c is kept in tmp(c).
+// Those of the root, of its first child and of a last rank that is the root's child do not.
 COLLX_HD constexpr int subtree_scratch(int n, int root) {
     if (n < 4) return 0;
     if (root > 0 && root < n - 2) return n;
@@ -146,7 +147,7 @@ struct binomial_gather {
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         const int v = (r + n - root) % n, span = v == 0 ? n : lowest_bit(v);
-        const int size = span < n - v ? span : n - v; // ranks in my subtree
+        const int size = span < n - v ? span : n - v; // ranks in this rank's subtree
         const int parent = (r + n - span) % n;
         if (v > 0 && size == 1) return ex.step(send, to(parent), in(r));
         ex.step(copy, in(r), v == 0 ? out(r) : tmp(r));

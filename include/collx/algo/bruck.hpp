@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bruck's algorithms: ceil(log2 n) messages per rank for any n, at the price of sending some bytes more than once. The
-// choice for short messages and many ranks.
+// Bruck's algorithms: ceil(log2 n) messages per rank for any n, but some bytes are sent more than once. For short
+// messages and many ranks.
 //
 // Source: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for all-to-all communications in multiport
 // message-passing systems", IEEE TPDS 8(11), 1997.
@@ -12,8 +12,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// Each rank holds the chunks r, r + 1, … and doubles them by taking those of rank r + have. Chunk sets wrap around, so
-// that everything is received where it belongs and the rotation at the end of the paper's text is not needed.
+// Each rank holds the chunks r, r + 1, … and doubles their number by receiving those of rank r + have. Chunk sets wrap
+// around, so that every chunk is received in its place and the paper's final rotation is not needed.
 // Shape: n chunks; rank r contributes chunk r.
 // Cost: ceil(log2 n) messages, n - 1 chunks per rank; no scratch, slots >= 1.
 struct bruck_all_gather {
@@ -34,9 +34,9 @@ struct bruck_all_gather {
     }
 };
 
-// A block for the rank at distance j below travels along the bits of j: in the round of bit b each rank sends all
-// blocks whose distance has this bit to rank r - b. What arrives in the last round is at home and goes to the output.
-// Shape: n chunks; chunk d of the input goes to rank d. In place is fine: the input is read before the output is
+// A block for the rank j below travels along the bits of j: in the round of bit b each rank sends all blocks whose
+// distance has this bit to rank r - b. Blocks that arrive in the last round go to the output.
+// Shape: n chunks; chunk d of the input goes to rank d. May be in place: the input is read before the output is
 // written.
 // Cost: ceil(log2 n) messages, about n/2 chunks each; scratch n chunks; slots >= 1.
 struct bruck_all_to_all {

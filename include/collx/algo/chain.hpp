@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Chains: the ranks stand in a line, the message runs along it in chunks. A long line is late but never idle, so that
-// for long messages every link carries each byte once and the length of the line is all that is added.
+// Chains: the ranks form a line, along which the message travels in chunks. Every link carries each byte once. For long
+// messages all links work at once, and the length of the line only adds a delay.
 //
 //   broadcast, K = 3 chunks, rounds of 4 ranks:     rank 0   0 1 2
 //                                                   rank 1     0 1 2

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Direct exchange over windows: a rank puts what others need into its own window, the others fetch it. One hop.
+// Direct exchange over windows: a rank puts what other ranks need into its own window, and these fetch it. One hop.
 #pragma once
 
 #include <collx/algo/window_moves.hpp>
@@ -7,16 +7,16 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// Private buffers, staged through windows. Every verb gives both signals on all ranks in every iteration, so that any
-// of them may follow any other on the same windows, with any root:
-//   signal 0   what I put into this stage may be read
-//   signal 1   I have read all I need from this stage
-// Putting (strand 0) runs up to `depth` iterations ahead of fetching (strand 1) and asks all ranks before it overwrites
-// a stage: a rank that only puts, such as the root of a broadcast, hears of its readers in no other way.
+// Private buffers, staged through windows. For every collective all ranks give both signals in every iteration, so that
+// any of them may follow any other on the same windows, with any root:
+//   signal 0   the data that this rank put into this stage may be read
+//   signal 1   this rank has read all it needs from this stage
+// Strand 0, which puts, runs up to `depth` iterations ahead of strand 1, which fetches. It waits for all ranks before
+// it reuses a stage: a rank that only puts, such as the root of a broadcast, has no other way to learn of its readers.
 //
 // Shape: chunks as in window_moves.hpp; window segment 0 has what others read.
-// Cost: what is put is written to a window once; all_gather, reduce_scatter and all_to_all read n - 1 chunks per rank,
-// the root of a gather or reduce all of the others' parts; two synchronisations, which overlap the moves.
+// Cost: data are written to a window once. In all_gather, reduce_scatter and all_to_all a rank reads n - 1 chunks; the
+// root of a gather or reduce reads the parts of all other ranks. Two synchronisations, which overlap the moves.
 // Order: rank order; any associative operator.
 template <collective C>
 struct direct {
@@ -49,7 +49,7 @@ struct direct {
     }
 };
 
-// direct for each collective that it does.
+// direct, for each collective that it supports.
 using direct_reduce = direct<collective::reduce>;
 using direct_broadcast = direct<collective::broadcast>;
 using direct_all_gather = direct<collective::all_gather>;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Barriers: no rank leaves before all have come. No data travels: a message is a token, its meaning is that it
-// came.
+// Barriers: no rank leaves before all have entered. No data travel: a message is a token, and only its arrival counts.
 #pragma once
 
 #include <collx/sched/collective.hpp>
@@ -9,8 +8,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// In round k rank r tells rank r + 2^k that it has come and has heard of the 2^k - 1 ranks before it. Works for any n
-// because being told twice does no harm.
+// In round k rank r notifies rank r + 2^k that it and the 2^k - 1 ranks before it have entered. Works for any n:
+// repeated notification is harmless.
 // Shape: 1 chunk, the token.
 // Cost: ceil(log2 n) messages per rank, as many rounds; scratch for the token; slots >= 1.
 // Source: Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization", IJPP 17(1), 1988.
@@ -30,9 +29,9 @@ struct dissemination_barrier {
     }
 };
 
-// The same promise over windows: each rank raises a flag and looks at all flags. No data at all.
+// A barrier over windows: each rank gives a signal and waits for those of all ranks. There are no data.
 // Shape: no chunks, 1 signal.
-// Cost: one signal given and n looked at per rank.
+// Cost: each rank gives one signal and checks n.
 struct flag_barrier {
     static constexpr collective op = collective::barrier;
     static constexpr const char* name = "flags";

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two binary trees, each for one half of the message. In one binary tree the inner ranks send everything twice and the
-// leaves send nothing; here every rank is inner in one tree and a leaf in the other, so that all links are busy and the
-// depth is still logarithmic.
+// Two binary trees, each for one half of the message. In a single binary tree the inner ranks send everything twice and
+// the leaves send nothing. Here every rank is inner in one tree and a leaf in the other, so that all links are busy and
+// the depth is still logarithmic.
 //
 //   9 ranks, root 0      tree 0:  0 ─ 8 ─ 4 ─┬ 2 ─┬ 1        tree 1:  0 ─ 7 ─┬ 3 ─┬ 1 ─ 2
 //                                            │    └ 3                         │    └ 5 ─┬ 4
 //                                            └ 6 ─┬ 5                         │         └ 6
 //                                                 └ 7                         └ 8
 //
-// The ranks stand in order in both trees (all of the left subtree < the rank < all of the right one), so that
-// reductions keep rank order. Both trees are one text: tree 1 is tree 0 of n + 1 ranks in which rank v stands at place
-// v + 1 and place 1, a leaf, is empty.
+// Both trees are in rank order (all of the left subtree < the rank < all of the right one), so that reductions keep
+// rank order. Tree 1 is tree 0 of n + 1 ranks in which rank v stands at place v + 1 and place 1, a leaf, is empty.
 //
 // Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
 // Computing 35(12), 2009.
@@ -23,13 +22,13 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// The neighbours of one rank in a tree; -1: there is none.
+// The parent and the children of one rank in a tree; -1: there is none.
 struct tree_links {
     int parent = -1, left = -1, right = -1;
 };
 
-// One of the two trees, over the ranks relative to the root. The root is no part of the binary tree, it stands above it
-// as a rank whose only child is the right one. A place is odd if and only if it is a leaf.
+// One of the two trees, over ranks counted from the root. The root is not part of the binary tree: it stands above it,
+// with a right child only. A place is odd if and only if it is a leaf.
 class in_order_tree {
 public:
     COLLX_HD constexpr in_order_tree(int n, int tree) : shift_(tree), last_(n - 1 + tree) {}
@@ -37,14 +36,14 @@ public:
     COLLX_HD constexpr tree_links links(int v) const {
         if (v == 0) return {-1, -1, power_below(last_) - shift_};
         const int place = v + shift_, low = lowest_bit(place);
-        int below = low / 2; // distance to the right child, which comes lower where the tree is cut off
+        int below = low / 2; // distance to the right child, which is nearer where the tree is cut off
         while (below > 0 && place + below > last_) below /= 2;
         const int left = place - low / 2;
         return {parent_of(place), low > 1 && left > shift_ ? left - shift_ : -1, below > 0 ? v + below : -1};
     }
 
-    // The same inner ranks, but the leaves moved on by two places, at least four of which there must be: no rank has
-    // the same parent or child.
+    // The links of the tree with its leaves moved on by two leaves: no leaf has the same parent as in links().
+    // Requires: at least four leaves.
     COLLX_HD constexpr tree_links links_with_moved_leaves(int v) const {
         if (v > 0 && is_leaf(v)) return {links(moved(v, -2)).parent, -1, -1};
         tree_links l = links(v);
@@ -69,9 +68,9 @@ private:
     int shift_, last_; // last_: the last place
 };
 
-// The part of one rank in one tree; the links name real ranks.
+// The steps of one rank in one tree; the links name real ranks.
 struct tree_walk {
-    // Not at the root.
+    // For ranks other than the root.
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD static constexpr void up(Ex& ex, const tree_links& l, chunk_set c) {
@@ -88,7 +87,7 @@ struct tree_walk {
         ex.step(recv | copy | send, from(l.parent), to(first), out(c));
         if (l.left >= 0 && l.right >= 0) ex.step(send, to(l.right), out(c));
     }
-    // Relative to real ranks.
+    // Converts ranks relative to the root to real ranks.
     COLLX_HD static constexpr tree_links real(tree_links l, int root, int n) {
         const auto rank = [=](int v) { return v < 0 ? -1 : (root + v) % n; };
         return {rank(l.parent), rank(l.left), rank(l.right)};
@@ -148,13 +147,15 @@ struct double_tree_reduce {
     }
 };
 
-// Up and down both trees with rank 0 above them; at rank 0 the way up and the way down are one strand, elsewhere two,
-// so that pieces follow one another without waiting for those before to come back.
+// Reduces up both trees and broadcasts down, with rank 0 above them. At rank 0 both directions are one strand,
+// elsewhere two, so that pieces follow one another without waiting for earlier ones to come back.
 //
-// A rank that sends up to a neighbour in one tree would send down to the same neighbour in the other one, and two
-// strands cannot share a channel. So the trees on the way down have other leaves. That takes four leaves in each; below
-// 9 ranks one tree carries both halves. Shape: 2 chunks, one per tree. Cost: 4(n - 1) messages of one chunk, at most 4
-// per rank; scratch 2 chunks if n > 3; slots >= 1. Order: rank order, equal on all ranks; any associative operator.
+// A rank that sends up to some rank in one tree would send down to the same rank in the other tree, and two strands
+// cannot share a channel. So the trees on the way down have other leaves. That takes four leaves in each; below 9 ranks
+// one tree carries both halves.
+// Shape: 2 chunks, one per tree.
+// Cost: 4(n - 1) messages of one chunk, at most 4 per rank; scratch 2 chunks if n > 3; slots >= 1.
+// Order: rank order, equal on all ranks; any associative operator.
 struct double_tree_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "double_tree";

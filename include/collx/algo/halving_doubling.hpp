@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Halving and doubling: in each round a rank gives half of its chunks away and reduces the other half, until it holds
-// one complete chunk; then the way back collects the others. As few bytes as a ring, in 2 log2 n rounds instead of
-// 2(n - 1). Where n is no power of two the ranks form teams (power_of_two.hpp), and only their leaders take part.
+// Halving and doubling: in each round a rank sends half of its chunks and reduces the other half, until it holds one
+// complete chunk. The same rounds backwards then collect the others. As few bytes as a ring, in 2 log2 n rounds instead
+// of 2(n - 1). Where n is no power of two the ranks form teams (power_of_two.hpp), and only their leaders take part.
 //
 // Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004.
 #pragma once
@@ -13,10 +13,10 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// The nearest partner comes first, so that what has been reduced is always an interval of ranks.
+// The nearest partner comes first, so that a partial result always covers an interval of ranks.
 // Shape: p chunks, p the largest power of two <= n.
-// Cost: 2 log2 p rounds and messages and 2(p - 1) chunks per leader; if n is no power of two 2 rounds and p chunks
-// either way more. Scratch p chunks if n > 2; slots >= 1.
+// Cost: 2 log2 p rounds and messages and 2(p - 1) chunks per leader; if n is no power of two, 2 more rounds and p more
+// chunks each way. Scratch p chunks if n > 2; slots >= 1.
 // Order: rank order, equal on all ranks; any associative operator.
 struct halving_doubling_all_reduce {
     static constexpr collective op = collective::all_reduce;
@@ -41,7 +41,7 @@ struct halving_doubling_all_reduce {
             partial = place::tmp;
         }
         const int team = all.team_of(r);
-        int first = 0, count = all.teams; // the chunks this rank is still, and later: already, responsible for
+        int first = 0, count = all.teams; // the chunks this rank still reduces, later: those it already has
         for (int d = 1; d < all.teams; d *= 2) {
             const int other = all.leader(team ^ d);
             count /= 2;
@@ -68,8 +68,8 @@ struct halving_doubling_all_reduce {
     }
 };
 
-// The farthest partner comes first, so that the chunks of a half are neighbours and end where they belong. A follower
-// keeps its operand for its own chunk and completes that itself.
+// The farthest partner comes first, so that the chunks of a half are consecutive and end at their ranks. A follower
+// keeps its operand of its own chunk and completes that chunk itself.
 // Shape: n chunks; rank r keeps chunk r.
 // Cost: log2 n rounds, n - 1 chunks per rank, where n is a power of two; else floor(log2 n) + 3 rounds, and a follower
 // sends n - 1 chunks. Scratch n chunks if n > 2; slots >= 1.

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Hierarchical algorithms: one algorithm inside the nodes, another between them, so that what is slow to cross is
-// crossed as little as can be. Both are ordinary algorithms of the suites named; they run on sub-executors and do not
-// know.
+// Hierarchical algorithms: one algorithm inside the nodes, another between them, so that as little as possible goes
+// over the slow links. Both are ordinary algorithms of the given suites and run over sub-executors.
 //
 //   all_reduce, 2 nodes of 3 ranks         node 0: 0 1 2    node 1: 3 4 5      rail i: the ranks of local index i
 //     reduce_scatter in each node          0 1 2 | 3 4 5                      each rank: 1/3 of the buffer
 //     all_reduce along each rail           0-3   1-4   2-5                     1/3 each: all rails at once
 //     all_gather in each node              0 1 2 | 3 4 5
 //
-// Where nodes have different numbers of ranks there are no complete rails; each text says what it does instead. Which
-// rank is on which node is said by a node_view (sched/node_map.hpp); ranks of a node need not be neighbours. A map of
-// one node leaves the inner algorithm alone, one of single ranks the outer one.
+// Where nodes have different numbers of ranks there are no complete rails; each algorithm says what it does instead. A
+// node_view (sched/node_map.hpp) says which rank is on which node; the ranks of a node need not be consecutive. With
+// one node only the inner algorithm runs, with nodes of one rank only the outer one.
 //
 // Source: Cho, Finkler, Serrano, Kung, Hunter, "BlueConnect: decomposing all-reduce for deep learning on heterogeneous
 // network hierarchy", MLSys 2019, for the all-reduce.
@@ -23,12 +22,12 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// Shape: even nodes: G chunks for each chunk of the outer all-reduce. Uneven: one rail for each rank of the smallest
-// node, every rail with its part of the buffer; nodes reduce to the rails' ranks and broadcast from them.
-// With fewer rails than a node has ranks (one, for short messages) it does the same.
-// Cost, N nodes of G ranks: between nodes what G outer all-reduces of S/G cost, with rings 2(N - 1)/N S for each node
-// and all its ranks at once; inside nodes 2(G - 1)/G S per rank. Uneven nodes send as many bytes between nodes, over as
-// many ranks as the smallest node has, and inside nodes about S per rank up and S down. Scratch S.
+// Shape: even nodes: G chunks for each chunk of the outer all-reduce. Uneven nodes: one rail for each rank of the
+// smallest node, each with its part of the buffer; nodes reduce to the ranks of the rails and broadcast from them. The
+// same with fewer rails than a node has ranks (one, for short messages).
+// Cost, N nodes of G ranks: between nodes the cost of G outer all-reduces of S/G; with rings that is 2(N - 1)/N S for
+// each node, all its ranks at once. Inside nodes 2(G - 1)/G S per rank. Uneven nodes send as many bytes between nodes,
+// over as many ranks as the smallest node has, and inside nodes about S per rank up and S down. Scratch S.
 // Order: equal on all ranks; needs a commutative operator unless both suites are in rank order and nodes are intervals.
 template <class Inner = rings, class Outer = Inner>
 struct hierarchical_all_reduce : hierarchical_base {
@@ -41,7 +40,7 @@ struct hierarchical_all_reduce : hierarchical_base {
     static constexpr collective op = collective::all_reduce;
     static constexpr int min_depth = parts::min_depth<inner, outer, scatter, gather, up, down>();
     static constexpr bool needs_commutative = parts::need_commutative<inner, outer, scatter, up>();
-    int rails = 0; // ranks of each node that talk to other nodes; 0: as many as the smallest node has
+    int rails = 0; // ranks of each node that send to other nodes; 0: as many as the smallest node has
     constexpr std::uint64_t parameter_bits() const {
         return nodes.hash() ^ static_cast<std::uint64_t>(rails) * 0x9e37'79b9'7f4a'7c15;
     }
@@ -113,9 +112,10 @@ private:
 };
 
 // Shape: n chunks; rank r keeps chunk r. Even nodes: reduce_scatter inside (each rank the chunks of its rail), then
-// along the rail. Uneven: chunk by chunk, reduced in each node to the rank that stands for its owner, then to the
-// owner. Cost: (N - 1)/N S between nodes for each node, over all ranks; inside nodes (G - 1)/G S per rank. Uneven nodes
-// send the same bytes in more messages, one for each chunk. Scratch S. Order: as all_reduce.
+// along the rail. Uneven nodes reduce each chunk in each node to the rank that stands for its owner, then to the owner.
+// Cost: (N - 1)/N S between nodes for each node, over all ranks; inside nodes (G - 1)/G S per rank. Uneven nodes send
+// the same bytes in more messages, one for each chunk. Scratch S.
+// Order: as hierarchical_all_reduce.
 template <class Inner = rings, class Outer = Inner>
 struct hierarchical_reduce_scatter : hierarchical_base {
     using inner = typename Inner::reduce_scatter;
@@ -170,9 +170,9 @@ struct hierarchical_reduce_scatter : hierarchical_base {
     }
 };
 
-// Shape: n chunks; rank r contributes chunk r. Even nodes: all_gather along the rails, then inside. Uneven: chunk by
-// chunk, broadcast between the ranks that stand for its owner, then in each node.
-// Cost: as reduce_scatter, no scratch.
+// Shape: n chunks; rank r contributes chunk r. Even nodes: all_gather along the rails, then inside. Uneven nodes: each
+// chunk is broadcast between the ranks that stand for its owner, then in each node.
+// Cost: as hierarchical_reduce_scatter, no scratch.
 template <class Inner = rings, class Outer = Inner>
 struct hierarchical_all_gather : hierarchical_base {
     using inner = typename Inner::all_gather;
@@ -219,7 +219,7 @@ struct hierarchical_all_gather : hierarchical_base {
     }
 };
 
-// hierarchical<collective::broadcast, trees>: the same by collective.
+// hierarchical<collective::broadcast, trees>: the hierarchical algorithm of a collective.
 template <collective, class, class>
 struct hierarchical_of;
 template <class Inner, class Outer>

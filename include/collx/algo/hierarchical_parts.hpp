@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the hierarchical algorithms share: questions about the algorithms they are made of, and the value that says
-// where the ranks are. No algorithm here.
+// What the hierarchical algorithms share: queries about the algorithms they are made of, and the base with the node
+// map. No algorithm here.
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// What combinators ask about their parts.
+// Queries about the algorithms that a hierarchical one is made of.
 struct parts {
     template <class... Algorithms>
     static constexpr int min_depth() {
@@ -24,7 +24,7 @@ struct parts {
     static constexpr bool need_commutative() {
         return ((sched::reorders_v<Algorithms> || requires { Algorithms{}.needs_commutative_for(1); }) || ...);
     }
-    // Data that is only passed on needs no scratch, and the combinators declare none for it.
+    // Whether none has scratch. Data that are only passed on need none, and hierarchical algorithms declare none.
     template <class... Algorithms>
     static constexpr bool keep_nothing = !(sched::has_scratch_v<Algorithms> || ...);
     COLLX_HD static constexpr int common_multiple(int a, int b) {
@@ -36,7 +36,7 @@ struct parts {
         }
         return x == 0 ? 1 : a / x * b;
     }
-    // A number of chunks that the algorithms of all nodes can divide.
+    // A multiple of `chunks` that the algorithms of all nodes can divide.
     template <class... Algorithms>
     COLLX_HD static constexpr int chunks_inside(const node_view& at, int chunks) {
         for (int k = 0; k < at.nodes(); ++k) ((chunks = common_multiple(chunks, Algorithms{}.chunks(at.size(k)))), ...);
@@ -51,7 +51,7 @@ struct parts {
     }
 };
 
-// What all of them share: where the ranks are, and what it takes to be one value of a few parameters.
+// The base of the hierarchical algorithms: a value that holds the node map.
 struct hierarchical_base {
     static constexpr const char* name = "hierarchical";
     node_view nodes{}; // of as many ranks as the communicator has; default: one node
@@ -62,7 +62,7 @@ struct hierarchical_base {
     constexpr bool fits(int n) const { return nodes.fits(n); }
     constexpr std::uint64_t parameter_bits() const { return nodes.hash(); }
 
-    // One of the two algorithms has nothing to do.
+    // Whether one of the two algorithms has nothing to do.
     COLLX_HD static constexpr bool is_flat(const node_view& at) { return at.nodes() == 1 || at.largest() == 1; }
     template <class In, class Out>
     COLLX_HD static constexpr int flat_chunks(const node_view& at, const In& inner, const Out& outer, int n) {
@@ -80,7 +80,7 @@ struct hierarchical_base {
         else outer(ex, r, n);
     }
 };
-// What hierarchical algorithms with a root have in common.
+// The base of hierarchical algorithms with a root.
 struct rooted_hierarchical_base : hierarchical_base {
     int root = 0;
     constexpr rooted_hierarchical_base() = default;
@@ -91,8 +91,7 @@ struct rooted_hierarchical_base : hierarchical_base {
     constexpr std::uint64_t parameter_bits() const {
         return nodes.hash() ^ static_cast<std::uint64_t>(root) * 0x9e37'79b9'7f4a'7c15;
     }
-    // The rank that stands for its node: the root for its own, elsewhere the one of the same local index, counted round
-    // in smaller nodes.
+    // The local index of the rank that stands for its node: that of the root, modulo the node's size.
     COLLX_HD constexpr int stands_for(const node_view& at, int node) const { return at.local_of(root) % at.size(node); }
 };
 

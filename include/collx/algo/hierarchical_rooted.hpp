@@ -9,7 +9,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// Shape: as many chunks as both broadcasts can divide. Between the ranks that stand for the root in their nodes, then
+// Shape: as many chunks as both broadcasts can divide. Broadcasts between the ranks that stand for the nodes, then
 // inside.
 // Cost: the outer broadcast over N nodes and the inner one over the ranks of a node, one after the other; N - 1 times S
 // between nodes.
@@ -49,8 +49,8 @@ struct hierarchical_broadcast : rooted_hierarchical_base {
     }
 };
 
-// The broadcast backwards.
-// Cost: as the broadcast; scratch S. Order: as all_reduce, for every root.
+// The broadcast backwards: inside the nodes, then between the ranks that stand for them.
+// Cost: as hierarchical_broadcast; scratch S. Order: as hierarchical_all_reduce, for every root.
 template <class Inner = rings, class Outer = Inner>
 struct hierarchical_reduce : rooted_hierarchical_base {
     using inner = typename Inner::reduce;
@@ -102,7 +102,7 @@ private:
     }
 };
 
-// Shape: 1 chunk, the token. The ranks of a node meet, then their first ranks, then these tell the others.
+// Shape: 1 chunk, the token. A barrier in each node, then one of their first ranks, which then notify the others.
 // Cost: the outer barrier of N ranks between nodes; scratch for the token.
 template <class Inner = trees, class Outer = Inner>
 struct hierarchical_barrier : hierarchical_base {

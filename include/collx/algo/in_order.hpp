@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any algorithm over channels, its ranks in another order: a ring along the links that there are, a tree whose
-// neighbours are near. The text does not know. Order matters most to rings; plan/ring_order.hpp finds one for them.
+// Runs any algorithm over channels with its ranks in another order: a ring along existing links, a tree of ranks that
+// are close. The order matters most to rings; plan/ring_order.hpp finds one for them.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ private:
         op == collective::all_gather || op == collective::reduce_scatter || op == collective::all_to_all;
 };
 
-// The same for broadcast and reduce: a chain along the links, a tree of near ranks. Gather and scatter are left out,
-// since their chunks belong to ranks.
+// The same for broadcast and reduce: a chain along the links, a tree of ranks that are close. Gather and scatter are
+// left out, since their chunks belong to ranks.
 //   comm.with(rooted_in_order<chain_broadcast>{order})
 template <class Inner>
 struct rooted_in_order {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Through one rank of each node, its leader: all-to-all, all-gather and barrier in which everything that goes from one
-// node to another travels as one message. For short parts, where a message between nodes costs more than moving the
-// data twice inside. The all-to-all:
+// All-to-all, all-gather and barrier through one rank of each node, its leader: everything that goes from one node to
+// another travels as one message. For short parts, where a message between nodes costs more than moving the data twice
+// inside nodes. The all-to-all:
 //
 //   2 nodes of 3      up: ranks 1 and 2 hand rank 0 what they have for ranks 3 to 5
 //     node 0: 0 1 2   across: rank 0 sends rank 3 all nine parts, for rank 3, then rank 4, then rank 5
 //     node 1: 3 4 5   down: rank 3 hands ranks 4 and 5 theirs; parts that stay inside a node go directly
 //
-// aggregated.hpp shares the way out among the ranks of a node instead.
+// aggregated.hpp instead shares the messages out of a node among its ranks.
 #pragma once
 
 #include <collx/sched/collective.hpp>
@@ -17,8 +17,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// Who leads, and where a leader keeps what passes through it: G chunks for each of the m ranks elsewhere on the way out
-// (those for one rank together), then the m chunks of each of its G ranks on the way in.
+// The leaders, and where a leader keeps the data that pass through it. On the way out: G chunks for each of the m ranks
+// of other nodes, those for one rank together. Behind these, on the way in: the m chunks of each of its G ranks.
 class led_node {
 public:
     COLLX_HD constexpr led_node(const node_view& nodes, int r, int n)
@@ -28,22 +28,22 @@ public:
     COLLX_HD constexpr int peer(int local) const { return at_.rank_of(node_, local); }
     COLLX_HD constexpr int outside() const { return ranks_ - size_; }
     COLLX_HD constexpr int others() const { return at_.nodes() - 1; }
-    // The k-th node after this one, and who leads it.
+    // The k-th node after this one, and the leader of a node.
     COLLX_HD constexpr int next(int k) const { return (node_ + k) % at_.nodes(); }
     COLLX_HD constexpr int leader_of(int node) const { return at_.rank_of(node, 0); }
 
-    // In a buffer: the ranks of another node; all ranks elsewhere, node after node from the next one on.
+    // Chunks of a buffer: a node's ranks; all ranks of other nodes, node after node from the next one on.
     COLLX_HD constexpr chunk_set ranks_of(int node) const {
         return chunk_set(at_.first(node), at_.size(node)).in_order(at_.by_node());
     }
     COLLX_HD constexpr chunk_set all_outside() const {
         return chunk_set((at_.first(node_) + size_) % ranks_, outside()).in_order(at_.by_node());
     }
-    // All but one rank of this node, from the next one on.
+    // The chunks of all ranks but this one of the node, from the rank after it on.
     COLLX_HD constexpr chunk_set all_but(int local) const {
         return chunk_set((at_.first(node_) + local + 1) % ranks_, ranks_ - 1).in_order(at_.by_node());
     }
-    // In the leader's scratch.
+    // Chunks of the leader's scratch.
     COLLX_HD constexpr chunk_set handed_up_by(int local) const { return way(0, local, outside(), 1, size_); }
     COLLX_HD constexpr chunk_set meant_for(int node) const {
         const int count = size_ * at_.size(node);
@@ -66,7 +66,7 @@ public:
     }
 
 private:
-    // Ranks elsewhere that come before those of a node.
+    // The number of ranks of other nodes that come before those of `node`.
     COLLX_HD constexpr int before(int node) const {
         return (at_.first(node) - at_.first(node_) - size_ + 2 * ranks_) % ranks_;
     }
@@ -80,9 +80,9 @@ private:
     int ranks_, node_, local_, size_;
 };
 
-// The counts that a leader needs where each rank knows only its own: what its ranks have for each rank elsewhere, or
-// what they expect. The input is a rank's counts by destination, or by source; scratch has them where leader_all_to_all
-// keeps the elements.
+// Brings leaders the counts they need where each rank knows only its own: what the ranks of the node have for each rank
+// of other nodes or, with `expected`, what they expect. The input is a rank's counts by destination, or by source.
+// Scratch holds the counts where leader_all_to_all keeps the elements.
 // Cost: G - 1 messages inside the node, none between nodes.
 struct leader_counts {
     static constexpr collective op = collective::send_recv; // promises nothing by itself: a test compares the places
@@ -108,11 +108,11 @@ struct leader_counts {
     }
 };
 
-// Shape: n chunks; chunk d of the input goes to rank d. Not in place. Strand 0 sends up, sends inside and,
-// at a leader, passes down what comes from outside; strand 1 collects, sends across and receives inside. Chunks may
-// differ in size if leaders know the counts: that is what counts() and expected_counts() are for. Cost, N nodes of
-// G ranks: N - 1 messages of G^2 chunks between nodes per leader, N(N - 1) in all; inside, G + 1 messages per rank, of
-// which one up and one down of n - G chunks. Scratch 2 G(n - G) chunks at leaders; slots >= 1.
+// Shape: n chunks; chunk d of the input goes to rank d. Not in place. Strand 0 sends up, sends inside and, at a leader,
+// passes down what comes from outside; strand 1 collects, sends across and receives inside. Chunks may differ in size
+// if leaders know the counts, which counts() and expected_counts() bring.
+// Cost, N nodes of G ranks: N - 1 messages of G^2 chunks between nodes per leader, N(N - 1) in all; inside, G + 1
+// messages per rank, of which one up and one down of n - G chunks. Scratch 2 G(n - G) chunks at leaders; slots >= 1.
 struct leader_all_to_all {
     static constexpr collective op = collective::all_to_all;
     static constexpr const char* name = "leader";
@@ -172,7 +172,7 @@ private:
         for (int i = 1; i < at.size(); ++i) ex.step(send, to(at.peer(i)), tmp(at.handed_down_to(i)));
         ex.step(copy, tmp(at.handed_down_to(0)), out(at.all_outside()));
     }
-    // A single rank leads itself.
+    // For a node of one rank, which is its own leader.
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD static constexpr void exchange(Ex& ex, const led_node& at) {
@@ -182,7 +182,7 @@ private:
     }
 };
 
-// What the two below share: few messages, one after the other, for calls whose time is that of messages.
+// Shared by the two algorithms below: few messages, one after the other, for calls whose time is that of messages.
 struct leader_base {
     static constexpr const char* name = "leader";
     static constexpr bool needs_commutative = false;
@@ -195,9 +195,9 @@ struct leader_base {
     }
 };
 
-// Shape: n chunks; rank r contributes chunk r. To the leader, between leaders, to all others.
-// Cost, N nodes of G ranks: N - 1 messages of G chunks between nodes per leader, N(N - 1) in all; inside, one up of one
-// chunk and one down of n - 1 for each rank but the leader; no scratch; slots >= 1.
+// Shape: n chunks; rank r contributes chunk r. Chunks go to the leader, between leaders, then to all other ranks.
+// Cost, N nodes of G ranks: N - 1 messages of G chunks between nodes per leader, N(N - 1) in all; inside, one message
+// up of one chunk and one down of n - 1 for each rank but the leader; no scratch; slots >= 1.
 struct leader_all_gather : leader_base {
     static constexpr collective op = collective::all_gather;
     COLLX_HD static constexpr int chunks(int n) { return n; }
@@ -219,7 +219,7 @@ struct leader_all_gather : leader_base {
     }
 };
 
-// Shape: 1 chunk, the token. As leader_all_gather.
+// Shape: 1 chunk, the token. Messages as in leader_all_gather.
 // Cost: N(N - 1) messages between nodes; scratch for the token; slots >= 1.
 struct leader_barrier : leader_base {
     static constexpr collective op = collective::barrier;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The root exchanges directly with each rank. Nothing beats it for very few ranks, nothing is easier to check, and its
-// reduction is the loop one would write by hand: the reference for results that must not depend on the algorithm.
+// The root exchanges data directly with each rank. Best for very few ranks, and easiest to check. Its reduction is the
+// loop one would write by hand: the reference for results that must not depend on the algorithm.
 #pragma once
 
 #include <collx/sched/collective.hpp>
@@ -26,10 +26,10 @@ struct linear_broadcast {
     }
 };
 
-// The root takes the operands one by one, its own through a channel to itself where that stands in the middle.
+// The root reduces the operands one by one, its own over a channel to itself unless that is among the first two.
 // Shape: 1 chunk.
 // Cost: n - 1 messages to the root and one more to itself if root > 1; scratch 1 chunk if n > 2; slots >= 1.
-// Order: ((x0 op x1) op x2) op … as a sequential loop would, whatever the root: the same bits for every root.
+// Order: ((x0 op x1) op x2) op … as in a sequential loop: the same bits for every root.
 struct linear_reduce {
     static constexpr collective op = collective::reduce;
     static constexpr const char* name = "linear";
@@ -46,8 +46,8 @@ struct linear_reduce {
         if (r == root) take_in_turn(ex, root, n, 0);
     }
 
-    // The root takes the operands of a chunk one by one; its own stands in `in` if it is among the first two, else it
-    // has sent it to itself.
+    // Reduces the operands of a chunk at the root, one by one. The root's own is in `in` if it is among the first two;
+    // else the root has sent it to itself.
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD static constexpr void take_in_turn(Ex& ex, int root, int n, int chunk) {
@@ -66,7 +66,7 @@ struct linear_reduce {
 // Shape: n chunks; rank r keeps chunk r.
 // Cost: n - 1 messages of one chunk per rank, and one more to itself if r > 1; scratch n chunks if n > 2, of which one
 // is used; slots >= 1.
-// Order: as a sequential loop would, whatever the rank.
+// Order: as in a sequential loop, for every rank.
 struct linear_reduce_scatter {
     static constexpr collective op = collective::reduce_scatter;
     static constexpr const char* name = "linear";
@@ -84,11 +84,11 @@ struct linear_reduce_scatter {
     }
 };
 
-// The same, and each rank sends its chunk of the result to all.
+// As linear_reduce_scatter; each rank then sends its chunk of the result to all others.
 // Shape: n chunks.
 // Cost: 2 (n - 1) messages of one chunk per rank, and one more to itself if r > 1;
 // scratch n chunks if n > 2, of which one is used; slots >= 1.
-// Order: as a sequential loop would: what deterministic{} asks for where ranks do not share memory.
+// Order: as in a sequential loop: what deterministic{} asks for where ranks do not share memory.
 struct linear_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "linear";

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages between two ranks, as the smallest schedules there are: one step, or two strands where a rank sends and
-// receives at once.
+// Messages between two ranks, as the smallest schedules there are: one step each.
 #pragma once
 
 #include <collx/sched/collective.hpp>
@@ -9,6 +8,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
+// The sender's side of one message.
 // Cost: one message per piece; slots >= 1.
 struct send_message {
     static constexpr collective op = collective::send_recv;

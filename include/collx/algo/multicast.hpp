@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a switch that multicasts adds to the zero-copy algorithms. All-reduce and reduce-scatter need none of their own:
-// the `fold` over all ranks of zero_copy.hpp is the switch's reduction, its `to_all` the switch's multicast; the
-// executor of a kernel decides (device::multicast_protocol). All-gather and broadcast are different: in zero_copy.hpp
-// every rank fetches what it needs, here every element is read once and stored to all, which is also the least that
-// ranks of one device can do.
+// Zero-copy algorithms for a switch that multicasts. All-reduce and reduce-scatter need none of their own: the `fold`
+// over all ranks of zero_copy.hpp is the switch's reduction, its `to_all` the switch's multicast; the executor of a
+// kernel decides (device::multicast_protocol). All-gather and broadcast are different: in zero_copy.hpp every rank
+// fetches what it needs. Here every element is read once and stored to all, also the least that ranks of one device can
+// do.
 //
-// The host's engine has no switch; there these algorithms are for the proofs.
+// The host has no switch; there these algorithms are only for the proofs.
 #pragma once
 
 #include <collx/algo/zero_copy.hpp>
@@ -13,9 +13,9 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// all_gather: rank r contributes chunk r. broadcast: rank r moves chunk r of the root's input; the ranks share the
-// work. Shape: n chunks. Cost: all_gather: one chunk leaves each rank and n arrive. broadcast: the input is read once,
-// and stored n times.
+// all_gather: rank r contributes chunk r. broadcast: rank r moves chunk r of the root's input.
+// Shape: n chunks.
+// Cost: all_gather: one chunk leaves each rank and n arrive. broadcast: the input is read once and stored n times.
 template <collective C>
 struct multicast {
     using moves = window_moves<C>;
@@ -37,7 +37,7 @@ struct multicast {
     }
 };
 
-// multicast for each collective that it does.
+// multicast, for each collective that it supports.
 using multicast_all_gather = multicast<collective::all_gather>;
 using multicast_broadcast = multicast<collective::broadcast>;
 

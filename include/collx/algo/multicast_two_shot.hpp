@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two-shot all-reduce whose sums and copies a switch makes (NVLink SHARP): rank r asks for the sum of chunk r of all
-// windows, which leaves each rank's memory once and arrives reduced, and stores it to the windows of all in one store.
-// device::multicast_protocol does so (exec/device/); everywhere else the text is a two-shot sum.
+// Two-shot all-reduce whose sums and copies a switch makes (NVLink SHARP). Rank r loads the sum of chunk r of all
+// windows: the chunk leaves each rank's memory once and arrives reduced. It then stores the sum to the windows of all
+// in one store. device::multicast_protocol does so (exec/device/); everywhere else this is an ordinary two-shot sum.
 #pragma once
 
 #include <collx/algo/window_moves.hpp>
@@ -10,15 +10,15 @@ COLLX_BEGIN_NAMESPACE
 namespace algo {
 
 // Private buffers, staged through windows.
-// Shape: n chunks. Window segment 0: contributions, a rank's own too; segment 1: the finished chunks.
+// Shape: n chunks. Window segment 0: contributions, including a rank's own; segment 1: the finished chunks.
 // Cost: with a switch (1 + 1/n) of the buffer leaves a rank and as much arrives, where two_shot has 2(n - 1)/n.
-// Order: rank order; with a switch its own, equal on all ranks.
+// Order: rank order; with a switch the switch's order, equal on all ranks.
 // Source: NVIDIA, "NVLink SHARP"; PTX ISA, multimem.
 struct multicast_two_shot_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "multicast_two_shot";
     static constexpr int signals = 3;
-    static constexpr bool needs_commutative = false; // the text keeps rank order, a switch does not
+    static constexpr bool needs_commutative = false; // the steps keep rank order, a switch does not
     static constexpr int chunks(int n) { return n; }
     int depth = 4; // stages of the window ring: how far putting may run ahead of taking
 

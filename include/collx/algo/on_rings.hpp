@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A ring algorithm along several rings at once, each with its part of the buffer and its own order of the ranks: links
-// that one ring leaves idle carry another, such as the other direction of each link. Where the rings lead is not known
-// here; topo/member_order.hpp finds them.
+// that one ring leaves idle carry another, such as the other direction of each link. topo/member_order.hpp finds rings.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +12,10 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// Shape: the chunks of Inner for each ring; ring j has the j-th of `count` equal parts, on a strand of its own.
+// Shape: the chunks of Inner for each ring; ring j has the j-th of `count` equal parts, on its own strand.
 // Cost: bytes and scratch of Inner, in `count` times as many messages.
-// Requires: no rank has the same next rank on two rings, since a channel belongs to one strand; the verifier notices.
-// Order: along the ring, another one in each part: reductions need a commutative operator.
+// Requires: no rank has the same next rank on two rings, as a channel belongs to one strand; the verifier detects it.
+// Order: along the ring, a different order in each part: reductions need a commutative operator.
 //   comm.with(on_rings<ring_all_reduce>{orders.data(), 2})
 template <class Inner>
 struct on_rings {
@@ -26,7 +25,7 @@ struct on_rings {
     static constexpr const char* name = "rings";
     static constexpr int min_depth = sched::min_depth_v<Inner>;
     static constexpr bool needs_commutative = true;
-    const order_view* orders = nullptr; // they must outlive what is recorded
+    const order_view* orders = nullptr; // must outlive the recorded steps
     int count = 0;
 
     constexpr bool fits(int n) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A ring algorithm among some ranks of a communicator, along a route that leads through others: neighbours between two
-// members pass their messages on. All ranks make the call, with buffers of one size; those who only pass on, and those
-// who are not on the route, keep theirs as it is.
+// A ring algorithm among some ranks of a communicator, along a route that leads through others: ranks between two
+// members pass their messages on. All ranks make the call, with buffers of one size. Ranks that only pass messages on,
+// or are not on the route, keep their buffers as they are.
 //
 //   members 0 2 4 6, route 0 (3) 2 (1) (5) 6 (7) 4:   rank 0 sends to 3, 3 passes it on to 2, 2 sends to 1, ...
 #pragma once
@@ -14,7 +14,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-// The text of a member at stop `stop`: its neighbours in the ring are the ranks next to it on the route.
+// Runs the algorithm as the member at stop `stop`: its neighbours in the ring are the ranks next to it on the route.
 template <class Ex>
 class member_executor : public verbs<member_executor<Ex>> {
 public:
@@ -41,7 +41,7 @@ private:
     int stop_, position_;
 };
 
-// The same text, read by one who stands between that member and the next.
+// Runs it as a rank between that member and the next: passes on the messages to the next member.
 template <class Ex>
 class relay_executor : public verbs<relay_executor<Ex>> {
 public:
@@ -68,8 +68,8 @@ private:
 
 namespace algo {
 
-// Shape, Cost: those of Inner for the members; who passes on sends what it receives. Order: operands are combined along
-// the route: reductions need a commutative operator. Averages divide by the members.
+// Shape, Cost: those of Inner for the members; a rank that passes messages on sends what it receives.
+// Order: operands are combined along the route: reductions need a commutative operator. Averages divide by the members.
 //   comm.with(on_route<ring_all_reduce>{route})
 template <class Inner>
 struct on_route {

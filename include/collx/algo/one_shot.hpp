@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Small messages in one phase over windows: each rank publishes what others need and takes what it needs. One
-// strand and one signal per iteration instead of the two of direct.hpp and two_shot.hpp: half the synchronisation, and
-// no putting ahead while taking.
+// Small messages in one phase over windows: each rank publishes what others need and takes what it needs. One strand
+// and one synchronisation per iteration instead of the two synchronisations of direct.hpp and two_shot.hpp; putting
+// does not run ahead of taking.
 #pragma once
 
 #include <collx/algo/window_moves.hpp>
@@ -11,14 +11,14 @@ namespace algo {
 
 // Private buffers, staged through windows.
 //
-// Why one signal is enough: the signal of iteration i says two things, "what I put for i may be read" and "I have left
-// iteration i - 1". A rank that has seen all signals of one iteration may therefore reuse the stages of those before
-// it, so windows are >= 2 deep (checked). A rank that puts for a root, or is one, sees them in no other way than by
-// asking for old ones, and may be `depth` - 1 iterations ahead of its readers.
+// Why one signal is enough: the signal of iteration i says two things: this rank's data for i may be read, and it has
+// finished iteration i - 1. A rank that has seen all signals of one iteration may therefore reuse the stages of earlier
+// ones, so windows are >= 2 deep (checked). A rank that puts for a root, or is the root, sees signals only by waiting
+// for old ones, and may be `depth` - 1 iterations ahead of its readers.
 //
 // Shape: chunks as in window_moves.hpp; window segment 0 has what others read.
-// Cost: what is put is written to a window once, and read as the table there says: all_reduce reads n - 1 buffers per
-// rank, all_gather, reduce_scatter and all_to_all n - 1 chunks; one synchronisation.
+// Cost: data are written to a window once, and read as that table says: all_reduce reads n - 1 buffers per rank,
+// all_gather, reduce_scatter and all_to_all n - 1 chunks; one synchronisation.
 // Order: rank order, equal on all ranks; any associative operator.
 template <collective C>
 struct one_shot {
@@ -47,7 +47,7 @@ struct one_shot {
     }
 };
 
-// one_shot for each collective that it does.
+// one_shot, for each collective that it supports.
 using one_shot_all_reduce = one_shot<collective::all_reduce>;
 using one_shot_reduce = one_shot<collective::reduce>;
 using one_shot_broadcast = one_shot<collective::broadcast>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pairwise exchange: each rank sends to each other directly, in an order in which no rank receives from two at once.
-// Sending and receiving are two strands, so a slow receiver never keeps its own data from leaving. Windows are not
-// needed; direct.hpp is the same idea with windows.
+// Pairwise exchange: each rank sends directly to each other rank, in an order in which no rank receives from two at
+// once. Sending and receiving are two strands, so a slow receiver still sends. direct.hpp is the same idea with
+// windows.
 //
 // Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA
 // 19(1), 2005.
@@ -51,12 +51,12 @@ struct pairwise_all_gather {
     }
 };
 
-// Rank r takes the operands for its chunk from the nearest rank to the farthest: r - 1, r + 1, r - 2, r + 2, ….
+// Rank r reduces the operands of its chunk from the nearest rank to the farthest: r - 1, r + 1, r - 2, r + 2, ….
 // Shape: n chunks; rank r keeps chunk r.
 // Cost: n - 1 messages of one chunk per rank; scratch n chunks if n > 2, of which one is used (chunk r lives in
 // tmp(r)); slots >= 1.
-// Order: rank order, for what has been reduced is always an interval of ranks; any associative operator. The grouping
-// depends on the chunk.
+// Order: rank order, because a partial result always covers an interval of ranks; any associative operator. The
+// grouping depends on the chunk.
 struct pairwise_reduce_scatter {
     static constexpr collective op = collective::reduce_scatter;
     static constexpr const char* name = "pairwise";

@@ -27,8 +27,8 @@ COLLX_HD constexpr int doublings(int n) {
 }
 
 // n ranks as a power of two of teams: the first `excess` teams are pairs (2t, 2t + 1), led by the even rank, the others
-// single ranks. Teams are intervals of ranks in rank order, so that a reduction over neighbouring teams is one over
-// neighbouring ranks.
+// single ranks. Teams are intervals of ranks in rank order, so that a reduction over consecutive teams is over
+// consecutive ranks.
 struct team_layout {
     int teams;
     int excess;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The last part of a scan in two levels: ranks that have scanned among themselves put before their results what the
-// ranks before all of them have. No collective of its own, so that no proof says what it does: its test runs it.
+// The last part of a scan in two levels: ranks that have scanned among themselves combine their results, on the left,
+// with the reduction of all ranks before them. Not a collective by itself, so no proof covers it; its test runs it.
 #pragma once
 
 #include <collx/sched/collective.hpp>
@@ -9,9 +9,9 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// A rank's own chunk goes by way of a channel of the rank to itself, so that all are put before the results alike.
+// A rank's own chunk goes over a channel to itself, so that all chunks are combined in the same way.
 // Shape: n chunks; rank r's input holds chunk r of what precedes, its output all chunks of what it has scanned. With
-//     Exclusive rank 0 has scanned nothing and receives what precedes.
+// Exclusive rank 0 has scanned nothing and receives what precedes.
 // Cost: n messages of one chunk per rank, one of them to itself; no scratch, slots >= 1.
 // Order: received op own; any associative operator.
 // Requires: an operator without hooks.

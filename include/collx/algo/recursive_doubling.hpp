@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Recursive doubling: in round k each rank exchanges all it has with the partner at distance 2^k, so that it has twice
-// as much. The fewest rounds an all-reduce can have; the choice for short messages. Where n is no power of two the
-// ranks form teams (power_of_two.hpp), and only their leaders take part.
+// as much. The fewest rounds an all-reduce can have; for short messages. Where n is no power of two the ranks form
+// teams (power_of_two.hpp), and only their leaders take part.
 //
 // Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA
 // 19(1), 2005.
@@ -57,10 +57,10 @@ struct recursive_doubling_all_reduce {
     }
 };
 
-// A team has its members' chunks, neighbouring teams have neighbouring ones.
+// A team holds the chunks of its ranks; consecutive teams hold consecutive chunks.
 // Shape: n chunks; rank r contributes chunk r.
-// Cost: log2 n rounds, n - 1 chunks per rank, where n is a power of two; else floor(log2 n) + 2 rounds, and a leader
-// of two sends n - 1 chunks more. No scratch, slots >= 1.
+// Cost: log2 n rounds, n - 1 chunks per rank, where n is a power of two; else floor(log2 n) + 2 rounds, and the leader
+// of a pair sends n - 1 chunks more. No scratch, slots >= 1.
 struct recursive_doubling_all_gather {
     static constexpr collective op = collective::all_gather;
     static constexpr const char* name = "recursive_doubling";

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rings: every rank talks to its two neighbours only, every link carries the same load, and no byte is sent that need
-// not be.
+// Rings: a rank sends only to the next rank, every link carries the same load, and the fewest bytes possible are sent.
 //
 //   ring all-reduce of 4 ranks: who passes which chunk on, step by step (R: reduced on arrival, *: complete)
 //            step 1   2    3    4*   5    6    7

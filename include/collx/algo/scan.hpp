@@ -2,7 +2,7 @@
 // Scans over channels: rank r receives the reduction of the ranks before it (exclusive) or up to and including it. As a
 // chain, which sends the fewest bytes, or by doubling distances, which takes the fewest rounds.
 //
-// A result is at once an operand of the next rank, so that what is stored must be what travels.
+// A result is also an operand of the next rank, so the value that is stored must be the one that travels.
 // Requires (all): an operator without a post hook.
 #pragma once
 
@@ -13,7 +13,7 @@ COLLX_BEGIN_NAMESPACE
 namespace algo {
 
 // Shape: 1 chunk.
-// Cost: n - 1 rounds, one message per rank but the last; no scratch, slots >= 1. Pieces follow one another.
+// Cost: n - 1 rounds, one message per rank but the last; no scratch, slots >= 1. Pieces are pipelined.
 // Order: ((x0 op x1) op x2) op …; any operator, associative or not.
 struct chain_scan {
     static constexpr collective op = collective::scan;
@@ -35,7 +35,7 @@ struct chain_scan {
     }
 };
 
-// What arrives is the result; what goes on has the own operand added, by way of a channel of the rank to itself.
+// The received value is the result. A rank adds its own operand, over a channel to itself, to what it sends on.
 // Shape: 1 chunk; rank 0 receives nothing.
 // Cost: n - 1 rounds, one message per rank but the last and one to itself at all inner ranks; no scratch, slots >= 1.
 // Order: ((x0 op x1) op x2) op …; any operator, associative or not.
@@ -51,7 +51,7 @@ struct chain_exclusive_scan {
         if (n == 1) return;
         if (r == 0) return ex.step(send, to(1), in(0));
         if (r == n - 1) return ex.step(recv | copy, from(r - 1), out(0));
-        ex.step(send, to(r), in(0)); // first, for the buffer may be the output as well
+        ex.step(send, to(r), in(0)); // first: `in` and `out` may be one buffer
         ex.step(recv | copy, from(r - 1), out(0));
         ex.step(recv | reduce_after | send, from(r), to(r + 1), out(0));
     }
@@ -84,7 +84,7 @@ struct doubling_scan {
     }
 };
 
-// The same after each rank has passed its operand to the next rank.
+// As doubling_scan, after each rank has sent its operand to the next rank.
 // Shape: 1 chunk; rank 0 receives nothing.
 // Cost: 1 + ceil(log2(n - 1)) rounds, at most one message per rank and round; scratch 1 chunk if n > 2; slots >= 1.
 // Order: rank order; any associative operator.

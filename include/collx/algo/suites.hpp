@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Suites: one algorithm for each collective that a hierarchical algorithm is made of. A suite of one's own derives from
-// one of these and names what is different:   struct mine : rings { using all_reduce = recursive_doubling_all_reduce;
-// };
+// Suites: one algorithm for each collective that a hierarchical algorithm is made of. A program's own suite derives
+// from one of these and names what differs:
+//   struct mine : rings { using all_reduce = recursive_doubling_all_reduce; };
 #pragma once
 
 #include <collx/algo/binomial.hpp>
@@ -16,7 +16,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// Long messages: no byte is sent that need not be.
+// For long messages: as few bytes as possible.
 struct rings {
     static constexpr const char* name = "rings";
     using all_reduce = ring_all_reduce;
@@ -27,7 +27,7 @@ struct rings {
     using barrier = dissemination_barrier;
 };
 
-// Short messages: as few rounds as there can be.
+// For short messages: as few rounds as possible.
 struct trees {
     static constexpr const char* name = "trees";
     using all_reduce = recursive_doubling_all_reduce;
@@ -38,7 +38,7 @@ struct trees {
     using barrier = dissemination_barrier;
 };
 
-// Operands stay in rank order: for operators that do not commute. (They do so as long as nodes are intervals of ranks.)
+// For operators that do not commute: operands stay in rank order, as long as nodes are intervals of ranks.
 struct rank_ordered {
     static constexpr const char* name = "rank_ordered";
     using all_reduce = halving_doubling_all_reduce;

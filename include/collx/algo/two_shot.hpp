@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Direct all-reduce in two phases over windows: rank r reduces chunk r of all contributions, then each rank
-// collects the finished chunks. Each byte is read and written once per phase whatever n is; two synchronisations a
-// piece. The names are the GPU world's (one-shot, two-shot).
+// Direct all-reduce in two phases over windows: rank r reduces chunk r of all contributions, then each rank collects
+// the finished chunks. Each byte is read and written once per phase for any n; two synchronisations per piece. The
+// names one-shot and two-shot are those of GPU libraries.
 #pragma once
 
 #include <collx/algo/window_moves.hpp>
@@ -23,7 +23,7 @@ struct two_shot_all_reduce {
     static constexpr const char* name = "two_shot";
     static constexpr int signals = 3;
     static constexpr bool needs_commutative = false;
-    static constexpr bool pushes_parts = true; // contributions to who reduces them, what is finished to all
+    static constexpr bool pushes_parts = true; // contributions to the ranks that reduce them, results to all
     static constexpr int chunks(int n) { return n; }
     int depth = 4; // stages of the window ring: how far putting may run ahead of taking
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the verbs move over windows: which ranks put something that others read, what they put, and what each rank
-// takes. How ranks keep in step is another question with three answers, each one algorithm for all verbs: one_shot.hpp,
-// direct.hpp and zero_copy.hpp.
+// What each verb moves over windows: which ranks put data that others read, what they put, and what each rank takes.
+// one_shot.hpp, direct.hpp and zero_copy.hpp add the synchronisation, each as one algorithm for all verbs.
 //
 //   verb             chunks  who puts         what               who takes        what
 //   broadcast        1       root             the buffer         all others       a copy of the root's
@@ -15,8 +14,8 @@
 //   reduce_scatter   n       all              all others' chunks all              the sum of all chunks r
 //   all_to_all       n       all              all others' chunks all              chunk r of each rank
 //
-// A rank's own part never passes a window. Signal 0 of a rank says that what it put may be read. Sums are in rank
-// order: any associative operator will do.
+// A rank's own part never goes through a window. Signal 0 of a rank says that the data it put may be read. Sums are in
+// rank order, for any associative operator.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +42,8 @@ COLLX_HD constexpr void put_others(Ex& ex, int r, int n) {
     in_turn(1, n, [&](int i) { ex.step(copy, in((r + i) % n), window(0, (r + i) % n)); });
 }
 
-// Takes one chunk of each other rank, the next rank's first, each as soon as its owner has given the signal: chunk k of
-// rank k, or in an exchange its chunk r.
+// Takes one chunk of each other rank k, the next rank's first, each as soon as its owner has given the signal: chunk k
+// or, in an all-to-all, chunk r.
 COLLX_EXEC_CHECK_DISABLE
 template <collective C, class Source, class Ex>
 COLLX_HD constexpr void take_others(Ex& ex, int r, int n, int signal = 0) {
@@ -76,12 +75,12 @@ struct window_moves {
     static COLLX_HD constexpr int own_chunk(int r) { return has_parts ? r : 0; }
     static COLLX_HD constexpr int rank_of(int root) { return root; }
     static COLLX_HD constexpr int rank_of(no_root) { return 0; }
-    // The bytes of an algorithm would do, but clang does not know that a no_root among them is no parameter.
+    // The bytes of the algorithm value would do, but clang does not know that a no_root member is no parameter.
     static constexpr std::uint64_t bits_of(int root, int depth) {
         return static_cast<std::uint64_t>(root) << 32 | static_cast<std::uint32_t>(depth);
     }
 
-    // Whether others read what rank r has.
+    // Whether other ranks read data of rank r.
     static COLLX_HD constexpr bool puts(int r, int n, int root) {
         return from_root ? r == root : to_root ? r != root : is_scan ? r < n - 1 : true;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Collectives on buffers that lie in windows themselves (collx's shared allocator, registered memory): nothing is
-// staged, every byte is read once where its owner put it.
+// staged, and every byte is read once from its owner's buffer.
 #pragma once
 
 #include <collx/algo/window_moves.hpp>
@@ -8,15 +8,16 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// There are no stages here, the program's own memory is at stake, so every verb has two signals:
-//   signal 0   my input may be read and my output be overwritten  (waited for before a peer's buffer is touched)
-//   signal 1   I will touch no peer's buffer any more             (waited for at the end, from ranks that touch mine)
+// There are no stages: peers access the program's own buffers, so every verb has two signals:
+//   signal 0   this rank's input may be read, its output overwritten  (waited for before a peer's buffer is touched)
+//   signal 1   this rank touches no peer's buffer any more  (waited for at the end, from ranks that touch its own)
 // All ranks give both signals in every call, so that calls may follow each other whatever their collective and root.
 //
 // Shape: chunks as in window_moves.hpp.
-// Cost: what the table there says is read, each part as soon as its owner is there; nothing is copied on the way. With
-// a root, one side waits at the end: the ranks whose buffers were read. Order: rank order; any associative operator. In
-// place is fine where the verb allows it: no peer reads what a rank overwrites.
+// Cost: what the table there says is read, each part as soon as its owner has entered; nothing is copied on the way.
+// With a root, one side waits at the end: the ranks whose buffers were read.
+// Order: rank order; any associative operator. May be in place where the verb allows it: no peer reads what a rank
+// overwrites.
 template <collective C>
 struct zero_copy {
     using moves = window_moves<C>;
@@ -43,8 +44,8 @@ struct zero_copy {
     }
 };
 
-// Each rank moves chunks to all: rank r stores chunk r, reduced over the ranks from `first` to `last`, into all
-// outputs. Two synchronisations of all ranks.
+// Rank r stores chunk r, reduced over the ranks [first, last), into the outputs of all ranks. Two synchronisations of
+// all.
 COLLX_EXEC_CHECK_DISABLE
 template <class Ex>
 COLLX_HD constexpr void store_to_all(Ex& ex, int r, int first, int last) {
@@ -74,14 +75,14 @@ struct zero_copy<collective::all_reduce> {
     }
 };
 
-// zero_copy for each collective that it does.
+// zero_copy, for each collective that it supports.
 using zero_copy_all_reduce = zero_copy<collective::all_reduce>;
 using zero_copy_reduce = zero_copy<collective::reduce>;
 using zero_copy_broadcast = zero_copy<collective::broadcast>;
 using zero_copy_all_gather = zero_copy<collective::all_gather>;
 using zero_copy_reduce_scatter = zero_copy<collective::reduce_scatter>;
 using zero_copy_all_to_all = zero_copy<collective::all_to_all>;
-// For fused teams; the host's selector has no use for them.
+// For fused teams; the host's selector does not use them.
 using zero_copy_gather = zero_copy<collective::gather>;
 using zero_copy_scatter = zero_copy<collective::scatter>;
 

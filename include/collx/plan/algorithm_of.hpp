@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The types behind the names of the table of choices. They are declared here, not included: who binds one includes its
-// header.
+// The algorithm types behind the names of the table of choices. They are only declared here: code that binds one
+// includes its header.
 #pragma once
 
 #include <collx/plan/choices.hpp>
@@ -25,7 +25,7 @@ struct algorithm_named;
 template <choices::name N, collective C>
 using algorithm_of = typename algorithm_named<N, C>::type;
 
-// One algorithm for all verbs.
+// One algorithm for all collectives.
 template <collective C>
 struct algorithm_named<choices::direct, C> {
     using type = algo::direct<C>;
@@ -45,7 +45,7 @@ struct algorithm_named<choices::zero_copy, C> {
 
 } // namespace detail
 
-// One for each, by the convention algo::NAME_COLLECTIVE.
+// One algorithm for each collective, by the convention algo::NAME_COLLECTIVE.
 #define COLLX_ALGORITHM(name, collective_)                           \
     namespace algo {                                                 \
     struct name##_##collective_;                                     \

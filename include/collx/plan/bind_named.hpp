@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From the name of an algorithm in the table of choices to its schedule.
+// Binds an algorithm by its name in the table of choices.
 #pragma once
 
 #include <collx/plan/algorithm_of.hpp>
@@ -10,7 +10,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Of algorithms whose only parameter is the root, if any.
+// Requires: an algorithm whose only parameter is the root, if any.
 template <choices::name N, collective C>
 [[gnu::always_inline]] inline bound_schedule& bind_named(schedule_cache& cache, const problem& p) {
     algorithm_of<N, C> a{};

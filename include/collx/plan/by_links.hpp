@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The default choice where the links between ranks are known: long messages along rings of the machine, and between
-// hosts each rank's traffic by its own card. What it leaves alone goes as without a machine, over hosts in their order.
+// hosts each rank's traffic by its own card. Other calls go as without a machine, over hosts in their order.
 #pragma once
 
 #include <collx/algo/aggregated.hpp>

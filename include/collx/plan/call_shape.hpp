@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a call by an algorithm would be made of, without making it: what its bytes travel through, its pieces, its work.
-// For predictions; calls need none of it.
+// What a call by an algorithm would take, without making it: medium, pieces and work. For predictions only.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +14,14 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Of a communicator whose ranks are all on one host, or each alone on its own; the latter may still share the cores of
-// one machine.
+// A predicted call of a communicator whose ranks are all on one host, or each alone on its own; the latter may still
+// share the cores of one machine.
 struct predicted_call {
     sim::medium by;
     sim::work is;
 };
 
-// Most chunks of one message, and whether peers read each other's buffers.
+// The most chunks of one message, and whether peers read each other's buffers.
 struct schedule_shape {
     int message_chunks = 1;
     bool is_zero_copy = false;
@@ -40,7 +39,7 @@ inline schedule_shape shape_of(const sched::schedule& s) {
     return shape;
 }
 
-// slot_bytes: of the communicator's channels.
+// slot_bytes: those of the communicator's channels.
 inline sim::call_shape call_shape_of(const sched::schedule& s, const problem& p, std::size_t slot_bytes) {
     const schedule_shape of = shape_of(s);
     const bool has_window = s.signals != 0;
@@ -69,7 +68,8 @@ predicted_call predict_call(const A& algorithm, const problem& p, std::size_t sl
             sim::work_of(s, call, on)};
 }
 
-// Of one whose hosts have several ranks; they may all be one machine. Requires: p.hosts, an algorithm without windows.
+// Predicts for a communicator whose hosts have several ranks; they may all be one machine.
+// Requires: p.hosts, an algorithm without windows.
 template <class A>
 sim::work_by_hosts predict_among_hosts(const A& algorithm, const problem& p, std::size_t slot_bytes,
                                        const sim::cores& on) {

@@ -20,7 +20,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// The default algorithm of a call between ranks without common memory, bound.
+// Binds the default algorithm of a call between ranks without common memory.
 template <collective C>
 [[gnu::cold]] bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
     if (p.hosts != nullptr)

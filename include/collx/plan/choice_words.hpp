@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table of choices in words: for docs/algorithms.md and for explanations. For pages and tools; calls need none of
-// it.
+// The table of choices in words, for docs/algorithms.md and for explanations. Calls do not use it.
 #pragma once
 
 #include <cstdio>
@@ -11,7 +10,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace choices {
 
-// As the algorithm calls itself; hierarchical ones by what they are made of.
+// The algorithm's own name; variant_of() says what hierarchical ones are made of.
 constexpr const char* name_of(name n) {
     constexpr const char* names[] = {"aggregated",
                                      "binomial",
@@ -84,7 +83,7 @@ inline std::string ranks_in_words(const choices::range& r) {
     if (r.least <= 1) return "up to " + most + " ranks";
     return r.least == r.most ? most + " ranks" : least + " to " + most + " ranks";
 }
-// "up to 16 KiB, 3 to 4 ranks"; "all others" where a row has no condition.
+// The conditions of a row, as "up to 16 KiB; 3 to 4 ranks"; "all others" where it has none.
 inline std::string conditions_in_words(const choices::row& r) {
     constexpr struct {
         unsigned bit;

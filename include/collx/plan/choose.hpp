@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads the table of choices. with_choice() knows venue and collective when it is compiled: it becomes the comparisons
-// of the rows that are for them, and calls its function with the name of each algorithm that may be taken, so that no
-// other is compiled. find_choice() is the same at run time, for pages and explanations.
+// Reads the table of choices. with_choice() knows venue and collective at compile time: it becomes the comparisons of
+// their rows, and compiles its function only for algorithms that these name. find_choice() does the same at run time.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +16,12 @@ struct situation {
     std::size_t bytes = 0; // of the whole buffer, on the wire
     int ranks = 1;
     bool zero_copy = false, oversubscribed = false, ordered = false, serial = false;
-    int hosts = 0, largest_host = 1; // hosts: 0 unless some of several have several ranks
+    int hosts = 0, largest_host = 1; // hosts: 0 unless there are several, some with several ranks
     bool rings_pay = false, by_rail = false;
 };
 
-// The message from host to host of a call in which each rank has `part` bytes for each other. No part is cut below a
-// byte.
+// The size of a message from host to host, where each rank has `part` bytes for each other rank. 0 for parts of at most
+// a byte, which no limit excludes: see most_part_bytes().
 constexpr std::size_t bytes_between_hosts(std::size_t part, int largest_host) {
     const auto all = static_cast<std::size_t>(largest_host);
     return part <= 1 ? 0 : part * all * all;
@@ -37,7 +36,7 @@ constexpr std::size_t measured(measure m, const situation& s) {
     const std::size_t part = s.bytes / static_cast<std::size_t>(s.ranks);
     return m == measure::part ? part : bytes_between_hosts(part, s.largest_host);
 }
-// Whether all these conditions hold.
+// Whether all conditions in `needs` hold.
 constexpr bool holds(unsigned needs, const situation& s) {
     if ((needs & in_windows) != 0 && !s.zero_copy) return false;
     if ((needs & private_buffers) != 0 && s.zero_copy) return false;
@@ -51,7 +50,7 @@ constexpr bool holds(unsigned needs, const situation& s) {
     if ((needs & by_rail) != 0 && !s.by_rail) return false;
     return (needs & crowded_hosts) == 0 || s.hosts != 0;
 }
-// Apart from the venue and the collective.
+// Whether the row applies, apart from its venue and collective.
 [[gnu::always_inline]] constexpr bool applies(const row& r, const situation& s) {
     if (!holds(r.needs, s)) return false;
     if (r.ranks.least > 1 && s.ranks < r.ranks.least) return false;
@@ -72,7 +71,7 @@ constexpr const row* find_choice(venue p, collective c, const situation& s) {
         if (applies(rows[i], s)) return &rows[i];
     return nullptr;
 }
-// The row for all that no other row takes.
+// The last row, for all that no other row takes.
 constexpr const row& last_choice(venue p, collective c) {
     int last = next_row(p, c);
     for (int i = last; i < row_count; i = next_row(p, c, i + 1)) last = i;
@@ -84,20 +83,20 @@ constexpr const row& row_naming(venue p, collective c, name n) {
     while (rows[i].use != n) i = next_row(p, c, i + 1);
     return rows[i];
 }
-// Past the rows after `first` that name the same algorithm.
+// The first row for p and c after `first` that names another algorithm or protocol.
 constexpr int end_of_run(unsigned p, collective c, int first) {
     int i = first;
     while (i < row_count && rows[i].use == rows[first].use && rows[i].by == rows[first].by) i = next_row(p, c, i + 1);
     return i;
 }
 
-// Whether the row asks for nothing.
+// Whether the row has no conditions.
 constexpr bool applies_always(const row& r) {
     return r.needs == 0 && r.ranks.least <= 1 && r.ranks.most == any_ranks && r.most_hosts == any_ranks &&
            r.above == 0 && r.up_to == any_bytes;
 }
 
-// Whether a row from `first` to before `end` applies always.
+// Whether one of the rows [first, end) for p and c has no conditions.
 constexpr bool runs_always(unsigned p, collective c, int first, int end) {
     for (int i = first; i < end; i = next_row(p, c, i + 1))
         if (applies_always(rows[i])) return true;
@@ -120,7 +119,7 @@ template <venue P, collective C, int From, int End>
         return applies(r, s) || any_applies<P, C, next_row(P, C, From + 1), End>(s);
     }
 }
-// f(chosen<...>) with the row for s; with chosen<none> where no row takes all that is left, and none applies.
+// Calls f(chosen<...>) with the row for s, or f(chosen<none>) where no row applies.
 template <venue P, collective C, int I = next_row(P, C), class F>
 [[gnu::always_inline]] constexpr decltype(auto) with_choice(const situation& s, F&& f) {
     if constexpr (I >= row_count) {

@@ -15,7 +15,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The algorithm of that name for hosts `at`; not for names of other places.
+// The algorithm named N for hosts `at`. Requires: a name in the rows `hosts`.
 template <choices::name N, collective C>
 constexpr auto algorithm_among_hosts(const node_view& at) {
     using namespace algo;
@@ -39,7 +39,7 @@ template <choices::name N, collective C>
     return cache.bind(a, p.at_port);
 }
 
-// Bound where host by host is expected to be faster; null: where it is not.
+// Binds an algorithm that goes host by host, where that is expected to be faster; null: it is not.
 template <collective C>
 [[gnu::cold]] bound_schedule* select_among_hosts(schedule_cache& cache, const problem& p) {
     const node_view at = *p.hosts;

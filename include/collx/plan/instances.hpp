@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The default choice of every collective, which records all algorithms that it chooses from. Where a program links
-// collx::collx they are declared here and defined once, in compile_once.hpp.
+// collx::collx, the choices are only declared here, and defined once in compile_once.hpp.
 #pragma once
 
 #include <collx/plan/problem.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What calls on device memory cost besides the bytes on the links: for predictions, on machines that need not be there.
+// What calls on device memory cost besides the bytes on the links; for predictions, for machines that need not exist.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Costs of kernels of one protocol, among devices that are joined by links of so many bytes/s each way.
-// Measured (one H200 that all ranks share, bench/gpu/results): an empty cooperative launch, 3.9 us; a step by counters,
-// with a barrier of the block, 2.0 us (two_shot among 2 to 8 ranks); by a channel's slots 1.2 more (a ring); by LL
-// words 0.2, which are read at 150 GB/s of data. Assumed: 1 us from device to device by NVLink, 2 by PCIe, 5 by a
-// network; that links reach the rate that the machine names, and where a switch sums 0.85 of it (0.74 of NVLink 5), as
-// NCCL counts.
+// Costs of kernels of one protocol, among devices that are joined by links of `link_bytes_per_s` each way. Measured
+// (one H200 that all ranks share, bench/gpu/results): an empty cooperative launch takes 3.9 us; a step by counters,
+// with a barrier of the block, 2.0 us (two_shot among 2 to 8 ranks); by a channel's slots 1.2 us more (a ring); by LL
+// words 0.2 us, and these are read at 150 GB/s of data. Assumed: 1 us from device to device by NVLink, 2 us by PCIe, 5
+// us by a network. Links reach the rate that the machine names, and where a switch sums 0.85 of it (0.74 of NVLink 5),
+// as NCCL counts.
 constexpr sim::cost_model kernel_costs(choices::protocol p, double link_bytes_per_s) {
     constexpr double launch_ns = 3900, counters_ns = 2000, slots_ns = 1200, words_ns = 200, words_bytes_per_s = 150e9;
     const bool is_words = p == choices::protocol::packets;
@@ -31,8 +31,8 @@ constexpr sim::cost_model kernel_costs(choices::protocol p, double link_bytes_pe
     return m;
 }
 
-// Into how many pieces a kernel cuts a buffer whose algorithm names so many chunks: each lane (block) passes on as much
-// at once as its stage, slot or cells hold. uses_windows: the algorithm's messages go by windows.
+// The number of pieces into which a kernel cuts a buffer of `chunks` chunks: each lane (block) passes on as much at
+// once as its stage, slot or cells hold. uses_windows: the algorithm's messages go by windows.
 constexpr int kernel_pieces(choices::protocol p, bool uses_windows, std::size_t bytes, int chunks, int ranks,
                             int lanes) {
     device::exchange_shape shape;
@@ -42,7 +42,7 @@ constexpr int kernel_pieces(choices::protocol p, bool uses_windows, std::size_t 
                                                : shape.slot_bytes;
     const std::size_t chunk = bytes / static_cast<unsigned>(std::max(1, chunks)),
                       row = at_once * static_cast<unsigned>(lanes);
-    constexpr std::size_t most = 64; // more change no time, and simulations take as long as there are pieces
+    constexpr std::size_t most = 64; // more do not change the time but lengthen simulations
     return static_cast<int>(std::clamp((chunk + row - 1) / row, std::size_t{1}, most));
 }
 

@@ -14,29 +14,29 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Elements travel as W (bf16 on the wire of float sums, say). Reducing collectives only; all ranks keep what the wire
-// carried, so results stay equal.
+// Elements travel as W, for example bf16 in float sums. Reducing collectives only; all ranks keep the values that the
+// wire carried, so results stay equal.
 template <class W>
 struct wire {
     using type = W;
 };
-// Operands are combined in rank order, one after the other, whatever the size, the count of ranks or the machine: the
-// same bits on every run.
+// Operands are combined in rank order, one after the other, for any size, number of ranks and machine: the same bits on
+// every run.
 struct deterministic {};
-// Elements of one chunk that travel at once, in bytes; 0 leaves it to the selector.
+// The bytes of one chunk that travel at once; 0: the selector decides.
 struct piece {
     std::size_t bytes = 0;
 };
 // Broadcast, all_gather and all_to_all read private memory of their peers directly (cross-memory attach,
 // process_vm_readv) instead of staging it in shared memory. One copy instead of two, but through the kernel: slower on
-// every machine measured so far, hence a choice and not the default.
+// every machine measured so far, and so not the default.
 // Errors: unsupported where the kernel or the container forbids it (collx_info says why).
 struct attach {};
 // Let the selector choose (the default).
 struct automatic {};
 
 namespace detail {
-// What is meant as an algorithm, complete or not.
+// A type that is meant as an algorithm, complete or not.
 template <class A>
 concept LooksLikeAlgorithm = requires {
     A::op;
@@ -45,10 +45,9 @@ concept LooksLikeAlgorithm = requires {
 || requires(const A& a, sched::recorder& ex) { a(ex, 0, 2); };
 } // namespace detail
 
-// The policies of one call, folded together from a list. Of each kind there is one; algorithms: one for each
-// collective. What a call cannot use is refused while compiling: an algorithm where none is bound for the call's own
-// collective (sets that serve all calls may hold others). wire and deterministic have no effect on calls that only
-// move.
+// The policies of one call, folded from a list: one of each kind, and one algorithm for each collective. Calls refuse
+// algorithms at compile time where none is for their own collective (sets that serve all calls may hold others). wire
+// and deterministic have no effect on calls that only move data.
 template <class... Policies>
 struct policy_set;
 
@@ -61,7 +60,7 @@ struct policy_set<> {
     template <collective C>
     static constexpr bool has_algorithm = false;
     static constexpr bool has_algorithms = false, has_piece = false;
-    static constexpr bool serves_all_calls = false; // kept for calls of all kinds, as where a GPU's runtime is bound
+    static constexpr bool serves_all_calls = false; // for calls of all kinds, as where a GPU's runtime is bound
 };
 
 template <class W, class... Rest>

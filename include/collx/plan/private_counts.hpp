@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which calls there are in which each rank knows its own counts only, and which algorithms may run them: those of the
+// The collectives in which each rank may know only its own counts, and the algorithms that may run them: those of the
 // rows `own_counts` of the table (plan/choices.hpp), and those whose ranks pass parts on and say how they learn the
 // counts (counts()).
 #pragma once
@@ -13,7 +13,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Each rank exchanges with each other directly: right with any counts. The last row for such calls.
+// The algorithm in which ranks exchange data directly, right with any counts: the last row for these calls.
 template <collective C, bool = choices::next_row(choices::own_counts, C) != choices::row_count>
 struct direct_algorithm {
     using type = void;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The choice of algorithm where each rank knows its own counts only: it may depend on the ranks and the nodes, on no
-// size. Only which way a part goes may: its two ends know that. Rows `own_counts` of the table (plan/choices.hpp).
+// The choice of algorithm where each rank knows only its own counts. It may depend on ranks and nodes, not on sizes.
+// Only the way of a part may: both its ends know its size. Rows `own_counts` of the table (plan/choices.hpp).
 #pragma once
 
 #include <collx/algo/leader.hpp>
@@ -14,7 +14,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// p.bytes is one rank's own and must not be looked at.
+// p.bytes differs between ranks and must not be used.
 template <collective C>
 bound_schedule& select_for_private_counts(schedule_cache& cache, const problem& p) {
     if constexpr (C == collective::all_to_all)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the default choice of an algorithm (plan/choices.hpp) depends on, and the size of pieces. Numbers carry their
-// evidence; docs/performance.md has the measurements.
+// What the default choice of an algorithm (plan/choices.hpp) depends on, and the size of pieces. Comments give the
+// evidence for numbers; docs/performance.md has the measurements.
 #pragma once
 
 #include <cstddef>
@@ -28,19 +28,19 @@ struct problem {
     const links_choice* links = nullptr; // null: nothing is known of the links between the ranks
 };
 
-// Of a communicator whose ranks know the machine they are on (plan/by_links.hpp).
+// The choice for a communicator whose ranks know the machine they are on (plan/by_links.hpp).
 struct links_choice {
-    // Null: as without it.
+    // Returns null where the choice is as without links.
     bound_schedule* (*select)(const links_choice&, collective, schedule_cache&, const problem&) = nullptr;
-    const order_view* rings = nullptr; // each of all ranks, on one host; the first also for what takes one
+    const order_view* rings = nullptr; // each of all ranks, on one host; the first also where one ring is enough
     int ring_count = 0;
-    bool beats_windows = false;      // rings load the links less than each rank's exchange with each other
-    bool has_rails = false;          // what leaves a host by another rank's card goes by way of that rank
+    bool beats_windows = false;      // rings load the links less than direct exchange between ranks
+    bool has_rails = false;          // data that leave a host by another rank's card go through that rank
     const node_map* hosts = nullptr; // in place of problem's: ranks of a host along its ring and by rails
 };
 
 namespace detail {
-// What the rows of the table are compared with (plan/choose.hpp). Hosts and links are for those who look at them.
+// What the rows of the table are compared with (plan/choose.hpp). Callers that look at hosts and links add these.
 [[gnu::always_inline]] constexpr choices::situation situation_of(const problem& p) {
     return {.bytes = p.bytes,
             .ranks = p.ranks,
@@ -56,10 +56,10 @@ constexpr choices::situation situation_on(const node_view& hosts, const problem&
 }
 } // namespace detail
 
-// Binds what selector.hpp chooses.
+// Binds the algorithm that selector.hpp chooses.
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p);
-// Binds what private_selector.hpp chooses.
+// Binds the algorithm that private_selector.hpp chooses.
 template <collective C>
 bound_schedule& select_for_private_counts(schedule_cache& cache, const problem& p);
 
@@ -73,17 +73,17 @@ extern const selection* const selections_over_channels;
 inline const selection* selections_over_channels = nullptr;
 #endif
 
-// Whether a call is one message, passed on or not: what it takes falls as pieces let the receiver begin while its
-// sender goes on. In an exchange all ranks write at the same time, and then read.
+// Whether a call is one message, passed on or not. Pieces then save time: the receiver begins while its sender
+// continues. In an exchange all ranks write at the same time, and then read.
 constexpr bool is_one_message(collective c) {
     return c == collective::broadcast || c == collective::reduce || c == collective::send_recv;
 }
 
-// How many bytes of one chunk travel at once. Pieces overlap putting, reducing and taking and stay in the second-level
-// cache; each costs a few hundred nanoseconds of signalling, or a context switch where ranks share cores.
-// (2 ranks, in pieces of at most 128 KiB, time in that of pieces of 16 KiB for chunks up to 128 KiB and of 32 KiB up to
-// 256 KiB, far and near: all_gather 0.72 to 0.92 and 0.80 to 0.87, all_reduce 0.83 to 0.93, reduce_scatter near 0.81
-// to 0.93; broadcast and reduce 1.05 to 1.19.)
+// The number of bytes of one chunk that travel at once. Pieces overlap putting, reducing and taking and stay in the
+// second-level cache; each costs a few hundred nanoseconds of signalling, or a context switch where ranks share cores.
+// (2 ranks, pieces of at most 128 KiB, time relative to pieces of 16 KiB for chunks up to 128 KiB and of 32 KiB up to
+// 256 KiB: all_gather 0.72 to 0.92 far and 0.80 to 0.87 near, all_reduce 0.83 to 0.93, reduce_scatter 0.81 to 0.93
+// near; broadcast and reduce 1.05 to 1.19.)
 constexpr std::size_t piece_bytes_of(collective what, bool is_window, std::size_t most, std::size_t chunk_bytes,
                                      bool oversubscribed, bool one_host) {
     if (!one_host) return chunk_bytes < most ? chunk_bytes : most; // the system cuts it into segments by itself
@@ -93,7 +93,7 @@ constexpr std::size_t piece_bytes_of(collective what, bool is_window, std::size_
     } else if (!oversubscribed) {
         want = 128 * 1024;
         if (is_one_message(what)) {
-            // A slot waits for one peer, a stage for all: smaller pieces, sooner.
+            // A slot waits for one peer, a stage for all ranks: windows take smaller pieces, from shorter chunks on.
             if (chunk_bytes <= 32 * 1024 && !is_window) want = chunk_bytes;
             else if (chunk_bytes <= 128 * 1024) want = 16 * 1024;
             else if (chunk_bytes <= 256 * 1024) want = 32 * 1024;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the last calls of a communicator were prepared to: programs make the same few calls again and again, and
-// choosing an algorithm and cutting the buffers is a sixth of a short call's instructions. (8 bytes, one rank, g++ 12
-// -O2: all_reduce 877 without and 741 with, barrier 571 and 415.)
+// Keeps the last prepared calls of a communicator. Programs repeat the same few calls, and choosing an algorithm and
+// cutting the buffers is a sixth of a short call's instructions. (Instructions without and with it, 8 bytes, one rank,
+// g++ 12 -O2: all_reduce 877 and 741, barrier 571 and 415.)
 #pragma once
 
 #include <cstddef>
@@ -16,34 +16,34 @@ struct bound_schedule;
 
 namespace detail {
 
-// What a call becomes.
+// The result of preparing a call.
 struct prepared_call {
     bound_schedule* plan = nullptr;
     chunk_layout in, out;
     std::size_t piece_elems = 0;
     bool attached = false;  // a zero-copy schedule on private buffers
     bool is_short = false;  // see run_short
-    std::uint64_t says = 0; // what ranks must have alike, as a number: for communicator_core::agree
+    std::uint64_t says = 0; // a number that must be the same on all ranks: for communicator_core::agree
 };
 
 class recent_calls {
 public:
-    // All that the preparation depends on, of calls whose algorithm the library chooses and whose parts are equal. A
-    // linker may join functions that are alike, so `choose` alone does not stand for the types.
+    // Everything that the preparation depends on, for calls whose algorithm the library chooses and whose parts are
+    // equal. A linker may merge equal functions, so `choose` alone does not stand for the types.
     struct key {
         const void* choose = nullptr; // a function for each collective, types, operator and kind of policies
         std::uint64_t count = 0, kind = 0;
         std::size_t elem_bytes = 0;
         int root = 0;
-        unsigned how = 0; // the verb, and what is true of buffers and operator
+        unsigned how = 0; // the verb, and properties of buffers and operator
         bool operator==(const key&) const = default;
     };
-    // Null: none of them. Until the next call of keep().
+    // Null: not kept. The result is valid until the next keep().
     const prepared_call* find(const key& k) const {
         const entry& e = entries_[place(k)];
         return e.of == k ? &e.call : nullptr;
     }
-    // In the place of another one.
+    // Replaces another call.
     void keep(const key& k, const prepared_call& call) { entries_[place(k)] = {k, call}; }
 
 private:

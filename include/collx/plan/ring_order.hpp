@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A ring through some places of a machine, along links where there are links: which place comes after which, and which
-// neighbour stands between two that are not linked (as NVLink machines do it when a job uses some of the GPUs). The
-// graph is a function of two places, so any description of the machine will do.
+// A ring through some places of a machine, along links where there are links: the order of the places, and the relay
+// between two that are not linked (as on NVLink machines when a job uses some of the GPUs). The graph is a function of
+// two places, so any description of the machine will do.
 #pragma once
 
 #include <vector>
@@ -12,17 +12,16 @@ COLLX_BEGIN_NAMESPACE
 
 // A ring through places that are not all linked with one another.
 struct ring_route {
-    std::vector<int>
-        order;            // indices of the places given, in ring order; index i is rank i where rank i is at places[i]
-    std::vector<int> via; // by position: the place between this one and the next, -1: linked, -2: no way found
-    int relayed = 0;      // hops that take a neighbour
-    int unlinked = 0;     // hops that neither a link nor a neighbour joins
+    std::vector<int> order; // indices of the places given, in ring order; ranks where rank i is at places[i]
+    std::vector<int> via;   // by position: the place between this one and the next, -1: linked, -2: no way found
+    int relayed = 0;        // hops through a relay
+    int unlinked = 0;       // hops with neither a link nor a relay
 };
 
 namespace detail {
 
-// The cheapest ring through k places, place 0 first, exactly: for each set of places and last one, the cheapest way
-// (Held and Karp, "A dynamic programming approach to sequencing problems", 1962). k 2^k numbers, so for few places.
+// The cheapest ring through k places, place 0 first. Exact: keeps the cheapest path for each set of places and last
+// place (Held and Karp, "A dynamic programming approach to sequencing problems", 1962). k 2^k numbers: for few places.
 inline std::vector<int> cheapest_ring(const std::vector<int>& cost, int k) {
     const auto at = [k](unsigned set, int last) {
         return set * static_cast<unsigned>(k) + static_cast<unsigned>(last);
@@ -58,8 +57,8 @@ inline std::vector<int> cheapest_ring(const std::vector<int>& cost, int k) {
     return order;
 }
 
-// Gives as many hops as possible a relay of their own (Kuhn's augmenting paths); choices[h] are the places that can
-// stand between the ends of hop h.
+// Gives as many hops as possible their own relay (Kuhn's augmenting paths); choices[h] are the places that can be the
+// relay of hop h.
 class relay_matching {
 public:
     relay_matching(const std::vector<std::vector<int>>& choices, int places)
@@ -95,8 +94,8 @@ private:
 inline constexpr int ring_places_limit = 16; // more are left in the order given
 
 // linked(a, b): whether places a and b of the `count` places of the machine have a direct link.
-// Ensures: as few hops without any way, then as few relayed ones, as there can be (up to 16 places). As many of these
-// as possible have a neighbour of their own; those that are no members of the ring are tried first.
+// Ensures: as few unlinked hops as possible, then as few relayed ones (up to 16 places). As many of these as possible
+// have their own relay; places that are not members of the ring are tried first.
 template <class Linked>
 ring_route ring_through(const std::vector<int>& places, int count, Linked&& linked) {
     const auto k = static_cast<int>(places.size());
@@ -131,7 +130,7 @@ ring_route ring_through(const std::vector<int>& places, int count, Linked&& link
     const detail::relay_matching relays(choices, count);
     for (unsigned i = 0; i < choices.size(); ++i) {
         if (!choices[i].empty())
-            route.via[i] = relays.relay_of(i) >= 0 ? relays.relay_of(i) : choices[i].front(); // shared
+            route.via[i] = relays.relay_of(i) >= 0 ? relays.relay_of(i) : choices[i].front(); // a shared relay
         route.relayed += route.via[i] >= 0;
         route.unlinked += route.via[i] == -2;
     }

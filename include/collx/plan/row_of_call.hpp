@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The row of the table that a call takes, found without binding anything: the places in the order in which select()
-// tries them. For explanations.
+// The row of the table that a call takes, found without binding: venues in the order of select(). For explanations.
 #pragma once
 
 #include <collx/plan/choose.hpp>

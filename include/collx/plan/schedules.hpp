@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where an algorithm meets a communicator: its steps are recorded once, its window is made once, and both are kept for
-// every later call with the same algorithm and parameters. Looking one up is one probe of a small table.
+// Binds algorithms to a communicator: the steps are recorded once, the window is made once, and both are kept for every
+// later call with the same algorithm and parameters. A lookup is one probe of a small table.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ template <class Algorithm>
 inline constexpr char algorithm_id = 0; // its address is the algorithm's identity in this process
 
 // The parameters of an algorithm value (root, chunk count, depth) as bits; two values with equal bits record the same
-// steps. An algorithm that refers to something outside (a node map) says its bits itself: addresses differ between
-// processes and may come back with other content. Padding is no parameter, and holds whatever was there before.
+// steps. An algorithm that refers to something outside (a node map) supplies its bits itself: addresses differ between
+// processes and may be reused for other content. Padding is no parameter and has arbitrary content.
 template <class Algorithm>
 std::uint64_t parameter_bits(const Algorithm& a) {
     static_assert(std::is_trivially_copyable_v<Algorithm> && sizeof(Algorithm) <= 64,
@@ -53,8 +53,8 @@ std::uint64_t parameter_bits(const Algorithm& a) {
 
 inline constexpr int most_window_depth = 255; // a step cannot count back further
 
-// Where a table with a power of two of places begins to look for a schedule. The bits that masks keep depend on each of
-// the three.
+// Where the search for a schedule begins in a table of a power of two of places. The bits that masks keep depend on all
+// three arguments.
 constexpr std::size_t schedule_place(std::uint64_t id, std::uint64_t bits, int at_port) {
     const std::uint64_t mixed =
         (((id >> 3) + static_cast<std::uint64_t>(at_port) * 0xd6e8'feb8'6659'fd93) ^ bits) * 0x9e37'79b9'7f4a'7c15;
@@ -72,11 +72,11 @@ public:
     struct recording;
     using inspection = void (*)(const schedule_cache&, const recipe&, recording&);
 
-    // The schedule of `algorithm` on this communicator and port. First use is collective: windows are made in call
-    // order. One that a program brings is inspected; those that the library chooses are proved by its tests, so that
-    // programs which bring none compile no verifier.
+    // Finds or makes the schedule of `algorithm` on this communicator and port. First use is collective: windows are
+    // made in call order. A program's own algorithm is inspected. The algorithms that the library chooses are proved by
+    // its tests, so programs without their own compile no verifier.
     // Errors: invalid_argument, on all ranks alike and before anything moves: channels are not as deep as it needs;
-    //     with `inspected` also: some rank's steps name ranks, chunks, scratch or signals that there are not, its
+    //     with `inspected` also: some rank's steps name ranks, chunks, scratch or signals that do not exist, or its
     //     messages do not match · unsupported (windows, and ranks on several hosts) · resource.
     template <class Algorithm>
     bound_schedule& bind(const Algorithm& algorithm, int at_port, inspection inspect = nullptr) {
@@ -86,21 +86,21 @@ public:
         return bind_new({&algorithm, &recipe_of<Algorithm>, inspect}, id, bits, at_port);
     }
 
-    // Proves what is bound, once: that the algorithm does what its collective promises, for this number of ranks and
-    // these channels, and leaves nothing behind. `b` is what bind(algorithm, ...) returned.
+    // Proves a bound algorithm, once: that it does what its collective promises, for this number of ranks and these
+    // channels, and leaves nothing behind. `b` is what bind(algorithm, ...) returned.
     // Errors: invalid_argument with the sentence of sched::explain, on all ranks alike.
-    // Cost: 0.1 us for each step of all ranks together; an algorithm of more than most_proved_steps is left at what
-    //     bind() has checked.
+    // Cost: 0.1 us for each step of all ranks together; an algorithm of more than most_proved_steps is only checked as
+    //     bind() does.
     template <class Algorithm>
     void require_proof(bound_schedule& b, const Algorithm& algorithm) {
         if (!b.is_proved) prove(b, recipe_of<Algorithm>(*this, &algorithm));
     }
     static constexpr std::int64_t most_proved_steps = 1 << 17;
-    // Records as the default does, and looks at each rank's steps when they are there.
+    // Records as without an inspection, and checks each rank's steps once they are recorded.
     static void inspected(const schedule_cache& c, const recipe& a, recording& all);
 
-    // As bind() for a call in which each rank knows its own counts only, with the schedules that bring relaying ranks
-    // the others, and the one for what they need not relay. All ranks must choose alike, knowing no count.
+    // As bind(), for a call in which each rank knows only its own counts. Also binds the schedules that bring relaying
+    // ranks the other counts, and the one for parts that are not relayed. All ranks must choose alike, without counts.
     template <class Algorithm>
     bound_schedule& bind_for_private_counts(const Algorithm& algorithm, int at_port, inspection inspect = nullptr) {
         bound_schedule& b = bind(algorithm, at_port, inspect);
@@ -116,27 +116,27 @@ public:
         return b;
     }
 
-    // Room for the partial results of one piece; grows on first use only. What is outgrown stays: outstanding calls on
-    // the port may be using it.
+    // Provides room for the partial results of one piece. Keeps outgrown memory, which outstanding calls may be using.
     void provide_scratch(bound_schedule& b, std::size_t bytes) {
         if (bytes > b.scratch_bytes) grow_scratch(b, bytes);
     }
 
-    // Adds what this rank has moved through the windows.
+    // Adds the bytes that this rank has moved through the windows.
     void add_moved(links::traffic& t) const {
         for (const auto& w : windows_)
             t.window_bytes_written += w->state.bytes_written, t.window_bytes_read += w->state.bytes_read;
     }
 
-    // Ranks that share a core have their rings in the same caches, so each has a part of what one would have. All ranks
-    // of a communicator say the same, and before the first window is made.
+    // Shrinks the rings where more than two ranks share a core, because their rings share its caches. All ranks of a
+    // communicator say the same, before the first window is made.
     void share_cores(int ranks_per_core) {
         is_crowded_ = ranks_per_core > 2;
         if (is_crowded_) ring_bytes_ = 2 * ring_bytes / static_cast<std::size_t>(ranks_per_core);
     }
     // Rings of 2 MiB: twice the second-level cache of the machines measured, so that lines come back to their writer
-    // after their readers lost them. (Ranks on 2 cores, whole rings and these, all_reduce of 64 KiB, near: 8 ranks 46
-    // us and 36, 16 ranks 117 and 80, 32 ranks 619 and 350, beside which each page must be met by every rank once.)
+    // after their readers lost them. (Ranks on 2 cores, all_reduce of 64 KiB, near, whole rings and those of
+    // share_cores(): 8 ranks 46 and 36 us, 16 ranks 117 and 80, 32 ranks 619 and 350. Each rank must also touch each
+    // page once.)
     static constexpr std::size_t ring_bytes = std::size_t{2} << 20;
     std::size_t stage_bytes(int chunks, int depth) const {
         const auto c = static_cast<std::size_t>(chunks);
@@ -145,18 +145,18 @@ public:
         return round_up(least > by_ring ? least : by_ring, page_bytes);
     }
 
-    detail::recent_calls recent; // for who prepares calls: they point to schedules of this cache
+    detail::recent_calls recent; // for the code that prepares calls; they point to schedules of this cache
 
-    // What binding needs of an algorithm, whatever its type: compiled once, not once per algorithm.
+    // What binding needs of an algorithm, independent of its type: compiled once, not once per algorithm.
     struct recipe {
         const void* algorithm;
         const void* id;
         void (*text)(const void* algorithm, sched::recorder& ex, int rank, int n);
         const char* name;
-        sched::schedule declared; // no programs
+        sched::schedule declared; // without programs
         int window_depth, least_window_depth;
-        bool fits;                          // the map or order that the algorithm was given
-        detail::growing_array<int> members; // of the collective, where not all ranks are; empty: all
+        bool fits;                          // whether the algorithm's map or order fits
+        detail::growing_array<int> members; // members of the collective; empty: all ranks
     };
 
 private:
@@ -198,7 +198,7 @@ private:
             for (int i = 0; fits && i < a.contributors(n); ++i) r.members.push_back(a.member(i));
         return r;
     }
-    // An algorithm that is not bound yet, whatever its type.
+    // An algorithm that is not bound yet, independent of its type.
     struct unbound {
         const void* algorithm;
         recipe (*recipe_of)(const schedule_cache&, const void* algorithm);
@@ -217,7 +217,7 @@ private:
     [[noreturn]] void refuse(const recipe& a, const sched::schedule& s, const sched::verdict& v) const;
     static sched::schedule record_all(const recipe& a);
     static sched::program record(const recipe& a, int rank);
-    // One window per algorithm, port and shape, whatever the root.
+    // One window per algorithm, port and shape, for all roots.
     bound_window& window_for(const void* id, int at_port, const window_shape& shape);
     entry& place_of(const void* id, std::uint64_t bits, int at_port);
     void grow();

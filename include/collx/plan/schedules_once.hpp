@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Binding an algorithm to a communicator, whatever its type: what schedules.hpp declares. Compiled in every program, or
-// once in collx::collx.
+// The bodies of schedules.hpp, independent of types of algorithms. Compiled in every program, or once in collx::collx.
 #pragma once
 
 #include <cstddef>
@@ -22,17 +21,18 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 inline constexpr int most_chunks = 1 << 24;
-// From so many on a rank's messages begin at the beginning of their rings. (all_to_all by pairwise, ranks on 2 cores,
-// near, time relative to rings that go round, 100 KiB, 300 KiB, 700 KiB, 1.4 MiB, 4 MiB: 5 ranks 1.35, 1.05, 1.11,
-// 0.98, 1.12; 6 ranks 1.20, 1.11, 0.87, 0.85, 1.03; 7 ranks 1.00, 0.82, 0.79, 0.92, 1.04; 8 ranks 0.81, 0.62, 0.68,
-// 0.76, 0.85; 12 ranks 0.56, 0.55, 0.72, 0.59, 0.84. Messages to one neighbour, 8 ranks, 20 and 100 KiB: 1.28, 1.07.)
+// With this many receivers or more, a rank's messages begin at the beginning of their rings. (Time relative to rings
+// that go round: all_to_all by pairwise, ranks on 2 cores, near, 100 KiB, 300 KiB, 700 KiB, 1.4 MiB, 4 MiB: 5 ranks
+// 1.35, 1.05, 1.11, 0.98, 1.12; 6 ranks 1.20, 1.11, 0.87, 0.85, 1.03; 7 ranks 1.00, 0.82, 0.79, 0.92, 1.04; 8 ranks
+// 0.81, 0.62, 0.68, 0.76, 0.85; 12 ranks 0.56, 0.55, 0.72, 0.59, 0.84. Messages to one neighbour, 8 ranks: 1.28 at 20
+// KiB, 1.07 at 100 KiB.)
 inline constexpr int many_receivers = 6;
 
 // What all ranks must agree on before the first byte: the largest message, which segments and buffers are touched.
 struct footprint {
     int max_message_chunks = 1, segments = 0;
     bool zero_copy = false;
-    bool allows_single_copy = true; // the receiver works single chunks into its output and sends nothing on
+    bool allows_single_copy = true; // receivers take single chunks into their output and send nothing on
     void add(const sched::program& p) {
         for (const auto& strand : p.strands)
             for (const auto& s : strand) {
@@ -50,7 +50,7 @@ struct footprint {
     }
 };
 
-// How many of n ranks the steps of a rank send to.
+// The number of ranks, of n, to which the steps of a rank send.
 [[gnu::cold]] inline int receivers_of(const sched::program& p, int n) {
     growing_array<bool> has(static_cast<std::size_t>(n));
     int count = 0;
@@ -61,8 +61,8 @@ struct footprint {
     return count;
 }
 
-// Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from. Single
-// chunks are settled.
+// Copies the tables in which chunk sets look up positions, so that steps outlive the map or order they were recorded
+// from. Resolves single chunks.
 [[gnu::cold]] inline void own_orders(bound_schedule& b) {
     detail::growing_array<const int*> seen;
     const auto own = [&](sched::chunk_set& c) {
@@ -100,7 +100,7 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     b.scratch_bytes = bytes;
 }
 
-// Of what is declared: before anything is recorded.
+// Checks what is declared, before anything is recorded.
 [[gnu::cold]] COLLX_ONCE void schedule_cache::require_bounds(const recipe& a) const {
     const sched::schedule& s = a.declared;
     if (!a.fits)
@@ -150,7 +150,7 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
 }
 
 // What binding keeps of all ranks' programs. They are recorded one at a time, once: together they can be many
-// megabytes, and of large jobs the recording is most of what binding costs.
+// megabytes, and in large jobs recording is most of the cost of binding.
 struct schedule_cache::recording {
     int own_rank;
     sched::schedule surveyed;
@@ -247,7 +247,7 @@ struct schedule_cache::recording {
     return *e.schedule;
 }
 
-// Where there is none yet.
+// The place for a schedule that is not in the table yet.
 [[gnu::cold]] COLLX_ONCE schedule_cache::entry& schedule_cache::place_of(const void* id, std::uint64_t bits,
                                                                          int at_port) {
     std::size_t i = detail::schedule_place(reinterpret_cast<std::uintptr_t>(id), bits, at_port);

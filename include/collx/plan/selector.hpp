@@ -20,7 +20,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Apart, so that calls without a machine save no register for it.
+// Separate, so that calls without a machine save no registers for it.
 template <collective C>
 [[gnu::cold, gnu::noinline]] bound_schedule& select_by_machine(schedule_cache& cache, const problem& p) {
     problem known = p;
@@ -32,7 +32,7 @@ template <collective C>
 
 } // namespace detail
 
-// The default algorithm of a call, bound.
+// Binds the default algorithm of a call.
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p) {
     if (p.links != nullptr) [[unlikely]]

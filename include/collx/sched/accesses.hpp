@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which cells one step touches: the memory of which rank, which place, which chunk, read or written. Shared by the
-// readings that look at memory rather than at values.
+// The cells that one step touches: rank, place, chunk, and whether it reads or writes. Shared by the analyses that look
+// at memory rather than at values (races.hpp, facts.hpp).
 #pragma once
 
 #include <collx/sched/step.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a type must be to be an algorithm: it names its collective and itself, counts its chunks, and can be called over
-// an executor. Each other trait has a default (traits.hpp).
+// The requirements on an algorithm type: it names its collective and itself, says its number of chunks, and can be
+// called with an executor. Every other trait has a default (traits.hpp).
 #pragma once
 
 #include <concepts>
@@ -16,16 +16,16 @@ template <class A>
 concept Algorithm = requires(const A& a, sched::recorder& ex) {
     { A::op } -> std::convertible_to<collective>;
     { A::name } -> std::convertible_to<const char*>;
-    { a.chunks(2) } -> std::convertible_to<int>; // static, or of this value's parameters
+    { a.chunks(2) } -> std::convertible_to<int>; // static, or dependent on the value's parameters
     a(ex, 0, 2);
 };
 
 namespace sched {
 
 template <class T, T Value>
-struct trait; // named where Value must be a constant
+struct trait; // valid only where Value is a constant
 
-// Members that look like a trait and would be passed over are refused, each with a sentence.
+// Refuses, with a sentence each, missing members and members that look like a trait but would be ignored.
 template <class A>
 constexpr void require_traits() {
     static_assert(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a collective promises, in chunks: which rank contributes which chunk, and what each rank must hold at the end.
-// The verifier, the facts and the pictures read these sentences; algorithms only have to make them true. Knows no
-// algorithm and no byte.
+// The verifier, the facts and the pictures read these definitions; algorithms must fulfil them. Independent of
+// algorithms and bytes.
 #pragma once
 
 #include <collx/core/config.hpp>
@@ -27,7 +27,7 @@ enum class collective : unsigned char {
 // How many collectives there are.
 inline constexpr int collective_count = 12;
 
-// The name of a collective, as that of its verb; send_recv: messages.
+// The name of a collective, which is that of its verb; send_recv stands for messages.
 constexpr const char* name_of(collective c) {
     constexpr const char* names[] = {"all_reduce",     "reduce",         "broadcast", "all_gather",
                                      "reduce_scatter", "gather",         "scatter",   "all_to_all",
@@ -35,12 +35,12 @@ constexpr const char* name_of(collective c) {
     return names[static_cast<int>(c)];
 }
 
-// Whether one rank has a part in it that others have not.
+// Whether one rank, the root, has a role that other ranks do not have.
 constexpr bool is_rooted(collective c) {
     return c == collective::reduce || c == collective::broadcast || c == collective::gather || c == collective::scatter;
 }
 
-// Whether it takes an operator.
+// Whether the collective takes an operator.
 constexpr bool reduces(collective c) {
     return c == collective::all_reduce || c == collective::reduce || c == collective::reduce_scatter ||
            c == collective::scan || c == collective::exclusive_scan;
@@ -52,14 +52,14 @@ constexpr bool chunks_are_ranks(collective c) {
            c == collective::scatter || c == collective::all_to_all;
 }
 
-// Whether `out` may be `in`, chunk c of the one being chunk c of the other. An exchange would overwrite what is still
-// to be sent.
+// Whether `out` may be the same buffer as `in`, with chunk c at the same place in both. An exchange would overwrite
+// data that are still to be sent.
 constexpr bool may_be_in_place(collective c) {
     return c != collective::all_to_all && c != collective::barrier && c != collective::send_recv;
 }
 
-// An operand in the language of the proofs: chunk `chunk`, reduced over the `count` ranks first, first + 1, … (modulo
-// n). count = 0 stands for "nothing", which as a requirement means "anything may stand here".
+// An operand in a proof: chunk `chunk`, reduced over the `count` ranks first, first + 1, … (modulo n). count = 0 stands
+// for "nothing"; as a requirement it means that the collective promises nothing about the chunk.
 struct contribution {
     int chunk = -1;
     int first = 0;
@@ -89,7 +89,7 @@ constexpr contribution output_of(collective c, int rank, int chunk, int n, int r
         case collective::reduce_scatter: return chunk == rank ? contribution{chunk, 0, n} : contribution{};
         case collective::gather: return rank == root ? contribution{chunk, chunk, 1} : contribution{};
         case collective::scatter: return chunk == rank ? contribution{chunk, root, 1} : contribution{};
-        case collective::all_to_all: return {rank, chunk, 1}; // from rank `chunk`, the chunk it meant for me
+        case collective::all_to_all: return {rank, chunk, 1}; // rank `chunk`'s chunk for this rank
         case collective::scan: return {chunk, 0, rank + 1};
         case collective::exclusive_scan: return rank == 0 ? contribution{} : contribution{chunk, 0, rank};
         case collective::send_recv: return {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The verbs in which algorithms are written. An algorithm is a function over an executor `ex`; each verb is one fused
-// action; the type of its kind says which, its peers and chunks are run-time values. A reading of the language derives
-// from verbs<Self> and supplies one member, `template <action What> void emit(const step&)`, and optionally `bool
-// strand(int)`.
+// The language in which algorithms are written. An algorithm is a function over an executor `ex`. Each call of `ex` is
+// one fused action: the type of its kind says which action, its peers and chunks are run-time values. An executor
+// derives from verbs<Self> and supplies one member, `template <action What> void emit(const step&)`, and optionally
+// `bool strand(int)`.
 //
 //   ex.step(send, to(next), in(c));                            in[c] -> channel to next
 //   ex.step(recv | copy, from(prev), out(c));                  channel -> out[c]
@@ -21,16 +21,16 @@
 // flow depends only on rank, rank count and the algorithm's own parameters; a receive names its peer; nothing is
 // polled. A complete reduction is stored to `out` exactly once; partial ones live in `tmp` or travel on. The whole
 // program is run again for each piece of a long message (an iteration). Chunks may differ in size, so chunk c lives in
-// cell c of every place, tmp and windows too; only an all-to-all, whose chunks are equal, may move data between chunk
-// numbers. In place (out is in), copy from in(c) to out(c) touches nothing.
+// cell c of every place, including tmp and windows. Only an all-to-all, whose chunks are equal, may move data between
+// chunk numbers. In place (out is in), a copy from in(c) to out(c) does nothing.
 //
 // One rule for nvcc: every algorithm writes
 //     COLLX_EXEC_CHECK_DISABLE
 //     template <class Ex>
 //     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const
-// in this order (the pragma must stand before `template`). The text is host and device code, an executor is usually
-// only one of the two, and without the line nvcc refuses a kernel's `ex.strand` and warns (20011, 20013 to 20015) about
-// a recorder's.
+// in this order (the pragma must stand before `template`). An algorithm is host and device code, but an executor is
+// usually only one of the two. Without the first line nvcc refuses a kernel's `ex.strand` and warns (20011, 20013 to
+// 20015) about a recorder's.
 #pragma once
 
 #include <collx/sched/step.hpp>
@@ -38,11 +38,11 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-// The words of an algorithm's text, for each reading of it: Self puts what a step says.
+// The members that algorithms call, for every executor: each hands its step to Self::emit().
 template <class Self>
 struct verbs {
-    // Strands are separate sequential programs of one rank. The text asks `if (ex.strand(k)) { … }`; a reading that
-    // runs strands side by side answers true only for its own, one that records them answers true for each in turn.
+    // Strands are separate sequential programs of one rank. An algorithm asks `if (ex.strand(k)) { … }`. An executor
+    // that runs strands side by side answers true only for its own, one that records them for each in turn.
     COLLX_HD constexpr bool strand(int) { return true; }
 
     template <action What>

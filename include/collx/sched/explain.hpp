@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sentences about steps and verdicts, for people. Kept out of verify.hpp, which must stay usable in static_assert and
+// Texts about steps and verdicts, for people. Separate from verify.hpp, which must stay usable in static_assert and
 // cheap to include.
 #pragma once
 
@@ -63,7 +63,7 @@ inline kept_text number_text(int i) {
     return digits;
 }
 
-// "in2", "out0,2,4", "tmp1-3"; chunks are numbered modulo `chunks`.
+// An operand as "in2", "out0,2,4" or "tmp1-3"; chunks are numbered modulo `chunks`.
 inline kept_text describe(const ref& r, int chunks) {
     kept_text s = name_of(r.where);
     const chunk_set& c = r.chunks;
@@ -106,7 +106,7 @@ inline kept_text describe(const step& st, int chunks) {
     return s;
 }
 
-// The step at this place of the schedule, null where there is none.
+// The step at this position of the schedule; null: there is none.
 inline const step* find_step(const schedule& s, int rank, int strand, int index) {
     if (rank < 0 || rank >= static_cast<int>(s.programs.size()) || strand < 0 || index < 0) return nullptr;
     const auto& strands = s.programs[static_cast<unsigned>(rank)].strands;
@@ -115,7 +115,7 @@ inline const step* find_step(const schedule& s, int rank, int strand, int index)
     return index < static_cast<int>(steps.size()) ? &steps[static_cast<unsigned>(index)] : nullptr;
 }
 
-// What is wrong, where, and who waits for whom; one line each.
+// Explains a verdict: what is wrong and where, then one line for each strand that waits.
 inline kept_text explain(const schedule& s, const verdict& v) {
     if (v.ok()) return "nothing is wrong";
     const auto at = [&](int rank, int strand, int index) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a schedule costs and needs, counted from its steps instead of believed. Algorithms declare some of these numbers
-// because plans are made from them at compile time; the proofs assert that declared equals derived, the documentation's
-// tables are printed from here.
+// What a schedule costs and needs, counted from its steps. Algorithms declare some of these numbers because plans are
+// made from them at compile time. The proofs assert that declared numbers equal derived ones; the tables of the
+// documentation are printed from here.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr int races_up_to = 9; // larger rank counts are not searched for
 
 struct facts {
     bool ok = false; // verify() accepted it; otherwise only the counts below are meaningful
-    int strands = 0; // these four: of the rank that has most
+    int strands = 0; // this and the next three: the most of any rank
     int steps = 0;
     int messages = 0;
     int chunks_sent = 0;
@@ -27,20 +27,19 @@ struct facts {
     std::int64_t window_chunks_written = 0; // by all ranks, zero-copy stores into peers' buffers included
     std::int64_t window_chunks_read = 0;    // by all ranks
     int rounds = 0;                         // see round_reader
-    int min_depth = 0;                      // of channels: 0 if there are none
-    int min_window_depth =
-        0; // stages: 0 if there are no signals, -1 if not looked for (facts_of an algorithm does, for few ranks)
+    int min_depth = 0;                      // of channels; 0: there are none
+    int min_window_depth = 0;               // stages; 0: no signals, -1: none found or not searched
     int signals = 0;
     int tmp_chunks = 0; // one more than the largest tmp chunk used
     int max_message_chunks = 0;
     reduction_order order = reduction_order::rank_order;
     bool same_on_all_ranks = true;
-    bool in_place = false; // proved for any rank count where the collective allows it, else for few ranks only
+    bool in_place = false; // proved by verify(); for an all_to_all only up to races_up_to ranks
 };
 
-// Rounds: each rank's strand may send one message and receive one in a round, and a message received in a round can be
-// answered in the next. Signals count like messages, except that any number of them may be seen in one round. A chain
-// of S ranks passes K chunks in S + K - 2.
+// Counts rounds. In one round a strand may send one message and receive one; a message received in a round can be
+// answered in the next. Signals count like messages, but any number of them may be seen in one round. A chain of S
+// ranks passes K chunks in S + K - 2 rounds.
 class round_reader {
 public:
     constexpr explicit round_reader(const schedule& s)
@@ -81,7 +80,7 @@ private:
     std::vector<int> received_, sent_, by_slot_, by_signal_; // last round by strand, slot and signal
 };
 
-// How many messages or signals must follow one another; -1 where the schedule does not end.
+// The number of messages or signals that must follow one another; -1: the schedule does not end.
 constexpr int rounds(const schedule& s) {
     round_reader reader(s);
     network<round_reader> run(s, reader, {.iterations = 1});
@@ -102,7 +101,7 @@ constexpr int min_depth(const schedule& s) {
     return -1;
 }
 
-// Adds what one rank does; of steps and messages the most of any rank is kept.
+// Adds what one rank does. For strands, steps, messages and chunks_sent the facts keep the most of any rank.
 constexpr void count(facts& f, const schedule& s, int rank) {
     const program& p = s.programs[static_cast<unsigned>(rank)];
     int steps = 0, messages = 0, sent = 0;
@@ -129,13 +128,13 @@ constexpr void count(facts& f, const schedule& s, int rank) {
     f.total_chunks_sent += sent;
 }
 
-// What crosses from one node to another.
+// The messages from node to node.
 struct crossings {
     std::int64_t total_messages = 0, total_chunks = 0; // of all ranks
     int messages = 0, chunks_sent = 0;                 // of the rank that sends most
 };
 
-// Counts the messages between ranks of different nodes: node_of(rank) says where a rank is.
+// Counts the messages between ranks of different nodes; node_of(rank) is the node of a rank.
 template <class NodeOf>
 constexpr crossings messages_between(const schedule& s, NodeOf&& node_of) {
     crossings all;
@@ -173,7 +172,7 @@ constexpr facts facts_of(const schedule& s) {
     return f;
 }
 
-// The least number of window stages with which the algorithm, given that number, is right and free of races.
+// The least number of window stages with which the algorithm is correct and free of races; -1: none up to 8.
 template <class Algorithm>
 constexpr int min_window_depth(Algorithm a, int n) {
     if (record_all(a, n).signals == 0) return 0;
@@ -193,9 +192,9 @@ constexpr facts facts_of(const Algorithm& a, int n) {
     return f;
 }
 
-// The first declared member of the algorithm that the derived facts contradict, or nullptr. What is declared once for
-// all n (min_depth, window_depth, needs_commutative) or by a formula (tmp_chunks) must suffice for this n and, from
-// `tight_from` ranks on, must not be more than needed.
+// Returns the name of the first declared member that the derived facts contradict, or nullptr. Members that are
+// declared once for all n (min_depth, window_depth, needs_commutative) or by a formula (tmp_chunks) must suffice for
+// this n. From `tight_from` ranks on, they must not exceed what is needed.
 template <class Algorithm>
 constexpr const char* misdeclared(const Algorithm& a, int n, int tight_from = 4) {
     const facts f = facts_of(a, n);
@@ -220,7 +219,7 @@ constexpr const char* misdeclared(const Algorithm& a, int n, int tight_from = 4)
     return nullptr;
 }
 
-// Whether what an algorithm declares is what its steps show: for proofs.
+// Whether an algorithm declares what its steps show; for proofs.
 template <class Algorithm>
 constexpr bool declared_equals_derived(const Algorithm& a, int n, int tight_from = 4) {
     return misdeclared(a, n, tight_from) == nullptr;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs the programs of all ranks of a schedule against each other: strands, bounded channels and signals, and nothing
-// of what travels. What a message or a cell holds is the Reader's business (values in verify.hpp, clocks in races.hpp,
-// rounds in facts.hpp).
+// Runs the programs of all ranks of a schedule against each other: strands, bounded channels and signals, but no data.
+// The Reader keeps what messages and cells hold (values in verify.hpp, clocks in races.hpp, rounds in facts.hpp).
 //
-// Why one run is enough. A strand is sequential, names the channel it reads, never polls, and its control flow does not
-// depend on what it reads: the strands form a Kahn process network (Kahn, "The semantics of a simple language for
-// parallel programming", 1974). A channel of bounded depth is such a network too, with a second channel that returns
-// credits, and so is a signal, whose counter only grows. So whether it ends, and what each message holds, is the same
-// for every interleaving; this file picks one. Memory shared by strands or ranks (windows, tmp across strands,
-// zero-copy buffers) is outside that argument: there races.hpp must show that all accesses are ordered.
+// Why one run is enough: a strand is sequential, names the channel it reads and never polls, and its control flow does
+// not depend on what it reads. So the strands form a Kahn process network (Kahn, "The semantics of a simple language
+// for parallel programming", 1974). A channel of bounded depth is such a network too, with a second channel that
+// returns credits; so is a signal, whose counter only grows. Whether the run ends, and what each message holds, is
+// therefore the same for every interleaving; this file picks one. Memory shared by strands or ranks (windows, tmp
+// across strands, zero-copy buffers) is outside this argument; races.hpp must show that all accesses to it are ordered.
 #pragma once
 
 #include <collx/sched/schedule.hpp>
@@ -22,7 +21,7 @@ struct running {
     int id = 0;
     int rank = 0;
     int strand = 0;
-    int iteration = 0; // counted through all calls
+    int iteration = 0; // counted over all calls
     int call = 0;
     const step* begin = nullptr;
     const step* end = nullptr;
@@ -31,11 +30,11 @@ struct running {
     enum class state : unsigned char { ready, message, credit, notice, others, ended };
     state now = state::ready;
     int on = -1;   // channel or counter it is blocked on
-    int next = -1; // next in the list of those blocked on the same counter
+    int next = -1; // next strand in the list of those blocked on the same counter, or ready
     constexpr int index() const { return static_cast<int>(at - begin); }
 };
 
-// How to run a schedule where that is not as it says itself.
+// How to run a schedule.
 struct run_options {
     int calls = 1;
     int iterations = 0; // in each call; 0: schedule::iterations()
@@ -161,8 +160,8 @@ private:
         return id;
     }
 
-    // The channel from `peer` if a message is there. One strand of a rank owns an end: shared, the order of its
-    // messages would be chance.
+    // Finds the channel from `peer`; false: it holds no message, or an error. Only one strand of a rank may use an end
+    // of a channel: with several, the order of their messages would be arbitrary.
     constexpr bool take(running& me, int peer, int& id) {
         if (!is_rank(peer)) return stop(me, fail(problem::bad_peer, me, peer)), false;
         id = find_channel(peer, me.rank);
@@ -225,7 +224,8 @@ private:
         ++me.at;
     }
 
-    // The end of a program: the next iteration, or the end of the call, which the strands of a rank reach together.
+    // At the end of its program a strand begins the next iteration, or waits for its rank's other strands to end the
+    // call.
     constexpr void turn(running& me) {
         ++me.iteration;
         if (me.iteration % iterations_ != 0) {
@@ -247,13 +247,13 @@ private:
             if (!again) continue;
             ++other.call;
             other.at = other.begin;
-            if (i == me.id) me.now = state::ready; // goes on at once
+            if (i == me.id) me.now = state::ready; // continues at once
             else resume(other);
         }
     }
 
-    // Nothing moves although not all have ended: follow which rank waits for which, from `me` to one that will never
-    // act, or a circle.
+    // Called when no strand can continue although not all have ended. Follows the waits from `me` to a wait that no
+    // strand will end, or around a cycle.
     constexpr verdict blame(const running& me) {
         detail::growing_array<int> path;
         detail::growing_array<char> seen(strands_.size(), 0);
@@ -291,7 +291,7 @@ private:
         }
     }
 
-    // The rank whose signal a blocked wait misses.
+    // The rank whose signal a blocked wait lacks.
     constexpr int silent(const step& st, int iteration) const {
         int k = st.peer_from == all_ranks ? 0 : st.peer_from;
         while (counters_[sized(k * s_.signals + st.index)] > iteration) ++k;
@@ -336,7 +336,7 @@ private:
     detail::growing_array<int> blocked_on_; // first strand blocked on each counter, then on each number of arrivals
     detail::growing_array<int> first_of_;   // first strand of each rank, and one past the last
     detail::growing_array<int> ended_; // strands of the rank that have reached the end of a call, all calls together
-    int ready_ = -1;                   // first of the list of those that may go on
+    int ready_ = -1;                   // first of the list of strands that can continue
 };
 
 } // namespace sched

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which ranks stand together: every rank belongs to one node, nodes may have any number of ranks, and the ranks of a
-// node need not be neighbours. Algorithms made of an inner and an outer one read it; where it comes from (hosts,
-// sockets, racks) is not their business. No algorithm and no machine here.
+// Maps ranks to nodes: every rank belongs to one node. Nodes may have any number of ranks, and the ranks of a node need
+// not be consecutive. Algorithms made of an inner and an outer one read the map, wherever it comes from (hosts,
+// sockets, racks). Independent of algorithms and machines.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ COLLX_BEGIN_NAMESPACE
 // Some ranks of a map, numbered 0, 1, … among themselves.
 struct team;
 
-// What algorithms hold of a map: a small value that refers to it. Nodes are numbered in the order of their first ranks;
-// the local index of a rank is its place among the ranks of its node, in rank order or in one that is given. Ranks of
-// one local index are a rail. A default view puts all ranks on one node.
+// A small value with which algorithms refer to a map. Nodes are numbered in the order of their first ranks. The local
+// index of a rank is its place among the ranks of its node, in rank order or in a given one. Ranks of one local index
+// are a rail. A default view puts all ranks on one node.
 class node_view {
 public:
     constexpr node_view() = default;
 
-    // The view for n ranks: itself, or one node if it views no map.
+    // The view for n ranks: this one, or a single node if this one refers to no map.
     COLLX_HD constexpr node_view over(int n) const {
         if (table_ != nullptr) return *this;
         node_view one;
@@ -47,13 +47,13 @@ public:
     COLLX_HD constexpr int rank_of(int node, int local) const {
         return table_ == nullptr ? local : table_[2 * ranks_ + first(node) + local];
     }
-    // All ranks, node after node; first(node) is where a node begins in it.
+    // All ranks, node after node; first(node) is where a node begins in the list.
     COLLX_HD constexpr const int* by_node() const { return table_ == nullptr ? nullptr : table_ + 2 * ranks_; }
-    // All ranks, rail after rail, of even nodes: rail i begins at i * nodes().
+    // All ranks, rail after rail; rail i begins at i * nodes(). Requires: even nodes.
     COLLX_HD constexpr const int* by_rail() const { return table_ == nullptr ? nullptr : table_ + 3 * ranks_; }
 
     COLLX_HD constexpr team members(int node) const;
-    // One rank of each node: the one with this local index, counted round in smaller nodes.
+    // One rank of each node: the one with this local index, modulo the node's size.
     COLLX_HD constexpr team column(int local) const;
 
     constexpr std::uint64_t hash() const { return hash_; } // of the map's content: equal on all ranks
@@ -66,7 +66,7 @@ private:
     std::uint64_t hash_ = 0;
 };
 
-// Ranks that an algorithm inside an algorithm runs on.
+// The ranks on which an inner algorithm runs.
 struct team {
     const int* list = nullptr; // these ranks; null: as the map says
     node_view all{};
@@ -81,7 +81,7 @@ struct team {
 COLLX_HD constexpr team node_view::members(int node) const { return {nullptr, *this, node, 0}; }
 COLLX_HD constexpr team node_view::column(int local) const { return {nullptr, *this, -1, local}; }
 
-// The map itself. It must live as long as algorithm values that refer to it are bound or recorded.
+// A map of ranks to nodes. It must live as long as algorithm values that refer to it are bound or recorded.
 //   const collx::node_map nodes({0, 0, 1, 1, 1});      // rank r is on node nodes[r]; any numbers will do
 class node_map {
 public:
@@ -90,17 +90,17 @@ public:
     constexpr explicit node_map(const detail::growing_array<int>& node_of) {
         build(node_of.data(), static_cast<int>(node_of.size()));
     }
-    // order: all ranks, each once; those of a node have their local indices in it.
+    // order: all ranks, each once. The ranks of a node get their local indices in this order.
     constexpr node_map(const detail::growing_array<int>& node_of, const detail::growing_array<int>& order) {
         build(node_of.data(), static_cast<int>(node_of.size()), order.data());
     }
-    // Neighbours together; the last node may have fewer.
+    // Consecutive ranks share a node; the last node may have fewer.
     static constexpr node_map blocks(int ranks, int per_node) {
         detail::growing_array<int> v;
         for (int r = 0; r < ranks; ++r) v.push_back(r / per_node);
         return node_map(v);
     }
-    // Dealt out like cards.
+    // Rank r is on node r % nodes.
     static constexpr node_map cyclic(int ranks, int nodes) {
         detail::growing_array<int> v;
         for (int r = 0; r < ranks; ++r) v.push_back(r % nodes);
@@ -112,7 +112,7 @@ public:
         v.table_ = table_.data();
         return v;
     }
-    // The view refers to this map: an algorithm bound to a temporary one would read what is gone.
+    // The view refers to this map, so a temporary map cannot be converted.
     constexpr operator node_view() const& { return view(); }
     operator node_view() const&& = delete;
 
@@ -134,7 +134,7 @@ private:
         }
         for (int i = 0; i < n; ++i) {
             const int r = order != nullptr ? order[i] : i;
-            t[sized(n + r)] = begin[sized(t[sized(r)])]++; // so far: its size
+            t[sized(n + r)] = begin[sized(t[sized(r)])]++; // begin: so far the sizes
         }
         view_.ranks_ = n;
         view_.nodes_ = static_cast<int>(seen.size());

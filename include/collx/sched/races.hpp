@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The second symbolic reading, for memory that several strands or ranks touch: is every access to a cell ordered with
-// every earlier one that conflicts with it? Values cannot tell, for one lucky interleaving computes the right ones.
+// The second symbolic analysis, for memory that several strands or ranks touch. It checks that every access to a cell
+// is ordered with every earlier access that conflicts with it. Values cannot show this: one interleaving may be right
+// by luck.
 //
 // Each strand carries a vector clock, one number per strand; messages and signals carry the sender's (Mattern, "Virtual
-// time and global states of distributed systems", 1989). A wait takes the clock of exactly the signal it asks for, a
-// receive that of its message, and a free slot orders nothing; so the order found holds for every interleaving and
-// every channel depth, and one run decides here too.
+// time and global states of distributed systems", 1989). A wait takes the clock of exactly the signal it asks for, and
+// a receive that of its message; a free slot orders nothing. So the order found holds for every interleaving and every
+// channel depth, and one run is enough here too.
 //
-// Two calls run back to back: before, between and after them the user writes all of `in` and `out`. That finds peers
+// Two calls run back to back. Before, between and after them the user writes all of `in` and `out`. That finds peers
 // that still read a buffer whose call has returned, and stages that are reused while a rank lags a call behind.
 //
-// Cost: clocks of ranks * strands numbers at every event, so this is for small n (tests use n <= 17); patterns do not
-// change beyond.
+// Cost: a clock of ranks * strands numbers at every event, so this is for small n (tests use n <= 17). Patterns do not
+// change for larger n.
 #pragma once
 
 #include <vector>
@@ -22,7 +23,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-// Follows who has seen what, by vector clocks, while a schedule runs.
+// Keeps vector clocks while a schedule runs, and finds accesses that they do not order.
 class clock_reader {
 public:
     static constexpr int calls = 2;
@@ -44,10 +45,10 @@ public:
 
     constexpr void channel_added(int depth) { by_slot_.resize(by_slot_.size() + sized(depth) * width_, 0); }
 
-    // Before a call and after it the rank is one thread, the user's, which may touch everything the call was given.
+    // Before and after a call the rank is one thread, the user's, which may touch all buffers of the call.
     constexpr void enter(int rank, int call, int first, int last) {
         for (int i = first + 1; i < last; ++i) join(clock(first), clock(i));
-        if (call == 0) user_access(rank, first); // nothing has happened yet
+        if (call == 0) user_access(rank, first); // cannot fail: nothing has happened yet
         entered_[sized(rank * calls + call)] = clock(first)[first];
         for (int i = first + 1; i < last; ++i) join(clock(i), clock(first));
         for (int i = first; i < last; ++i) ++clock(i)[i];
@@ -86,7 +87,7 @@ public:
     }
 
 private:
-    // In place, in(c) to out(c) copies a cell onto itself: executors leave it alone.
+    // In place, a copy from in(c) to out(c) is a copy onto itself, which executors skip.
     static constexpr bool is_onto_itself(const step& st) {
         return st.what == copy && st.src.where == place::in && st.dst.where == place::out &&
                st.src.chunks == st.dst.chunks;
@@ -109,10 +110,10 @@ private:
     constexpr void publish(int* to, int strand) {
         const int* mine = clock(strand);
         for (unsigned i = 0; i < width_; ++i) to[i] = mine[i];
-        ++clock(strand)[strand]; // what follows is not covered
+        ++clock(strand)[strand]; // later accesses are not covered
     }
 
-    // Segments of a rank's memory: in, out, tmp, windows by segment and stage.
+    // A rank's cells in this order: in, out, tmp, windows by segment and stage.
     constexpr int cell(int rank, place where, int iteration, int chunk) const {
         const int base = rank * cells_per_rank_;
         const int piece = iteration % s_.iterations() * s_.chunks + chunk;
@@ -161,7 +162,7 @@ private:
     std::vector<int> entered_;                      // by rank and call: clock of the user's last access before it
 };
 
-// The verdict for buffers in place or apart alone.
+// The verdict for one case: in place (out is in) or not.
 constexpr verdict races_once(const schedule& s, bool in_place) {
     clock_reader clocks(s, in_place);
     network<clock_reader> run(s, clocks, {.calls = clock_reader::calls});
@@ -170,7 +171,7 @@ constexpr verdict races_once(const schedule& s, bool in_place) {
     return v;
 }
 
-// Ensures: ok() means that no two conflicting accesses of any two strands are unordered, in calls of any number back to
+// Ensures: ok() means that any two conflicting accesses of two strands are ordered, in any number of calls back to
 // back.
 // Requires: a schedule that verify() accepts.
 constexpr verdict races(const schedule& s) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whether each step names ranks, chunks, scratch and signals that there are, and whether each message that is sent is
-// received. Both are cheap enough to be asked of every algorithm that is bound; they are not the proof (verify.hpp),
-// but what passes them touches no memory that is not its own.
+// Checks that each step names ranks, chunks, scratch and signals that exist, and that each message that is sent is
+// received. Both checks are cheap enough for every algorithm that a program binds. They are not the proof (verify.hpp),
+// but an algorithm that passes them touches no memory that is not its own.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-// Each chunk of the set is one of its place's, and none stands in it twice. Positions go round, from a first one that
-// is in range.
+// Whether each chunk of the set exists in its place and none occurs twice. Positions wrap, from a first one in range.
 constexpr bool is_set_of_chunks(const ref& r, const schedule& s) {
     const chunk_set& c = r.chunks;
     if (c.count == 0) return true;
@@ -31,7 +30,7 @@ constexpr bool is_set_of_chunks(const ref& r, const schedule& s) {
     return true;
 }
 
-// The largest chunk of scratch that the set names.
+// The largest chunk that the set names.
 constexpr int last_chunk(const chunk_set& c, int chunks) {
     int most = -1;
     for (int i = 0; i < c.count; ++i) most = c.at(i, chunks) > most ? c.at(i, chunks) : most;
@@ -47,7 +46,7 @@ constexpr fault out_of_range(const ref& r, const schedule& s) {
     return {};
 }
 
-// The first thing that a step names and that is not there.
+// The first thing that a step names and that does not exist.
 constexpr fault out_of_range(const step& st, const schedule& s) {
     const auto is_rank = [&](int r) { return r >= 0 && r < s.ranks; };
     if ((st.what & (signal | wait)) != 0) {
@@ -94,12 +93,12 @@ constexpr verdict out_of_range(const schedule& s) {
     return {};
 }
 
-// Whether the messages that all ranks send are those that they receive: message i from one rank to another adds a
-// number of its own where it is sent, and takes it away where it is received. What is left over by one call would
-// be the next one's data.
+// Checks that the messages that all ranks send are those that they receive. Message i from one rank to another adds its
+// own number where it is sent, and subtracts it where it is received. A message left over by one call would be the next
+// one's data.
 class message_balance {
 public:
-    // A message must have as many chunks as its receiver expects; a barrier's are tokens.
+    // A message must have as many chunks as its receiver expects, except in a barrier, whose messages are tokens.
     constexpr message_balance(int ranks, collective op)
         : ranks_(static_cast<unsigned>(ranks)), counts_(op != collective::barrier), sent_(ranks_, 0u),
           received_(ranks_, 0u) {}

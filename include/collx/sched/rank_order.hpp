@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Another order of the same ranks: which rank stands at which position. Algorithms whose neighbours matter run in it;
-// who knows the links makes it. No algorithm and no machine here.
+// Another order of the same ranks: which rank is at which position. For algorithms in which it matters which ranks are
+// next to each other. Code that knows the links makes the order. Independent of algorithms and machines.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What algorithms hold of an order. A default view leaves ranks as they are.
+// A small value with which algorithms refer to an order. A default view leaves ranks as they are.
 class order_view {
 public:
     constexpr order_view() = default;
@@ -25,11 +25,11 @@ public:
 private:
     friend class rank_order;
     const int* table_ = nullptr;
-    int ranks_ = 0; // -1: no permutation, fits no communicator
+    int ranks_ = 0; // -1: not a permutation, fits no communicator
     std::uint64_t hash_ = 0;
 };
 
-// It must live as long as algorithm values that refer to it are bound or recorded.
+// An order of ranks. It must live as long as algorithm values that refer to it are bound or recorded.
 class rank_order {
 public:
     constexpr rank_order(std::initializer_list<int> rank_at) : table_(rank_at) { build(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The recording reading: writes the steps of one rank into flat lists, one per strand. The host engine walks these
-// lists with a cursor; the verifier, the facts and the pictures read them too.
+// The executor that records: it writes the steps of one rank into flat lists, one per strand. The host engine walks
+// these lists with a cursor; the verifier, the facts and the pictures read them too.
 #pragma once
 
 #include <collx/core/growing_array.hpp>
@@ -26,7 +26,7 @@ public:
             result_.strands.back().reserve(s.size());
         }
     }
-    // The strands of an algorithm inside another one become one sequence.
+    // The strands of an inner algorithm become one sequence.
     constexpr bool strand(int k) {
         if (inside_ == nullptr) open(k);
         return true;
@@ -35,11 +35,11 @@ public:
     constexpr void emit(const sched::step& s) {
         add(s);
     }
-    // From here to leave() steps come from an algorithm inside another one: see run_inside().
+    // From here to leave(), steps come from an inner algorithm: see run_inside().
     constexpr void enter(renumbering& here) {
         here.around = inside_;
         inside_ = &here;
-        renumber_ = &renumbering::operator(); // by its address: most programs record nothing inside anything
+        renumber_ = &renumbering::operator(); // by its address: most programs record no inner algorithm
     }
     constexpr void leave() { inside_ = inside_->around; }
     constexpr program take() {
@@ -54,7 +54,7 @@ private:
         if (k >= asked_) asked_ = k + 1;
         current_ = k;
     }
-    // One body for all kinds of steps and all algorithms. Cold, and so all that calls it: what records is compiled for
+    // One body for all kinds of steps and all algorithms. It is cold, and so are its callers: recording is compiled for
     // size.
     [[gnu::cold, gnu::noinline]] constexpr void add(const sched::step& one) {
         sched::step s = one;
@@ -71,7 +71,7 @@ private:
     int asked_ = 0; // strands that the algorithm has named so far
 };
 
-// The steps of rank `rank` of `n`.
+// Records the steps of rank `rank` of `n`.
 template <class Algorithm>
 constexpr program record(const Algorithm& algorithm, int rank, int n) {
     recorder ex;
@@ -79,7 +79,7 @@ constexpr program record(const Algorithm& algorithm, int rank, int n) {
     return ex.take();
 }
 
-// The same when a neighbour's program is at hand: most are of one length, so nothing is moved while recording.
+// The same with another rank's program at hand: most have the same length, so lists need not grow while recording.
 template <class Algorithm>
 constexpr program record(const Algorithm& algorithm, int rank, int n, const program& like) {
     recorder ex(like);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A ring among some of the ranks that leads through others: who is a member, who only passes on, in which order. Who
-// knows the links makes it. No algorithm and no machine here.
+// A ring among some of the ranks that leads through others: which ranks are members, which only pass messages on, and
+// in which order. Code that knows the links makes the route. Independent of algorithms and machines.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What algorithms hold of a route. Stops are numbered along it; members also among themselves, by position.
+// A small value with which algorithms refer to a route. Stops are numbered along it, members also among themselves.
 class route_view {
 public:
     constexpr route_view() = default;
     constexpr bool fits(int n) const { return table_ != nullptr && ranks_ == n; }
     COLLX_HD constexpr int members() const { return members_; }
     COLLX_HD constexpr int stop_of(int rank) const { return table_[rank]; } // -1: not on the route
-    // The rank so many stops further on.
+    // The rank `further` stops after `stop`.
     COLLX_HD constexpr int rank_after(int stop, int further) const {
         return table_[ranks_ + (stop + further + stops_) % stops_];
     }
     COLLX_HD constexpr bool is_member(int stop) const { return table_[ranks_ + stops_ + stop] >= 0; }
-    // Of this stop, or of the last member before it.
+    // The position of this stop, or of the last member before it.
     COLLX_HD constexpr int position(int stop) const {
         while (!is_member(stop)) stop = (stop + stops_ - 1) % stops_;
         return table_[ranks_ + stops_ + stop];
@@ -38,11 +38,11 @@ private:
     std::uint64_t hash_ = 0;
 };
 
-// It must live as long as algorithm values that refer to it are bound or recorded.
+// A route. It must live as long as algorithm values that refer to it are bound or recorded.
 class relay_route {
 public:
-    // Ranks of a communicator of n in the order of the ring, each at most once, and which of them are members. What is
-    // no such list, or has no member, fits no communicator.
+    // stops: ranks of a communicator of n in the order of the ring, each at most once. members: those of the stops that
+    // are members. Other lists, and an empty list of members, fit no communicator.
     constexpr relay_route(int n, const std::vector<int>& stops, const std::vector<int>& members) {
         const auto length = static_cast<int>(stops.size());
         table_.assign(sized(n), -1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The drawing reading: a schedule as a picture (SVG) or as a table for terminals, time from left to right or downwards,
-// one lane per strand. Made to be looked at while learning an algorithm or hunting a mistake: a refuted schedule is
-// drawn as far as it gets, with the guilty step marked. Legible for up to about 8 ranks. The picture is one
-// self-contained file that follows the reader's light or dark scheme.
+// Draws a schedule as a picture (SVG) or as a table for terminals, time from left to right or downwards, one lane per
+// strand. For learning an algorithm or finding a mistake: a refuted schedule is drawn as far as it gets, with the
+// faulty step marked. Legible for up to about 8 ranks. The picture is one self-contained file that follows the reader's
+// light or dark scheme.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-// Writes a schedule as a picture; to_svg() is what callers use.
+// Writes a schedule as a picture; callers use to_svg().
 class svg_writer {
 public:
     svg_writer(const schedule& s, const verdict& v) : s_(s), v_(v), t_(timeline_of(s)) {
@@ -63,7 +63,7 @@ private:
                 return true;
         return false;
     }
-    // Chunks differ in hue, by class; steps that move no chunk are grey.
+    // The CSS class of a chunk, which gives it its hue; steps that move no chunk are grey.
     std::string class_of(int chunk) const { return chunk < 0 || s_.chunks == 0 ? "dim" : "c" + n(chunk); }
 
     // A colour of the wheel as #rrggbb, its darkest channel `low`, its lightest `high`.
@@ -151,7 +151,7 @@ private:
         out_ += "</g>\n";
     }
 
-    // Where a step that was never reached would have come next.
+    // The column that a step that was never reached would have been in.
     int next_column(const timed_step& t) const {
         int column = 0;
         for (const timed_step& other : t_.steps)
@@ -179,12 +179,12 @@ private:
     std::string out_;
 };
 
-// A picture of the first iteration; the verdict, if not ok, marks what it blames.
+// A picture of the first iteration. The steps that the verdict blames are marked.
 inline std::string to_svg(const schedule& s, const std::string& title, const verdict& v = {}) {
     return svg_writer(s, v).write(title);
 }
 
-// The same for terminals: a line for each unit of time, a column for each strand. "!" marks what the verdict blames.
+// A table of the first iteration: a line for each unit of time, a column for each strand. "!" marks the blamed step.
 inline std::string to_table(const schedule& s, const verdict& v = {}) {
     const timeline t = timeline_of(s);
     std::vector<std::string> heads;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How a step of an algorithm that runs inside another one is renumbered: its ranks, its chunks, its places. The rules
-// are in sub_executor.hpp.
+// Renumbers the ranks, chunks and places of a step of an algorithm that runs inside another one. The rules are in
+// sub_executor.hpp.
 #pragma once
 
 #include <collx/sched/node_map.hpp>
@@ -9,8 +9,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-// `size` positions from `base` on, of `total`, as `chunks` equal chunks of an inner algorithm. A single position is the
-// last of the inner chunks, the others are empty.
+// `size` of `total` positions, from `base` on, as `chunks` equal chunks of an inner algorithm. A single position is the
+// last of the inner chunks; the others are empty.
 struct chunk_part {
     int chunks = 1;
     int total = 1;
@@ -19,7 +19,7 @@ struct chunk_part {
     const int* order = nullptr;
 
     COLLX_HD constexpr chunk_set operator()(const chunk_set& c) const {
-        if (c.size != 0 || c.order != nullptr) return nothing_known(); // one level is enough so far
+        if (c.size != 0 || c.order != nullptr) return nothing_known(); // a part of a part is not supported
         chunk_set result;
         if (size % chunks == 0) {
             const int each = size / chunks;
@@ -43,9 +43,9 @@ private:
     COLLX_HD static constexpr chunk_set nothing_known() { return {-1, 1}; } // the verifier refuses it
 };
 
-// Where the inner algorithm finds its input and leaves its output. Between phases a partial result lives in tmp, beside
-// the scratch of the phase itself: chunk c of either is cell c, so an algorithm must not go back to its input of a
-// chunk once it has written scratch of that chunk. The verifier notices.
+// Where the inner algorithm finds its input and leaves its output. Between phases a partial result lives in tmp, as
+// does the scratch of the next phase: chunk c of both is cell c. So an algorithm must not read its input of a chunk
+// again once it has written scratch of that chunk. The verifier detects it.
 struct places {
     place in = place::in;
     place out = place::out;
@@ -56,9 +56,9 @@ struct renumbering {
     team ranks;
     chunk_part chunks;
     places at{};
-    const renumbering* around = nullptr; // of the algorithm that the one around this runs inside
+    const renumbering* around = nullptr; // of the enclosing algorithm, if that is an inner one too
 
-    // False when the step then moves nothing.
+    // Renumbers the step; false: it then moves nothing.
     COLLX_HD constexpr bool operator()(step& s) const {
         const bool receives = (s.what & recv) != 0;
         const bool reads = !receives || (s.what & (reduce | reduce_after)) != 0;

@@ -29,8 +29,8 @@ struct schedule {
     int signals = 0; // one more than the largest signal number named
 
     constexpr int tmp_chunks() const { return scratch > chunks ? scratch : chunks; }
-    // Channels left empty by one iteration make every further one a repetition. Windows and counters carry state
-    // across, so a schedule with signals is run until each stage has been reused.
+    // The iterations that a proof runs. Channels are empty after an iteration, so every further one repeats it. Windows
+    // and counters keep state, so a schedule with signals is run until each stage has been reused.
     constexpr int iterations() const {
         if ((uses & (signal | wait)) == 0) return 1;
         return (window_depth > max_lag ? window_depth : max_lag) + 2;
@@ -47,14 +47,14 @@ constexpr void survey(schedule& s, const program& p) {
         }
 }
 
-// Call after changing the programs by hand.
+// Fills in what the programs use; call it after changing them by hand.
 constexpr void survey(schedule& s) {
     s.uses = 0;
     s.max_lag = s.signals = 0;
     for (const program& p : s.programs) survey(s, p);
 }
 
-// All of a schedule but its programs, as the algorithm declares it.
+// A schedule without programs, as the algorithm declares it.
 template <class A>
 constexpr schedule declared_schedule(const A& a, int n) {
     schedule s{.op = A::op, .ranks = n, .chunks = a.chunks(n), .root = root_of(a)};
@@ -66,7 +66,7 @@ constexpr schedule declared_schedule(const A& a, int n) {
     return s;
 }
 
-// The programs of all `n` ranks, with channels as shallow as the algorithm declares possible.
+// Records the programs of all `n` ranks, with channels as shallow as the algorithm declares possible.
 template <class A>
 constexpr schedule record_all(const A& a, int n) {
     schedule s = declared_schedule(a, n);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The words of the schedule language: where operands live, which chunks they name, and one fused action. Everything is
-// a plain value: peers and chunks are run-time numbers, the kind of action is a set of flags that the type of the value
-// says. Knows no algorithm, no transport, no bytes.
+// The elements of the schedule language: places of operands, sets of chunks, and one fused action. Everything is a
+// plain value. Peers and chunks are run-time numbers; the kind of an action is a set of flags in the type of the value.
+// Independent of algorithms, transports and bytes.
 #pragma once
 
 #include <collx/core/config.hpp>
@@ -10,16 +10,16 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-// Kinds of action. One step is the fused union of its flags, always in the order receive, reduce, copy, send. As
-// numbers they stand in recorded steps.
+// Kinds of action as flags, as recorded steps hold them. A step does all its actions fused, always in the order
+// receive, reduce, copy, send.
 using action = unsigned;
 
-// A kind as a value whose type says which: step(recv | reduce | send, ...) is compiled for that kind alone.
+// A kind of action as a value whose type says which: step(recv | reduce | send, ...) is compiled for that kind alone.
 template <action What>
 struct kind {
     COLLX_HD constexpr operator action() const { return What; }
 };
-// Both: recv | reduce | send.
+// The union of two kinds: recv | reduce | send.
 template <action A, action B>
 COLLX_HD constexpr kind<A | B> operator|(kind<A>, kind<B>) {
     return {};
@@ -36,16 +36,15 @@ inline constexpr kind<1u << 7> to_all{};       // store the value in every rank'
 inline constexpr kind<1u << 8> signal{};       // publish: everything this strand wrote so far may be read
 inline constexpr kind<1u << 9> wait{};         // block until a peer has signalled
 
-// Where a local operand lives. A window segment is memory of this rank that the others may read once the signal of the
-// same number is given; `in` and `out` may be read by others only in zero-copy schedules.
+// Where a local operand lives. A window segment is memory of this rank that other ranks may read once the signal of the
+// same number is given. Other ranks access `in` and `out` only in zero-copy schedules.
 enum class place : unsigned char { none, in, out, tmp, window0, window1 };
 
-// A list of chunks that travel as one message: count chunks in runs of `run` neighbours, one run every `period` chunks,
-// all modulo the number of chunks. {c} is one chunk, {c, m} are m neighbours, {c, m, b, 2 * b} is every second block of
-// b. Two members narrow what is counted, for algorithms that are made of smaller ones (sub_executor.hpp): `size`
-// chunks from `base` on take the place of all chunks (of scratch, which may have more than the buffers), and positions
-// are looked up in `order`, a permutation of all chunks that must live as long as the steps do (a plan keeps its own
-// copy).
+// A list of chunks that travel as one message: `count` chunks in runs of `run` consecutive ones, one run every `period`
+// chunks, all modulo the number of chunks. {c} is one chunk, {c, m} are m consecutive ones, {c, m, b, 2 * b} is every
+// second block of b. Algorithms made of smaller ones (sub_executor.hpp) use two more members. `size` chunks from `base`
+// on take the place of all chunks (of scratch, which may have more than the buffers). `order` is a permutation of all
+// chunks in which positions are looked up; it must live as long as the steps do (a plan keeps its own copy).
 struct chunk_set {
     int first = 0;
     int count = 1;
@@ -84,9 +83,9 @@ COLLX_HD constexpr ref in(chunk_set c) { return {place::in, c}; }
 COLLX_HD constexpr ref out(chunk_set c) { return {place::out, c}; }
 COLLX_HD constexpr ref tmp(chunk_set c) { return {place::tmp, c}; }
 COLLX_HD constexpr ref window(int segment, chunk_set c) { return {segment == 0 ? place::window0 : place::window1, c}; }
-COLLX_HD constexpr ref passing(chunk_set c) { return {place::none, c}; } // forwarded only, kept nowhere
+COLLX_HD constexpr ref passing(chunk_set c) { return {place::none, c}; } // forwarded only, not stored
 
-// Whether a place is a window, and of which segment.
+// Whether a place is a window, and which segment it is.
 COLLX_HD constexpr bool is_window(place p) { return p == place::window0 || p == place::window1; }
 COLLX_HD constexpr int segment_of(place p) { return p == place::window1 ? 1 : 0; }
 
@@ -99,14 +98,14 @@ struct to {
     int rank;
     COLLX_HD constexpr explicit to(int r) : rank(r) {}
 };
-// The same operand at another rank: at(k, window(0, c)).
+// An operand at another rank, as at() makes it: at(k, window(0, c)).
 struct remote {
     int rank;
     ref what;
 };
 // An operand at one other rank.
 COLLX_HD constexpr remote at(int rank, ref what) { return {rank, what}; }
-// The same operand at every rank of [first, last); the own one is taken from elsewhere, see executor.hpp.
+// The same operand at every rank of [first, last). This rank's own may be taken from another place: step::own.
 struct remote_range {
     int first, last;
     ref what;
@@ -114,14 +113,14 @@ struct remote_range {
 // An operand at the ranks of [first, last).
 COLLX_HD constexpr remote_range at_ranks(int first, int last, ref what) { return {first, last, what}; }
 
-// As the peer of a wait: each other rank.
+// As the peer of a wait: all ranks.
 inline constexpr int all_ranks = -1;
 
 // One recorded action. The meaning of the peer fields depends on the kind:
 //   channel actions   peer_from, peer_to: the two channels
 //   get               peer_from: whose memory `src` is
-//   fold              [peer_from, peer_to): the ranks whose `src` is reduced; this rank's own operand is `own` if that
-//   is set signal, wait      index: which signal; wait: peer_from (or all_ranks), lag iterations ago
+//   fold              [peer_from, peer_to): the ranks whose `src` is reduced; this rank's own is `own` if that is set
+//   signal, wait      index: which signal; wait: peer_from (or all_ranks), lag iterations ago
 struct step {
     action what = 0;
     unsigned char index = 0;
@@ -135,8 +134,8 @@ struct step {
     constexpr bool operator==(const step&) const = default;
 };
 
-// Steps that follow one another: f(first), ..., f(end - 1). A text may as well have a loop, which nvcc then repeats
-// four times in a kernel, and gains nothing by it.
+// Calls f(first), ..., f(end - 1). An algorithm may also use a plain loop, but nvcc unrolls that four times in a
+// kernel, without any gain.
 COLLX_EXEC_CHECK_DISABLE
 template <class F>
 COLLX_HD constexpr void in_turn(int first, int end, const F& f) {
@@ -146,8 +145,7 @@ COLLX_HD constexpr void in_turn(int first, int end, const F& f) {
 
 } // namespace sched
 
-// Algorithms live in collx::algo and speak with these words; their own namespace may say `using namespace
-// collx::sched`.
+// The names that algorithms in collx::algo use. A program's own namespace may say `using namespace collx::sched`.
 namespace algo {
 using sched::action;
 using sched::all_ranks;

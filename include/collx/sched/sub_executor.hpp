@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An algorithm inside another one: an executor that stands for some of the ranks and some of the chunks. The text that
-// runs on it counts its own ranks and chunks from 0 and does not know; each step is renumbered and handed to the
-// executor below.
+// Runs an algorithm inside another one, with an executor that stands for some of the ranks and some of the chunks. The
+// inner algorithm counts its ranks and chunks from 0; each of its steps is renumbered and handed to the executor below.
 //
-// Three rules keep the proof what it is. Strands of the inner text become one sequence, in the order in which it asks
-// for them, because what follows must find everything done. Steps that would move no chunk vanish on both ends, for
-// both ends count chunks alike. And only channels can be renumbered: a window belongs to all ranks of a communicator,
-// `wait_all` and `fold` mean all of them or an interval.
+// Three rules keep proofs valid. The strands of the inner algorithm become one sequence, in the order in which it asks
+// for them, because later steps must find everything done. Steps that would move no chunk are left out on both ends,
+// because both ends count chunks alike. Only channel steps can be renumbered: a window belongs to all ranks of a
+// communicator, and `wait_all` and `fold` mean all ranks or an interval.
 #pragma once
 
 #include <collx/sched/executor.hpp>
@@ -37,8 +36,8 @@ private:
     renumbering renumber_;
 };
 
-// Runs `inner` as rank `rank` of `size` on a team. A recorder renumbers by itself, so that a program that records a
-// text both by itself and inside others compiles it once.
+// Runs `inner` as rank `rank` of `size` on a team. A recorder renumbers by itself, so that an algorithm that is
+// recorded both alone and inside others is compiled once.
 COLLX_EXEC_CHECK_DISABLE
 template <class Ex, class Algorithm>
 COLLX_HD constexpr void run_inside(Ex& ex, const Algorithm& inner, int rank, int size, const team& ranks,
@@ -56,7 +55,7 @@ COLLX_HD constexpr void run_inside(Ex& ex, const Algorithm& inner, int rank, int
     }
 }
 
-// The reading that counts messages and keeps nothing.
+// The executor that counts messages and keeps nothing.
 class tally : public verbs<tally> {
 public:
     int messages = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// When each step can happen if all take one unit of time: a step comes after the one before it, after the step that
-// sent what it receives and after the signals it waits for. The columns of pictures and tables; not a cost model.
+// When each step can happen if all take one unit of time: after the one before it, after the step that sent what it
+// receives and after the signals it waits for. Gives the columns of pictures and tables; not a cost model.
 #pragma once
 
 #include <vector>
@@ -29,7 +29,7 @@ struct timeline {
     int columns = 0;
 };
 
-// Finds the columns while a schedule runs; timeline_of() is what callers use.
+// Finds the columns while a schedule runs; callers use timeline_of().
 class timeline_reader {
 public:
     constexpr timeline_reader(const schedule& s, timeline& t)
@@ -78,7 +78,7 @@ public:
 
 private:
     constexpr int here(const running& me) const { return first_[static_cast<unsigned>(me.id)] + me.index(); }
-    // Waits that ask for nothing yet are not reported: they take their places when a later step does.
+    // Waits for iterations before the first are not reported: they get their columns when a later step does.
     constexpr void pass(int strand, int end) {
         int& next = next_[static_cast<unsigned>(strand)];
         for (int i = first_[static_cast<unsigned>(strand)]; i < end; ++i)

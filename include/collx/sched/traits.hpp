@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The traits of an algorithm, with their defaults. Readers ask here, not the members: this is the one place that knows
-// the defaults. Apart from algorithm.hpp because kernels read them and should not pay for <vector>.
+// The traits of an algorithm, with their defaults. Callers ask here and not the members, so that only this file knows
+// the defaults. Separate from algorithm.hpp because kernels read traits and do not need the recorder.
 #pragma once
 
 #include <collx/sched/collective.hpp>
@@ -13,13 +13,13 @@ template <class A>
 concept has_root = requires(A a) {
     a.root = 0;
 };
-// Its root, 0 where it has none.
+// The root of an algorithm; 0: it has none.
 template <class A>
 constexpr int root_of(const A& a) {
     if constexpr (has_root<A>) return a.root;
     else return 0;
 }
-// Gives it a root, where it has one.
+// Sets the root of an algorithm that has one.
 template <class A>
 constexpr void set_root(A& a, int root) {
     if constexpr (has_root<A>) a.root = root;
@@ -37,7 +37,7 @@ constexpr int window_depth_of(const A& a) {
     if constexpr (requires { a.depth; }) return a.depth;
     else return least_window_depth_v<A>;
 }
-// For a machine whose windows have another number of stages.
+// Sets the stages, for a machine whose windows have another number of them.
 template <class A>
 constexpr void set_window_depth(A& a, int stages) {
     if constexpr (requires { a.depth; }) a.depth = stages;
@@ -50,22 +50,22 @@ template <class A>
 requires requires { A::signals; }
 inline constexpr int signals_v<A> = A::signals;
 
-// Whether chunk c of what a rank puts is for rank c alone, and each rank reads every other one in every iteration, in
-// each segment that it puts into: then words with flags may be pushed into the memory of who reads them (exec/device/).
+// Whether chunk c of what a rank puts is for rank c alone, and each rank reads every other rank in every iteration, in
+// each segment that it puts into. LL words may then be pushed into the memory of their readers (exec/device/).
 template <class A>
 inline constexpr bool pushes_parts_v = A::op == collective::reduce_scatter || A::op == collective::all_to_all;
 template <class A>
 requires requires { A::pushes_parts; }
 inline constexpr bool pushes_parts_v<A> = A::pushes_parts;
 
-// Messages that a channel must hold; 0: none are sent, as is usual where windows are used.
+// Messages that a channel must hold; 0: none are sent, the default where there are signals.
 template <class A>
 inline constexpr int min_depth_v = signals_v<A> > 0 ? 0 : 1;
 template <class A>
 requires requires { A::min_depth; }
 inline constexpr int min_depth_v<A> = A::min_depth;
 
-// Whether the algorithm has scratch for any number of ranks and any parameters, and how many chunks for these.
+// Whether the algorithm has scratch, for some number of ranks and some parameters.
 template <class A>
 inline constexpr bool has_scratch_v = requires(const A& a) {
     a.tmp_chunks(2);
@@ -83,7 +83,7 @@ inline constexpr bool reorders_v = reduces(A::op);
 template <class A>
 requires requires { A::needs_commutative; }
 inline constexpr bool reorders_v<A> = A::needs_commutative;
-// For this n and these parameters, where it can say so.
+// The same for this n and these parameters, where the algorithm can say so.
 template <class A>
 constexpr bool needs_commutative_of(const A& a, int n) {
     if constexpr (requires { a.needs_commutative_for(n); }) return a.needs_commutative_for(n);

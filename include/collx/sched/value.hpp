@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A symbolic operand: whose contributions to which chunk it stands for, and in which order they were combined. Numbers
-// never appear.
+// A symbolic operand: which ranks' contributions to which chunk it stands for, and in which order they were combined.
+// It has no numerical value.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ constexpr std::uint64_t mix_bits(std::uint64_t x) {
     return x ^ (x >> 31);
 }
 
-// Operands that stand in cyclic rank order are known exactly, as the interval first, first + 1, …, count of them.
-// Others are known as a multiset: `members` is the sum of one hash per contribution, so a doubled or a lost one shows
+// Operands in cyclic rank order are known exactly, as the interval of `count` ranks first, first + 1, …. Others are
+// known as a multiset: `members` is the sum of one hash per contribution, so a doubled or lost contribution shows
 // however it came about.
 struct value {
     int chunk = -1;
@@ -32,15 +32,15 @@ struct value {
     constexpr bool is_set() const { return count != 0; }
 };
 
-// What a rank contributes to a chunk.
+// A rank's contribution to a chunk.
 constexpr value leaf(int chunk, int rank) {
     const std::uint64_t h = mix_bits(static_cast<std::uint64_t>(rank));
     return {chunk, rank, 1, true, h, h};
 }
 
-// Whether two runs of ranks have one in common.
+// Whether two intervals of ranks have a rank in common; false if one of them is not an interval.
 constexpr bool overlaps(const value& a, const value& b, int n) {
-    if (!a.contiguous || !b.contiguous) return false; // the multiset will tell at the end
+    if (!a.contiguous || !b.contiguous) return false; // the multiset shows it at the end
     const int from_a_to_b = b.first >= a.first ? b.first - a.first : b.first - a.first + n;
     const int from_b_to_a = from_a_to_b == 0 ? 0 : n - from_a_to_b;
     return from_a_to_b < a.count || from_b_to_a < b.count;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the tools that read a schedule answer: fine, or the first mistake and where it stands. Plain values, usable in
+// The result of checking a schedule: no mistake, or the first one and where it is. Plain values, usable in
 // static_assert; explain.hpp turns them into sentences.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace sched {
 enum class problem : unsigned char {
     none,
     bad_peer,           // a peer that is no rank
-    bad_chunk,          // a chunk that is none, or a set that names one twice
+    bad_chunk,          // a chunk that does not exist, or a set that names one twice
     bad_fold,           // an empty or impossible range of ranks
     shared_channel,     // two strands of a rank at the same end of a channel
     signal_twice,       // the same signal of a rank given twice in one iteration
@@ -45,7 +45,7 @@ enum class reduction_order : unsigned char {
     unordered,  // any permutation: needs a commutative operator
 };
 
-// Where a rank stands that waits for ever.
+// The position of a rank that waits for ever, and the peer it waits for.
 struct waiting {
     int rank = -1, strand = -1, step = -1, peer = -1;
 };
@@ -64,11 +64,11 @@ struct verdict {
     int step = -1;
     int iteration = -1;
     int peer = -1;         // the other rank of a pair
-    int chunk = -1;        // for signals: its number
+    int chunk = -1;        // or the number of a signal
     bool in_place = false; // noticed only when out is in
     reduction_order order = reduction_order::rank_order;
     bool same_bits = true; // all ranks hold results of the same expression tree
-    int waiting_count = 0; // deadlock: who waits for whom, the first of the circle
+    int waiting_count = 0; // deadlock: length of the cycle of waits, of which `waits` has the first 8
     waiting waits[8]{};
 
     constexpr bool ok() const { return what == problem::none; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The symbolic reading: runs the programs of all ranks on values that say what they stand for, and compares what every
-// rank holds at the end with what the collective promises. Works in static_assert and at run time. network.hpp says why
-// one run is a proof.
+// The verifier: runs the programs of all ranks on symbolic values (value.hpp), and compares what every rank holds at
+// the end with what the collective promises. Works in static_assert and at run time. network.hpp says why one run
+// proves it.
 //
 //   static_assert(collx::sched::verify(collx::algo::ring_all_reduce{}, 5).ok());
 //
@@ -18,7 +18,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-// Chunk c of a value is piece-specific: iteration * chunks + c, so that data of another iteration is another chunk.
+// Computes symbolic values. A value's chunk is iteration * chunks + c: data of another iteration are another chunk.
 class value_reader {
 public:
     constexpr value_reader(const schedule& s, bool in_place)
@@ -39,7 +39,7 @@ public:
         return v;
     }
 
-    // Whether the same run in place would have read something else: a cell of `in` that was by then a result. Out of
+    // Whether the same run in place would read something else: a cell of `in` that already holds a result. Out of
     // place, `out` is never read before it is stored, so nothing else can differ.
     constexpr bool depends_on_place() const { return reads_overwritten_; }
 
@@ -84,7 +84,7 @@ public:
             known_[sized(me.id) * words_ + w] |= by_signal_[said(rank, index, iteration) + w];
     }
 
-    // A barrier is kept if whatever a rank may know when it returns includes the entry of all ranks.
+    // A barrier is correct if a rank that returns knows that all ranks have entered.
     constexpr fault leave(int, int, int first, int last) {
         for (int k = 0; k < n_ && words_ != 0; ++k) {
             bool known = false;
@@ -100,7 +100,7 @@ private:
         value held;
         bool stored = false;
     };
-    // Most messages are one chunk: they need no memory of their own.
+    // Most messages are one chunk, which needs no allocation.
     struct message {
         int count = 0;
         value first;
@@ -127,7 +127,7 @@ private:
         return count;
     }
 
-    // What the step computes for one chunk, which the step calls `chunk`.
+    // Computes what the step makes of one chunk, its i-th, which it names `chunk`.
     constexpr fault element(const running& me, const step& st, const message* received, int chunk, int i, value& v) {
         if ((st.what & fold) != 0) return folded(me, st, chunk, v);
         if (received == nullptr) {
@@ -215,7 +215,7 @@ private:
         return {};
     }
 
-    // What is stored to `out` must be final.
+    // Stores to `out`, where values must be final.
     constexpr fault finish(const running& me, int rank, int chunk, const value& v) {
         cell& c = out_cell(rank, me.iteration, chunk);
         const contribution want = output_of(s_.op, rank, chunk, n_, s_.root);
@@ -266,7 +266,7 @@ private:
         return v;
     }
 
-    // Barriers: what counts is who knows of whose entry, whatever the messages hold.
+    // In a barrier messages carry, instead of values, the set of ranks that are known to have entered.
     constexpr fault pass_on(const running& me, int in_slot, int out_slot) {
         for (unsigned w = 0; w < words_; ++w) {
             std::uint64_t& mine = known_[sized(me.id) * words_ + w];
@@ -292,7 +292,7 @@ private:
         by_signal_; // barriers: sets of ranks by strand, slot, signal and iteration
 };
 
-// One run, in place (out is in) or not.
+// Verifies one case: in place (out is in) or not.
 // Requires: a schedule that is in range.
 constexpr verdict verify_once(const schedule& s, bool in_place) {
     value_reader values(s, in_place);
@@ -300,7 +300,7 @@ constexpr verdict verify_once(const schedule& s, bool in_place) {
     return values.result(run.run());
 }
 
-// Both. The second run is left out where it would repeat the first step by step.
+// Verifies both cases. The second run is left out where it would repeat the first step by step.
 constexpr verdict verify(const schedule& s) {
     if (const verdict v = out_of_range(s); !v.ok()) return v;
     value_reader values(s, false);
@@ -311,8 +311,8 @@ constexpr verdict verify(const schedule& s) {
     return again.ok() ? v : again;
 }
 
-// Ensures: ok() means that for these n ranks the algorithm ends on channels of the declared depth and leaves with every
-// rank exactly what the collective promises, in rank order if it says so, with the same bits everywhere.
+// Ensures: ok() means that for these n ranks the algorithm ends on channels of the declared depth and leaves every rank
+// with exactly what the collective promises, in rank order if it declares so, with the same bits on all ranks.
 // Cost: about 0.1 µs a step at run time.
 template <class Algorithm>
 constexpr verdict verify(const Algorithm& a, int n) {

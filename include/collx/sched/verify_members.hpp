@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The proof of a collective among some of the ranks whose messages others pass on. A rank that only sends on
-// what comes from one rank to one other is a longer channel: leave those ranks out, join their ends, and what is left
-// is an ordinary schedule of the members, for the ordinary proof. That messages fit each other, that none is left over
-// and that nothing locks is shown on the whole schedule, with all ranks in it.
+// Proves a collective among some of the ranks whose messages other ranks pass on. A rank that only passes on messages
+// from one rank to one other is a longer channel. The proof leaves these ranks out and joins the ends; what remains is
+// an ordinary schedule of the members. A second run, with all ranks, shows that messages fit, that none is left over
+// and that nothing deadlocks.
 #pragma once
 
 #include <collx/sched/verify.hpp>
@@ -10,8 +10,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-// Who comes after `peer` on the way from `sender`, or before it on the way to `receiver` (forward false); -1: none,
-// or not exactly one.
+// The rank to which `p` passes messages of rank `from` (`to` is -1), or from which it receives those that it passes to
+// rank `to` (`from` is -1). -1: none, or more than one.
 constexpr int passes_on(const program& p, int from, int to) {
     int found = -1;
     for (const auto& strand : p.strands)
@@ -24,7 +24,7 @@ constexpr int passes_on(const program& p, int from, int to) {
     return found;
 }
 
-// Nothing but passing on, in each strand from one rank to one other: then the strand is a channel.
+// Whether a rank only passes messages on, in each strand from one rank to one other, so that the strand is a channel.
 constexpr bool is_relay(const program& p) {
     for (const auto& strand : p.strands)
         for (const step& st : strand)
@@ -34,7 +34,7 @@ constexpr bool is_relay(const program& p) {
     return true;
 }
 
-// members: rank by position, in the order in which the collective counts them.
+// Verifies a schedule among `members`: ranks by position, in the order in which the collective counts them.
 constexpr verdict verify_members(schedule s, const detail::growing_array<int>& members) {
     const auto n = static_cast<unsigned>(s.ranks);
     detail::growing_array<int> position(n, -1);
@@ -43,7 +43,7 @@ constexpr verdict verify_members(schedule s, const detail::growing_array<int>& m
         if (position[r] < 0 && !is_relay(s.programs[r]))
             return {.what = problem::not_an_output, .rank = static_cast<int>(r)};
 
-    // The channel's other end, past all who pass on.
+    // The position of the member at the channel's other end, past all ranks that pass on.
     const auto end_of = [&](int rank, int peer, bool forward) {
         for (int before = rank, hops = 0; peer >= 0 && peer < s.ranks && hops < s.ranks; ++hops) {
             const auto at = static_cast<unsigned>(peer);
@@ -52,7 +52,7 @@ constexpr verdict verify_members(schedule s, const detail::growing_array<int>& m
             before = peer;
             peer = next;
         }
-        return -1; // the verifier says: bad peer
+        return -1; // the verifier reports a bad peer
     };
     schedule among = s;
     among.ranks = static_cast<int>(members.size());
@@ -68,12 +68,12 @@ constexpr verdict verify_members(schedule s, const detail::growing_array<int>& m
     }
     const verdict v = verify(among);
     if (!v.ok()) return v;
-    s.op = collective::send_recv; // promises nothing: only that the messages go through
+    s.op = collective::send_recv; // promises only that the messages go through
     const verdict whole = verify(s);
     return whole.ok() ? v : whole;
 }
 
-// The proof among the members where there are some, else among all ranks.
+// Verifies among the members; without any, among all ranks.
 constexpr verdict verify_for(const schedule& s, const detail::growing_array<int>& members) {
     return members.empty() ? verify(s) : verify_members(s, members);
 }
