@@ -4,7 +4,7 @@
 // that a program names are in collx/algo/, each in its own header.
 #pragma once
 
-// First those that refuse what is no tensor and no operator: compilers list the includes that lead to an error.
+// First the headers that refuse what is no tensor or no operator: compilers list the includes that lead to an error.
 #include <collx/core/buffer.hpp>
 #include <collx/core/op_traits.hpp>
 
@@ -31,6 +31,6 @@
 #include <collx/comm/split.hpp>
 #include <collx/comm/wait_several.hpp>
 
-#if !defined(__CUDACC__) // a .cu file that has shared vectors includes them itself
+#if !defined(__CUDACC__) // a .cu file that uses shared vectors includes that header itself
 #include <collx/comm/shared_vector.hpp>
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What collx compiles in every program, compiled once: start-up, sockets, the recording of the default algorithms. A
-// program that defines COLLX_COMPILED for all its sources includes this in exactly one of them. CMake's collx::collx
-// does both:
+// The parts of collx that every program needs, compiled once: start-up, sockets, the recording of the default
+// algorithms. A program that defines COLLX_COMPILED for all its sources includes this header in exactly one of them.
+// CMake's collx::collx does both:
 //
 //   find_package(collx REQUIRED)
 //   target_link_libraries(app PRIVATE collx::collx)

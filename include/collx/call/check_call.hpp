@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The arguments of a call, checked by the row of its verb (verb_table.hpp): sizes, roots, memory, overlaps. What comes
-// out says how the buffers are cut and what ranks must have alike. Knows elements as bytes.
+// Checks the arguments of a call by the row of its verb (verb_table.hpp): sizes, roots, memory, overlaps. The result
+// says how the buffers are cut and what must be the same on all ranks. Elements are bytes here.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ namespace detail {
 
 // How the buffers are cut, once the algorithm and so the number of chunks is known.
 struct call_cuts {
-    std::size_t elems = 0; // of the whole, or of each part
+    std::size_t elems = 0; // of the whole buffer, or of each part
     bool has_parts = false;
-    bool in_packed = false, out_packed = false; // the buffer holds one part alone
+    bool in_packed = false, out_packed = false; // the buffer holds only one part
     const count_table *in_table = nullptr, *out_table = nullptr;
 
     [[gnu::always_inline]] std::pair<chunk_layout, chunk_layout> operator()(int chunks) const {
@@ -39,11 +39,11 @@ private:
 struct call_facts {
     verb what = verb::barrier;
     int root = 0;
-    std::size_t total_elems = 0; // of the whole buffer: what the selector looks at
+    std::size_t total_elems = 0; // of the whole buffer: the selector uses it
     std::uint64_t count = 0;     // what ranks must agree on
     std::uint64_t counts_hash = 0;
     std::int64_t timeout_ns = 0;
-    bool private_counts = false;    // ranks know their own counts only, so nothing may be derived from them together
+    bool private_counts = false;    // each rank knows only its own counts: nothing common may be derived from them
     count_tables* tables = nullptr; // of a v-variant
     call_cuts cuts{};
 };
@@ -51,30 +51,30 @@ struct call_facts {
 struct call_arguments {
     seen_buffer in = {}, out = {};
     bool is_in_place = false;  // `out` is the only buffer
-    bool is_same_type = false; // the elements of both
+    bool is_same_type = false; // both buffers have elements of one type
     int root = 0;
     std::int64_t timeout_ns = 0;
-    count_tables* tables = nullptr; // of a v-variant: `first`, and of all_to_all_v `second` for what is received
+    count_tables* tables = nullptr; // of a v-variant: `first`; all_to_all_v has its receive counts in `second`
 };
 
-// Where this rank's part lies in the other buffer, in elements, if the two may lie in each other; SIZE_MAX: nowhere.
+// The offset in elements at which one buffer may lie inside the other, as this rank's part. SIZE_MAX: none.
 constexpr std::size_t own_place(const verb_row& row, std::size_t part, int rank) {
     return row.place == in_place::copied     ? SIZE_MAX
            : row.place == in_place::own_part ? part * static_cast<std::size_t>(rank)
                                              : 0;
 }
-// Whether this rank has the input and the output of a call, which may be the root's alone.
+// Whether this rank has the input or the output of a call; only the root may have it.
 constexpr bool has_input(const verb_row& row, int rank, int root) { return row.only != at_root::input || rank == root; }
 constexpr bool has_output(const verb_row& row, int rank, int root) {
     return row.only != at_root::output || rank == root;
 }
 
-// The sizes of equal parts. Returns the call's count.
+// Checks the sizes of buffers with equal parts. Returns the call's count.
 [[gnu::always_inline]] inline std::size_t check_sizes(const communicator_core& c, const verb_row& row,
                                                       std::size_t in_elems, std::size_t out_elems, bool is_in_place,
                                                       int root) {
     if (is_in_place) return row.has_parts() ? part_of(c, out_elems) : out_elems;
-    // All ranks have the buffer that the count is taken from.
+    // The count comes from the buffer that all ranks have.
     const bool from_output = row.only == at_root::input;
     const extent known = from_output ? row.out : row.in, other = from_output ? row.in : row.out;
     const std::size_t elems = from_output ? out_elems : in_elems;
@@ -84,14 +84,14 @@ constexpr bool has_output(const verb_row& row, int rank, int root) {
     if (!from_output && has_output(row, c.net.rank(), root)) require_size(c, "output", out_elems, needed);
     return count;
 }
-// Of parts whose lengths are in tables. Returns what own_place() does of equal ones.
+// Checks the sizes of buffers whose parts have lengths in tables. Returns what own_place() returns for equal parts.
 std::size_t check_tables(const communicator_core& c, const verb_row& row, const call_arguments& a, call_facts& f);
 
-// Throws what is wrong with a call. Inlined where the row is a constant, so that a verb pays for what it is.
+// Throws if an argument is wrong. Inlined where the row is a constant, so that a verb pays only for its own checks.
 [[gnu::always_inline]] inline call_facts check_call(const communicator_core& c, const verb_row& row,
                                                     const call_arguments& a) {
     const int me = c.net.rank();
-    bool reads = !a.is_in_place, writes = reads; // as buffers of their own
+    bool reads = !a.is_in_place, writes = reads; // separate buffers
     if (row.is_rooted()) {
         require_root(c, a.root);
         reads = reads && has_input(row, me, a.root);

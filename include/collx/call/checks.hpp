@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a call asks of its arguments on this rank alone, before anything is sent.
+// The checks that a call makes of its arguments on this rank alone, before anything is sent.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@ const void* address_of(const View& v) {
     else return nullptr;
 }
 
-// A buffer as checks see it, whatever its elements are.
+// A buffer as the checks see it, independent of its element type.
 struct seen_buffer {
     const void* data = nullptr;
     std::size_t elems = 0;
-    std::size_t bytes = 0; // SIZE_MAX: more than there can be
+    std::size_t bytes = 0; // SIZE_MAX: overflow, more than memory can hold
     std::uint32_t elem_bytes = 1;
-    bool has_address = false; // else elements are computed, or lie apart
+    bool has_address = false; // else elements are computed or not contiguous
     bool is_window = false, is_on_device = false;
-    bool is_of_device_call = false; // which looks at the memory itself
+    bool is_of_device_call = false; // a device call checks the memory itself
 };
 template <class View>
 seen_buffer seen(const View& v) {
@@ -44,14 +44,14 @@ seen_buffer seen(const View& v) {
     if constexpr (requires { v.is_on_device(); }) b.is_on_device = v.is_on_device();
     return b;
 }
-// The same in a call on device memory.
+// The same for a call on device memory.
 template <class View>
 seen_buffer seen_on_device(const View& v) {
     seen_buffer b = seen(v);
     b.is_window = b.is_on_device = false, b.is_of_device_call = true;
     return b;
 }
-// The same of what must be memory of the host.
+// The same for a buffer that must be in host memory.
 template <class View>
 seen_buffer seen_on_host(const View& v) {
     static_assert(
@@ -61,7 +61,7 @@ seen_buffer seen_on_host(const View& v) {
     return seen(v);
 }
 
-// The sentences of what follows. Buffers go by value, so that calls without an error need no copy of theirs in memory.
+// The errors of the checks below. Buffers go by value, so that calls without an error need no copy of them in memory.
 [[gnu::cold]] void refuse_elements(int me, seen_buffer b, const char* which);
 [[gnu::cold]] void look_at_memory(const communicator_core& c, seen_buffer b, const char* which);
 [[noreturn, gnu::cold]] void refuse_overlap(int me);
@@ -70,15 +70,15 @@ seen_buffer seen_on_host(const View& v) {
 [[noreturn, gnu::cold]] void refuse_root(const communicator_core& c, int root);
 [[noreturn, gnu::cold]] void refuse_division(const communicator_core& c, std::size_t whole);
 
-// What can be seen of a buffer without a communicator.
+// The checks of a buffer that need no communicator.
 inline bool has_elements(const seen_buffer& b) {
     return b.bytes != SIZE_MAX && (b.data != nullptr || b.elems == 0 || !b.has_address);
 }
 inline void require_memory(const communicator_core& c, const seen_buffer& b, const char* which) {
     if (!has_elements(b) || c.device != nullptr || b.is_window || b.is_on_device) look_at_memory(c, b, which);
 }
-// Two buffers may not overlap, unless the smaller one lies `own_place_elems` from the start of the other. SIZE_MAX:
-// nowhere.
+// Refuses two buffers that overlap, unless the smaller one lies `own_place_elems` from the start of the other.
+// SIZE_MAX: any overlap is refused.
 inline void require_no_overlap(int me, const seen_buffer& in, const seen_buffer& out, std::size_t own_place_elems,
                                bool is_same_type) {
     if (!in.has_address || !out.has_address || in.bytes == 0 || out.bytes == 0) return;
@@ -88,7 +88,7 @@ inline void require_no_overlap(int me, const seen_buffer& in, const seen_buffer&
         out.bytes >= in.bytes ? b + own_place_elems * out.elem_bytes == a : a + own_place_elems * in.elem_bytes == b;
     if (own_place_elems == SIZE_MAX || !is_own_place || !is_same_type) refuse_overlap(me);
 }
-// How many elements each of n equal parts has.
+// The number of elements in each of n equal parts.
 inline std::size_t part_of(const communicator_core& c, std::size_t whole) {
     const auto n = static_cast<std::size_t>(c.net.size());
     if (whole % n != 0) refuse_division(c, whole);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What signature.hpp declares: the comparison and its sentence. Part of every program, or compiled once in
+// The comparison that signature.hpp declares, and its error message. Compiled in every program, or once in
 // collx::collx.
 #pragma once
 
@@ -18,7 +18,7 @@ inline const char* called(const signature& s) {
 
 inline const char* kind_of_call(const signature& s) { return s.made_by == signature::persistent ? "persistent " : ""; }
 
-// The first field in which two calls differ, in words; nullptr if none. `a` and `b` receive the two values.
+// The name of the first field in which two calls differ; nullptr if none. `a` and `b` receive the two values.
 [[gnu::cold]] inline const char* difference(const signature& x, const signature& y, char (&a)[40], char (&b)[40]) {
     const auto numbers = [&](long long p, long long q) {
         std::snprintf(a, sizeof a, "%lld", p);
@@ -45,7 +45,6 @@ inline const char* kind_of_call(const signature& s) { return s.made_by == signat
     return nullptr;
 }
 
-// Each rank compares with rank 0 and names all ranks that differ from it, so that every rank prints the same names.
 [[gnu::cold]] COLLX_ONCE void compare_signatures(communicator_core& c, signature mine, std::int64_t timeout_ns) {
     mine.sequence = static_cast<std::uint32_t>(c.sequence);
     signature first{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What must stay alive and in place while a call is under way: buffers that were moved into it, tables of counts. Where
-// the arguments of a verb become part of its call: `keep` moves in what an async call would otherwise lose.
+// What must stay alive and in place while a call is under way: buffers that were moved into it, and tables of counts.
+// `keep` moves the arguments that an async call would otherwise lose into the call.
 #pragma once
 
 #include <span> // std::ranges::enable_borrowed_range, of whose headers it costs least
@@ -15,25 +15,25 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// How a verb runs: at once, as work, with errors as values, or any number of times (persistent.hpp).
+// How a verb runs: blocking, as work, with errors as values, or any number of times (persistent.hpp).
 struct blocking {};
 struct nonblocking {};
 struct tried {};
 struct repeated {};
 
-// Calls that go on after the line that makes them.
+// Whether a call continues after the statement that makes it.
 template <class Mode>
 inline constexpr bool outlasts_line_v = std::is_same_v<Mode, nonblocking> || std::is_same_v<Mode, repeated>;
 
-// Whether what is seen of an X goes with the X. X: as deduced for X&&. Of types with traits or members of their own
-// that cannot be known; `unknown` says what then.
+// Whether an argument is a temporary that owns its elements. X: as deduced for X&&. For types with traits or members
+// of their own this cannot be known; then the answer is `unknown`.
 template <class X>
 constexpr bool owns_elements(bool unknown) {
     using plain = std::remove_cvref_t<X>;
     constexpr seen_as kind = how_seen_v<std::remove_reference_t<X>>;
     if constexpr (std::is_lvalue_reference_v<X>) return false;
     else if constexpr (kind == seen_as::matrix && requires { typename plain::PlainObject; })
-        return std::is_same_v<typename plain::PlainObject, plain>; // else a Map or a Block of some other's memory
+        return std::is_same_v<typename plain::PlainObject, plain>; // else a Map or a Block of other memory
     else if constexpr (kind == seen_as::wrapped || kind == seen_as::contiguous || kind == seen_as::computed)
         return !std::ranges::enable_borrowed_range<plain>;
     else if constexpr (kind == seen_as::traits || kind == seen_as::member || kind == seen_as::free_function)
@@ -43,13 +43,13 @@ constexpr bool owns_elements(bool unknown) {
 
 struct nothing {};
 
-// R: what comes back from wait().
+// R: the type that wait() returns.
 template <class R>
 struct held_operation {
     std::conditional_t<std::is_void_v<R>, nothing, R> held;
     count_tables tables; // of v-variants
 };
-// With an input that is not read again.
+// The same with an input that is not read again.
 template <class R, class In>
 struct held_with_input : held_operation<R> {
     In in;
@@ -66,7 +66,7 @@ constexpr void require_movable() {
         "neither be moved nor copied into the call. Keep it in a variable.");
 }
 
-// The result of a persistent call goes where the program finds it.
+// Refuses a temporary as the output of a persistent call: the program could not read the result.
 template <class Mode, class Out>
 constexpr void require_reachable() {
     static_assert(!std::is_same_v<Mode, repeated> || !owns_elements<Out>(false),
@@ -74,23 +74,23 @@ constexpr void require_reachable() {
                   "read. Keep it in a variable, or pass a view of memory that stays.");
 }
 
-// The buffers of one call, where they lie while it runs: in the program's variables or, if moved in, in `held`.
+// The buffers of one call while it runs: in the program's variables or, if they were moved in, in `held`.
 template <class R = void, class Out = nothing, class In = nothing>
 struct kept_buffers {
     counted_ptr<held_operation<R>> held; // null: nothing is held
     Out* out = nullptr;
     In* in = nullptr;
-    // The tables of a v-variant: an outstanding call has its own, blocking ones reuse the communicator's, so that they
-    // allocate nothing.
+    // The tables of a v-variant. An outstanding call has its own; blocking calls reuse the communicator's and allocate
+    // nothing.
     template <class Core>
     count_tables& tables(Core& c) const {
         return held ? held->tables : c.tables;
     }
 };
 
-// Temporaries that own their elements are moved into an async or persistent call: the output comes back from wait(),
-// the input lives as long as the handle. All else stays where it is. In, Out: as deduced for In&&, Out&&. Tables: of a
-// v-variant.
+// Moves temporaries that own their elements into an async or persistent call: wait() returns the output, and the input
+// lives as long as the handle. Everything else stays where it is. In, Out: as deduced for In&&, Out&&. Tables: whether
+// the call uses count_tables.
 template <class Mode, class In, class Out, bool Tables = false>
 auto keep(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out) {
     constexpr bool holds_in = is_moved_in_v<Mode, In>, holds_out = is_moved_in_v<Mode, Out>;
@@ -121,7 +121,7 @@ auto keep(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out) {
         return kept{nullptr, &out, &in};
     }
 }
-// One buffer, both input and output.
+// The same for one buffer that is both input and output.
 template <class Mode, class X, bool Tables = false>
 auto keep(std::remove_reference_t<X>& x) {
     static nothing none;

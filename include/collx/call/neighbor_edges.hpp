@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The graph of a neighbourhood collective as one rank sees it, and the edges of one call: which part of a buffer goes
-// to or comes from which rank. Checks both. Knows elements as numbers; compiled once.
+// to or comes from which rank. Checks both. Independent of element types; compiled once.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Ranks that this one receives from and ranks that it sends to, in the order of the parts in its buffers. A rank may be
-// its own neighbour, and one more than once: edges between two ranks keep their order at both ends.
+// The ranks that this rank receives from and sends to, in the order of the parts in its buffers. A rank may be its own
+// neighbour, and may be listed more than once: edges between two ranks keep their order at both ends.
 //   collx::neighbors ring{{right, left}, {left, right}}; // sources, destinations
 struct neighbors {
     detail::growing_array<int> sources, destinations; // ranks of the communicator
@@ -21,21 +21,21 @@ namespace detail {
 
 struct graph_edge {
     int peer;
-    std::size_t at, count; // of elements
+    std::size_t at, count; // in elements
 };
 struct graph_edges {
     growing_array<graph_edge> received, sent;
 };
 
-// Throws what is wrong with the graph, the sizes, the memory or the counts.
+// Returns the edges of a call. Throws if the graph, the sizes, the memory or the counts are wrong.
 graph_edges check_edges(const communicator_core& c, const verb_row& row, const neighbors& g, const call_arguments& a);
 
-// Edges to one rank, and the elements that go over them.
+// The number of edges to or from one rank, and the elements that go over them.
 struct edge_sum {
     std::size_t edges = 0, elems = 0;
 };
 growing_array<edge_sum> sums_by_peer(int ranks, const growing_array<graph_edge>& edges);
-// Ends the communicator and throws if what `peer` says of its edges to this rank is not what this rank says of them.
+// Ends the communicator and throws if `peer` reports other edges to this rank than this rank expects.
 void require_edges_alike(communicator_core& c, int peer, const edge_sum& sends, const edge_sum& expected);
 
 } // namespace detail

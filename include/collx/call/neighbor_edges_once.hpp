@@ -14,7 +14,7 @@ inline void require_ranks(const communicator_core& c, const growing_array<int>& 
                  "%s %zu of the graph is %d, and there are %d ranks", which, i, ranks[i], c.net.size());
 }
 
-// One list of parts. table: null for parts of `part` elements; apart: one after the other, else all the same.
+// The edges of one list. table: null for parts of `part` elements. apart: one after the other, else all the same part.
 inline growing_array<graph_edge> edges_to(const growing_array<int>& peers, const count_table* table, std::size_t part,
                                           bool apart) {
     growing_array<graph_edge> edges;
@@ -24,7 +24,7 @@ inline growing_array<graph_edge> edges_to(const growing_array<int>& peers, const
     return edges;
 }
 
-// How many elements each part has, where all have as many.
+// The number of elements of each part, where all parts are equal.
 inline std::size_t equal_part(const communicator_core& c, const verb_row& row, const neighbors& g,
                               const call_arguments& a) {
     const std::size_t sources = g.sources.size(), destinations = g.destinations.size();

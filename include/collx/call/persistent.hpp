@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Persistent calls: checked, chosen and bound once, then made any number of times. Each verb has its form:
+// Persistent calls: checked, chosen and bound once, then made any number of times. Each verb has a persistent form:
 //
 //   auto sum = collx::persistent::all_reduce(world, gradient);
 //   for (...) {
@@ -7,9 +7,9 @@
 //       sum();                        // or sum.start(); something_else(); sum.wait();
 //   }
 //
-// Making one is a call like any other: all ranks do it, in the order of their calls (a send and a recv: each by
-// itself), and a checked communicator compares its arguments, once. Starting it is another: all ranks start the same
-// calls in the same order.
+// Making a persistent call is itself a call: all ranks do it, in the order of their calls (of a send and a recv, each
+// rank makes its own), and a checked communicator compares the arguments, once. So is starting it: all ranks start the
+// same calls in the same order.
 #pragma once
 
 #include <utility>
@@ -19,13 +19,13 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Refers to the communicator and to the buffers, which stay in place and keep their sizes. Inputs that are temporaries
-// are moved in. Movable; destroying one that is under way aborts the communicator, as dropping a work does. One that is
-// done and was not waited for is reported on stderr; one that was never started is no mistake.
-// Cost: making one allocates. A run does not, nor does it check, choose or look up anything but that buffers and
-//     communicator are still there.
-// Errors of a run: invalid_argument (under way already; a container was moved, resized or emptied) · what has ended the
-//     communicator · aborted, where it was destroyed · as the verb's.
+// A call that is ready to run. Refers to the communicator and to the buffers, which must stay in place and keep their
+// sizes; temporary inputs are moved in. Movable. Destroying one that is under way aborts the communicator, as dropping
+// a work does. One that is done but was not waited for is reported on stderr; one that was never started is no error.
+// Cost: making one allocates. A run does not allocate, check, choose or look up anything; it only tests that the
+//     buffers and the communicator are still there.
+// Errors of a run: invalid_argument (already under way; a container was moved, resized or emptied) · the error that
+//     has ended the communicator · aborted, where it was destroyed · those of the verb.
 class [[nodiscard]] persistent_call {
 public:
     persistent_call(communicator_core& c, sole_ptr<detail::ready_call> call)
@@ -49,14 +49,14 @@ public:
         require_startable();
         core_->or_abandon([&] { call_->run(); });
     }
-    // Starts the call. It moves on as an async one does: whenever a call of its communicator waits, and in test().
+    // Starts the call. It advances as an async call does: whenever a call of its communicator waits, and in test().
     void start();
-    // True once what was started is done. Never waits. Throws what ended it; invalid_argument if nothing was started.
+    // True once the started call is done. Never waits. Throws what ended it; invalid_argument if none was started.
     bool test();
-    // Waits until what was started is done. Errors: as test(), and timed_out.
+    // Waits until the started call is done. Errors: as test(), and timed_out.
     void wait();
 
-    // For calls that are made of several.
+    // For calls that are made of several calls.
     sole_ptr<detail::ready_call> release() { return std::move(call_); }
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One call from its arguments to a task: comparing what the ranks are about to do, choosing a schedule, cutting the
-// buffers. It knows elements as bytes and is compiled once; a verb describes its call in a call_request.
+// Takes one call from its arguments to a task: compares what the ranks are about to do, chooses a schedule, cuts the
+// buffers. Independent of element types and compiled once; a verb describes its call in a call_request.
 #pragma once
 
 #include <cstddef>
@@ -25,31 +25,31 @@ struct call_request {
     std::size_t kept_bytes; // of an element of a partial result
     int at_port;
     bool in_windows;                                           // both buffers lie in windows
-    bool attaches;                                             // the policy asks for reading the buffers of peers
+    bool attaches;                                             // the policy asks to read the buffers of peers
     bool ordered, serial;                                      // see problem
     bool is_persistent;                                        // prepared once, for any number of runs
     bool is_free_to_choose;                                    // no policy binds an algorithm
-    std::size_t piece_bytes;                                   // that a policy fixes; 0: none does
+    std::size_t piece_bytes;                                   // fixed by a policy; 0: by none
     std::uint32_t type_hash = 0, op_hash = 0, policy_hash = 0; // for checked calls
-    // The algorithm that the policies bind, or the default one.
+    // Binds the algorithm of the policies, or the default one.
     bound_schedule& (*choose)(communicator_core&, const call_request&, const problem&);
     const void* policies;
 };
 
-// Throws what is wrong with the call.
+// Compares, chooses and cuts. Throws if the call is wrong.
 prepared_call prepare(communicator_core& c, const call_request& r);
-// Prepares it, or takes what an equal one was prepared to, and runs it to its end. Throws what ended it. Requires: not
-// is_relayed().
+// Prepares a call, or takes what an equal one was prepared to, and runs it to its end. Throws the error that ended it.
+// Requires: not is_relayed().
 void run_blocking(communicator_core& c, const call_request& r);
-// Runs it to its end. Throws what ended it.
+// Runs a prepared call to its end. Throws the error that ended it.
 void run_prepared(communicator_core& c, const call_request& r, const prepared_call& p);
-// The same for a schedule whose ranks pass on parts of others: parts with counts of their own.
+// Whether ranks pass on parts of others, with counts of their own. run_relayed() runs such a call.
 inline bool is_relayed(const call_request& r, const prepared_call& p) {
     return r.facts.tables != nullptr && p.plan->counts != nullptr;
 }
 relayed_numbers numbers_of_relayed(communicator_core& c, const call_request& r, const prepared_call& p);
 void run_relayed(communicator_core& c, const call_request& r, const prepared_call& p);
-// Prepares it and runs it to its end, whichever of the two it is.
+// Prepares a call and runs it to its end, relayed or not.
 void run_perhaps_relayed(communicator_core& c, const call_request& r);
 
 } // namespace detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bodies of prepared_call.hpp, which know no type of an element: compiled once (docs/design/compile-once.md).
+// The bodies of prepared_call.hpp, independent of element types: compiled once (docs/design/compile-once.md).
 #pragma once
 
 #include <collx/call/prepared_call.hpp>
@@ -9,7 +9,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Whether the buffers of peers may be read and written where they lie.
+// Whether the call may read and write the buffers of peers where they lie.
 inline bool may_use_zero_copy(const communicator_core& c, const call_request& r, bool attached) {
     if (attached && !c.net.is_one_host())
         fail(errc::unsupported, c.net.rank(), -1, "drop the attach policy",
@@ -32,7 +32,7 @@ inline void compare_requests(communicator_core& c, const call_request& r, bool z
                        r.facts.timeout_ns);
 }
 
-// Inlined into its one caller: a call of its own is 24 instructions of each call.
+// Inlined into its one caller: a separate function costs 24 instructions per call.
 [[gnu::always_inline]] inline bound_schedule& choose_schedule(communicator_core& c, const call_request& r,
                                                               bool attached, bool zero_copy) {
     bound_schedule& plan = r.choose(c, r,
@@ -57,7 +57,7 @@ inline void compare_requests(communicator_core& c, const call_request& r, bool z
     return plan;
 }
 
-// How many elements of a chunk travel at once.
+// The number of elements of a chunk that travel at once.
 inline std::size_t piece_elems_of(const communicator_core& c, const call_request& r, const bound_schedule& plan,
                                   std::size_t chunk_bytes) {
     const std::size_t elem_bytes = r.elements.is.bytes, limit = plan.most_bytes;
@@ -70,8 +70,8 @@ inline std::size_t piece_elems_of(const communicator_core& c, const call_request
     return bytes / elem_bytes != 0 ? bytes / elem_bytes : 1;
 }
 
-// What ranks must have alike in this call, as far as all compilers spell it alike. (A root is a parameter of the
-// algorithm.)
+// A number for what must be the same on all ranks in this call, as far as all compilers spell it alike. (The root is a
+// parameter of the algorithm.)
 inline std::uint64_t said_by(const call_request& r, const bound_schedule& plan) {
     std::uint64_t says = r.elements.is.kind +
                          static_cast<std::uint64_t>(row_of(r.facts.what).does) * 0xd6e8'feb8'6659'fd93 +
@@ -81,7 +81,7 @@ inline std::uint64_t said_by(const call_request& r, const bound_schedule& plan) 
     return says;
 }
 
-// Whether the call is read straight. Each rank decides for itself. chunk_bytes: of the largest chunk.
+// Whether the call takes its short form. Each rank decides for itself. chunk_bytes: of the largest chunk.
 inline bool is_read_straight(const communicator_core& c, const call_request& r, const bound_schedule& plan,
                              std::size_t chunk_bytes) {
     if (!r.elements.is.plain || !plan.is_short_form || r.piece_bytes != 0 || chunk_bytes > plan.most_bytes)
@@ -109,7 +109,7 @@ inline prepared_call prepare_call(communicator_core& c, const call_request& r) {
 inline call_words words_of(const call_request& r, call_kind kind) {
     return {.verb = name_of(r.facts.what), .bytes = r.facts.total_elems * r.elements.is.bytes, .kind = kind};
 }
-// Preparing is a part of the recorded call: in checked mode it waits for the others.
+// Preparing is part of the recorded call: in checked mode it waits for the other ranks.
 [[gnu::cold, gnu::noinline]] inline prepared_call prepare_recorded(communicator_core& c, const call_request& r) {
     const auto prepared = [&] {
         const prepared_call p = prepare_call(c, r);
@@ -140,12 +140,12 @@ COLLX_ONCE void run_prepared(communicator_core& c, const call_request& r, const 
     c.run(t, r.facts.timeout_ns);
 }
 
-// Prepared each time.
+// A recorded call is prepared each time.
 [[gnu::cold, gnu::noinline]] inline void run_recorded(communicator_core& c, const call_request& r) {
     recorded(c.recorder.get(), words_of(r, call_kind::blocking), [&] { run_prepared(c, r, prepare(c, r)); });
 }
 
-// Whether two equal requests are prepared to the same: no table of counts, and no policy with parameters.
+// Whether equal requests are prepared alike: there is no table of counts, and no policy with parameters.
 inline bool is_memorable(const communicator_core& c, const call_request& r) {
     return c.settings.checked == 0 && r.is_free_to_choose && r.facts.tables == nullptr && r.piece_bytes == 0;
 }
@@ -172,14 +172,14 @@ COLLX_ONCE void run_blocking(communicator_core& c, const call_request& r) {
     if (memorable)
         if (const prepared_call* const known = c.schedules.recent.find(key)) return run_prepared(c, r, *known);
     const prepared_call p = prepare(c, r);
-    // Scratch may have to grow, for a call in between had more.
+    // Scratch may have to grow, because a call in between had more.
     if (memorable && p.plan->tmp_chunks == 0) c.schedules.recent.keep(key, p);
     run_prepared(c, r, p);
 }
 
 COLLX_ONCE relayed_numbers numbers_of_relayed(communicator_core& c, const call_request& r, const prepared_call& p) {
     for (bound_schedule* b : {p.plan->counts, p.plan->expected_counts})
-        if (b != nullptr) // one spare, for kernels of memory that is none
+        if (b != nullptr) // one spare count, so that loops never get a null pointer
             c.schedules.provide_scratch(*b, (static_cast<std::size_t>(b->tmp_chunks) + 1) * sizeof(std::size_t));
     count_tables& t = *r.facts.tables;
     t.relayed.resize(relayed_numbers::room_for(*p.plan));

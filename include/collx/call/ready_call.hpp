@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a persistent call is made of: a call that is checked, chosen and bound, and can be run any number of times. A
-// run makes the task anew, in the same place, and nothing else. Knows no type of an element; compiled once
-// (docs/design/compile-once.md).
+// The engine's side of a persistent call: checked, chosen and bound once, run any number of times. A run only makes
+// the task anew, in the same place. Independent of element types; compiled once (docs/design/compile-once.md).
 #pragma once
 
 #include <cstddef>
@@ -22,11 +21,11 @@ public:
     virtual ~ready_call() = default;
     // Throws if a buffer is not where it was, or has another size, as far as that can be seen.
     virtual void require_unmoved() const = 0;
-    // This and run() throw that, too, and nothing is begun then.
+    // start() and run() throw the same; then nothing has begun.
     virtual void start() = 0;
     virtual bool test() = 0;
     virtual void wait() = 0;
-    // start() and wait(), by the shortest way.
+    // As start() and wait(), on the shortest path.
     virtual void run() = 0;
 };
 
@@ -35,8 +34,8 @@ public:
 // One call on host memory.
 class ready_operation : public ready_call {
 public:
-    // These say COLLX_ONCE here too: a virtual function that is not inline by the end of its class makes each program
-    // hold all of the class, whether it is used or not.
+    // COLLX_ONCE stands here too: a class with a virtual function that is not inline by the end of the class is
+    // compiled into each program, whether it is used or not.
     COLLX_ONCE void start() final;
     bool test() final { return !under_way_ || under_way_->test(); }
     void wait() final {
@@ -52,14 +51,14 @@ protected:
         words_.algorithm = p.plan->name, words_.kind = call_kind::persistent;
     }
     void wait_for_readers() { waits_for_readers_ = true; } // see task
-    // From buffers and tables to memory of the call.
+    // Copies from buffers and tables to memory of the call.
     virtual void refresh() {}
     COLLX_ONCE virtual counted_ptr<operation> arm();
     virtual void begin() { core_.begin_collective(); }
-    // Of one start; see call_state.
+    // The agreed number of one start; see call_state.
     virtual std::uint64_t agreed() { return core_.agree(call_.says); }
     COLLX_ONCE virtual void run_now();
-    // Whether others of its queue go first.
+    // Whether other operations of its queue go first.
     bool has_to_queue() const { return !core_.pending.empty() && core_.is_queued(queue_); }
 
     communicator_core& core_;
@@ -71,11 +70,11 @@ protected:
 
 private:
     bool waits_for_readers_ = false;
-    counted_ptr<maybe<task>> task_; // its place; of its own, because the communicator's list shares it
+    counted_ptr<maybe<task>> task_; // the place of the task; counted, because the communicator's list shares it
     maybe<call_under_way> under_way_;
 };
 
-// Several, started and waited for in order.
+// Several calls, started and waited for in order.
 class ready_sequence final : public ready_call {
 public:
     void add(sole_ptr<ready_call> c) { calls_.push_back(std::move(c)); }
@@ -83,7 +82,7 @@ public:
         for (const auto& c : calls_) c->require_unmoved();
     }
     void start() override {
-        require_unmoved(); // of all before any begins
+        require_unmoved(); // all, before any begins
         for (const auto& c : calls_) c->start();
     }
     bool test() override {
@@ -104,15 +103,15 @@ private:
     growing_array<sole_ptr<ready_call>> calls_;
 };
 
-// Where the elements of a buffer were when the call was made. Containers are looked at again before each run; of views
-// the program's memory is all there is.
+// Detects that the elements of a container have moved since the call was made. Containers are checked before each run;
+// a view has nothing to check.
 template <class X>
 class watched_buffer {
 public:
     explicit watched_buffer(X* x) {
         if constexpr (is_watched) x_ = x, at_ = buffer(*x).data(), elems_ = buffer(*x).size();
     }
-    // refuse(elements then, elements now) where they are not in their place.
+    // Calls refuse(elements then, elements now) if the elements are not in their place.
     template <class Refuse>
     void look(Refuse&& refuse) const {
         if constexpr (is_watched) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How a call that has been checked runs, blocking, async or persistent: what its types, policies and collective come to
-// (typed_call), the choice of a schedule, the task.
+// Runs a call that has been checked, blocking, async or persistent: combines its types, policies and collective
+// (typed_call), chooses a schedule, makes the task.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Element type on the wire: the policy's, else the output's.
+// The element type on the wire: the policy's, else the output's.
 template <class Policies, class Out>
 using wire_of =
     std::conditional_t<std::is_void_v<typename Policies::wire_type>, element_of<Out>, typename Policies::wire_type>;
@@ -32,17 +32,17 @@ using wire_of =
 template <class R>
 R result_of(const counted_ptr<held_operation<R>>&);
 
-// What the policies, the collective and the types of one call come to: the typed part of a call_request.
+// The typed part of a call_request, derived from the policies, the collective and the types of one call.
 template <collective C, class In, class Out, class Op, class Policies>
 struct typed_call {
-    // What is only moved travels as it is: a rank's own part would otherwise keep digits that the others do not
-    // receive.
+    // Elements that are only moved keep their type on the wire: otherwise a rank's own part would keep digits that the
+    // other ranks do not receive.
     using wire_type = std::conditional_t<std::is_same_v<Op, no_op>, element_of<Out>, wire_of<Policies, Out>>;
     using mover_type = mover<In, Out, Op, wire_type>;
     static constexpr bool has_post = has_post_v<Op, typename mover_type::acc_type>;
     static constexpr bool is_scan = C == collective::scan || C == collective::exclusive_scan;
-    // Whether a result may travel on as an operand: no hook has changed it, and nothing is rounded on the way. Where
-    // ranks share memory other scans read the operands themselves.
+    // Whether a result may travel on as an operand: no hook has changed it, and the wire does not round it. Scans
+    // whose results may not read the operands themselves, where ranks share memory.
     static constexpr bool passes_on = !has_post && std::is_same_v<wire_type, typename mover_type::acc_type>;
     static constexpr bool serial = mover_type::reduces && Policies::rank_order;
     static constexpr bool ordered = serial || (mover_type::reduces && !is_commutative_v<Op, element_of<In>>);
@@ -59,7 +59,7 @@ struct typed_call {
         const bool checked = c.settings.checked != 0;
         std::uint32_t type_says = static_cast<std::uint32_t>(type_hash<wire_type>());
         std::uint32_t op_says = static_cast<std::uint32_t>(op_hash<Op>());
-        if constexpr (requires(const Op& op) { op.says(); }) { // chosen at run time: any_op.hpp
+        if constexpr (requires(const Op& op) { op.says(); }) { // an operator chosen at run time: any_op.hpp
             const auto& said = elements.mover().op().says();
             type_says = said.type_hash, op_says = said.op_hash;
         }
@@ -82,8 +82,8 @@ struct typed_call {
     }
 
 private:
-    // Not the types alone: pieces of other sizes, or an algorithm with other parameters, would read what the peers did
-    // not write.
+    // Covers values, not only types: with another piece size, or other parameters of the algorithm, a rank would read
+    // what its peers did not write.
     static std::uint32_t hash_of(const Policies& p) {
         std::uint64_t h = type_hash<Policies>() ^ p.piece_bytes * 0x9e37'79b9'7f4a'7c15;
         if constexpr (Policies::template has_algorithm<C>) {
@@ -109,7 +109,7 @@ private:
             return select<C>(c.schedules, p);
         }
     }
-    // The algorithm that the policies name.
+    // Binds the algorithm that the policies name.
     template <class A>
     static bound_schedule& bind(communicator_core& c, const call_request& r, A algorithm, const problem& p) {
         if constexpr (mover_type::reduces && sched::reorders_v<A>) require_commutative<Op, element_of<In>>();
@@ -120,7 +120,7 @@ private:
                       "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
                       "of the two.");
         sched::set_root(algorithm, p.root);
-        if constexpr (requires { algorithm.contributors(1); }) // not all ranks have a part in the result
+        if constexpr (requires { algorithm.contributors(1); }) // not all ranks contribute to the result
             if (algorithm.fits(p.ranks)) r.elements.set_ranks(algorithm.contributors(p.ranks));
         if constexpr (ordered && requires { algorithm.needs_commutative_for(1); })
             if (algorithm.needs_commutative_for(p.ranks)) {
@@ -151,8 +151,8 @@ private:
     }
 };
 
-// Starts a call as an operation that has its elements with it. Across hosts parts of an all_to_all_v may be relayed;
-// only programs that call it compile what that needs.
+// Starts a call as an operation that owns its elements. Across hosts, parts of an all_to_all_v may be relayed; only
+// programs that call it compile the code for that.
 template <bool MayRelay, class Mover>
 counted_ptr<operation> start_prepared(communicator_core& c, const call_request& r, const prepared_call& p,
                                       const Mover& m, int queue) {
@@ -172,20 +172,20 @@ counted_ptr<operation> start_prepared(communicator_core& c, const call_request& 
 struct no_refresh {
     void operator()() const {}
 };
-// An async port; all ranks name the same, in the order of their calls.
+// The port of the next async call. All ranks take the same ports, in the order of their calls.
 inline int next_async_port(communicator_core& c) {
     return port::first_async + static_cast<int>(c.asyncs++ % port::async_ports);
 }
 
-// Runs a call that has been checked, the way Mode says. `kept` is what an async or persistent call keeps alive,
-// `refresh` what a persistent one does before each run.
+// Runs a checked call in the given mode. kept: what an async or persistent call keeps alive. refresh: what a
+// persistent call does before each run.
 template <class Mode, verb V, class Policies, class In, class Out, class Op, class Kept = kept_buffers<>,
           class Refresh = no_refresh>
 auto run_call(communicator_core& c, const Policies& policies, const In& in, const Out& out, const Op& op,
               const call_facts& f, const Kept& kept = Kept(), const Refresh& refresh = {}) {
     constexpr collective C = row_of(V).does;
     constexpr bool may_relay = V == verb::all_to_all_v;
-    // Else the verb has refused the operator with a sentence, behind which no errors of the engine should stand.
+    // Otherwise the verb has refused the operator with a sentence, and no errors of the engine should follow it.
     if constexpr (std::is_same_v<Op, no_op> || ReduceOp<Op, element_of<In>>) {
         using call = typed_call<C, In, Out, Op, Policies>;
         c.require_time_limit(f.timeout_ns);

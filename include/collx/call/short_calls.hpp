@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Blocking calls whose time is that of a few cache lines, without the task that other calls are made into: short
-// messages, and collectives in their straight reading (exec/short_call.hpp). Only where all ranks are on one host.
-// Peers cannot tell the difference: the same numbers, sizes and tags at the same places. Compiled once
-// (docs/design/compile-once.md).
+// Blocking calls that take as long as moving a few cache lines, run without a task: short messages, and collectives in
+// their short form (exec/short_call.hpp). Only where all ranks are on one host. Peers cannot tell the difference: the
+// same numbers, sizes and tags stand in the same places. Compiled once (docs/design/compile-once.md).
 #pragma once
 
 #include <cstddef>
@@ -22,8 +21,8 @@ public:
     short_wait(communicator_core& c, std::int64_t timeout_ns, awaited::why what = awaited::why::message)
         : core_(c), timeout_ns_(timeout_ns), what_(what) {}
 
-    // Returns the word once it has reached `least`, which `peer` will bring about. Throws what ended the wait. The
-    // first looks follow each other closely: a pause takes as long as a line takes from core to core.
+    // Returns the word once it has reached `least`; `peer` writes it. Throws the error that ended the wait. The first
+    // looks follow each other without a pause: a pause takes as long as moving a line from core to core.
     std::uint64_t operator()(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
         for (int i = core_.settings.waiting.spins != 0 ? close_looks : 1; i > 0; --i)
             if (const std::uint64_t seen = word.load(memory_order::acquire); signal_word::has_reached(seen, least))
@@ -41,11 +40,11 @@ private:
     awaited::why what_;
 };
 
-// Messages of one piece, never by single copy. `tag`: see channel_steps::tag_of.
+// Whether a message is short: one piece, never by single copy.
 inline bool is_short_message(const communicator_core& c, std::size_t bytes) {
     return bytes < least_measured_bytes && bytes <= c.net.slot_bytes() && c.net.is_one_host();
 }
-// Requires: plan.is_short_form, and chunks or messages that are short.
+// Requires: plan.is_short_form, and short chunks or messages. `tag`: see channel_steps::tag_of.
 void run_short(communicator_core& c, bound_schedule& plan, const short_call& call, std::int64_t timeout_ns);
 void send_short(communicator_core& c, const void* from, std::size_t bytes, std::uint32_t tag, int peer,
                 std::int64_t timeout_ns);

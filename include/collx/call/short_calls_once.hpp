@@ -47,7 +47,7 @@ namespace detail {
     take_short(c, c.net.rx(port::messages, peer), to, bytes, tag, peer, timeout_ns);
 }
 
-// A schedule of messages (is_short_exchange). The tags are those of channel_steps.
+// Runs a schedule of messages (is_short_exchange), with the tags of channel_steps.
 inline void exchange_short(communicator_core& c, const bound_schedule& plan, const short_call& call,
                            std::int64_t timeout_ns) {
     const std::uint32_t agreed = folded(call.agreed);

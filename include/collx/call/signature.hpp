@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The checked policy: before a call every rank shows what it is about to do, and each compares. One exchange of
-// one cache line; a disagreement becomes the same sentence on all ranks instead of a hang.
+// Checked mode: before a call every rank publishes a signature of it, and all compare. This is one exchange of one
+// cache line; a disagreement becomes the same error on all ranks instead of a hang.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What a rank shows of a call before it begins, and the others compare: checked mode.
+// What a rank publishes about a call before it begins, for the comparison in checked mode.
 struct signature {
-    enum form : std::uint8_t { call, group, split, persistent }; // what may be called
+    enum form : std::uint8_t { call, group, split, persistent }; // kinds of calls
     std::uint64_t count = 0;                                     // elements per rank, as the collective counts them
     std::uint64_t counts_hash = 0;             // of the table of a v-variant that all ranks must share
     std::uint32_t sequence = 0;                // number of the call on its communicator

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The typed edge of persistent calls: the tensors, operator, policies and tables of one, kept for its runs. Where the
-// algorithm is one of those that the call's type names, runs take its composed reading (exec/composed.hpp).
+// The typed edge of persistent calls: the tensors, operator, policies and tables of a call, kept for its runs. Where
+// the algorithm is one that the call's type names, runs take its composed form (exec/composed.hpp).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// The buffers of a call, or what they were moved into.
+// Keeps the buffers of a call, and detects that they have moved.
 template <class Kept>
 class watched_buffers {
     template <class X>
@@ -30,7 +30,7 @@ class watched_buffers {
 
 public:
     explicit watched_buffers(const Kept& kept) : kept_(kept), in_(kept.in), out_(kept.out) {}
-    // refuse(which, elements then, elements now)
+    // Calls refuse(which, elements then, elements now) for each buffer that is not in its place.
     template <class Refuse>
     void look(Refuse&& refuse) const {
         in_.look([&](std::size_t then, std::size_t now) { refuse("input", then, now); });
@@ -46,7 +46,7 @@ private:
 template <class... Algorithms>
 struct algorithm_list {};
 
-// What the default choice takes for short calls on one host; each costs the compiler a function per type and operator.
+// What the default choice takes for short calls on one host; each costs a compiled function per type and operator.
 template <collective C>
 constexpr auto composed_by_default() {
     using namespace algo;
@@ -60,11 +60,11 @@ constexpr auto composed_by_default() {
     else return algorithm_list<>();
 }
 
-// Runs of one call by the composed reading of its algorithm, where that is known and fits.
+// Runs a call by the composed form of its algorithm, where the algorithm is known and fits.
 template <collective C, class Mover>
 class composed_runs {
 public:
-    // p: what the call was prepared to.
+    // p: the prepared call.
     template <class Policies>
     void bind(communicator_core& c, const Policies& policies, const call_facts& f, const prepared_call& p, Mover& m) {
         if (f.private_counts || p.attached || !c.net.is_one_host() || !is_composable(*p.plan)) return;
@@ -106,7 +106,7 @@ private:
     alignas(16) std::byte algorithm_[64]; // see parameter_bits
 };
 
-// Call: a typed_call. Refresh: what is done with the buffers before each run.
+// Call: a typed_call. Refresh: what happens to the buffers before each run.
 template <collective C, class Call, bool MayRelay, class Policies, class Kept, class Refresh>
 class ready_collective final : public ready_operation {
     using mover_type = typename Call::mover_type;
@@ -117,7 +117,7 @@ public:
         : ready_operation(c, at_port, f.timeout_ns), policies_(p), elements_(m), facts_(f), buffers_(kept),
           refresh_(refresh), request_(requested(at_port)) {
         bind(elements_, prepare(c, request_), {name_of(f.what), f.total_elems * elements_.is.bytes});
-        (void)c.agree(~call_.says); // making it is a call, too
+        (void)c.agree(~call_.says); // making the persistent call is a call, too
         composed_.bind(c, policies_, facts_, call_, elements_.mover());
     }
     void require_unmoved() const override {
@@ -152,7 +152,7 @@ private:
     void run_now() override {
         if constexpr (MayRelay)
             if (is_relayed(request_, call_)) return run_relayed(core_, request_, call_);
-        if (composed_.is_bound()) return composed_.run(core_, agreed(), timeout_ns_); // recorded
+        if (composed_.is_bound()) return composed_.run(core_, agreed(), timeout_ns_); // a recorded run
         ready_operation::run_now();
     }
 
@@ -161,7 +161,7 @@ private:
     const call_facts facts_;
     const watched_buffers<Kept> buffers_;
     const Refresh refresh_;
-    const call_request request_; // refers to the others
+    const call_request request_; // refers to the members above
     composed_runs<C, mover_type> composed_;
     std::conditional_t<MayRelay, counted_ptr<maybe<relayed_task>>, nothing> relayed_;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table of verbs: what each call takes and gives, one row per verb. The checks of arguments (check_call.hpp), what
-// ranks compare, the fronts (verb_fronts.hpp), device calls, groups, the tests' matrix of verbs and docs/verbs.md read
-// it. Knows no type of an element and no algorithm; what a collective promises, chunk by chunk, is
-// sched/collective.hpp.
+// The table of verbs: what each call takes and gives, one row per verb. Read by the checks of arguments
+// (check_call.hpp), the comparison between ranks, the fronts (verb_fronts.hpp), device calls, groups, the tests'
+// matrix of verbs and docs/verbs.md. Independent of element types and algorithms. sched/collective.hpp says what a
+// collective promises, chunk by chunk.
 #pragma once
 
 #include <cstdint>
@@ -48,32 +48,32 @@ enum class extent : std::uint8_t {
     sources,     // one part for each rank that this one receives from
     destinations // one part for each rank that this one sends to
 };
-// Where the one buffer of a call in place, or one that lies in the other, has what is read and written.
+// Where a call in place, or a buffer that lies in the other one, reads its input and writes its output.
 enum class in_place : std::uint8_t {
     never,
     same,     // at the same place
     own_part, // the part lies at this rank's place among the parts
-    copied    // what goes out is copied first; two buffers may not overlap
+    copied    // the input is copied first; two buffers may not overlap
 };
-// Who knows how long the parts of a v-variant are.
+// Which ranks know the lengths of a v-variant's parts.
 enum class part_counts_of : std::uint8_t {
     none,  // parts of one length
     alike, // one table, the same on all ranks
     root,  // the root's table
     own    // each rank has a table of what it sends and one of what it receives
 };
-// Which buffer is the root's alone, so that other ranks may leave it empty.
+// Which buffer only the root has; other ranks may leave it empty.
 enum class at_root : std::uint8_t { no_root, neither, input, output };
 
 struct verb_row {
     verb what;
     const char* name;
-    collective does; // of messages: send_recv
+    collective does; // send_recv for messages
     extent in, out;
     in_place place;
     part_counts_of counts;
     at_root only;
-    bool takes_one, takes_two; // buffers
+    bool takes_one, takes_two; // the forms with one buffer, with two
 
     constexpr bool is_rooted() const { return only != at_root::no_root; }
     constexpr bool reduces() const { return collx::reduces(does); }
@@ -151,7 +151,7 @@ constexpr verb verb_of(collective c) {
         if (r.does == c) return r.what;
     return verb::barrier;
 }
-// The verb of a collective with parts of any lengths, whose row follows the other's.
+// The verb of a collective with parts of any lengths; its row follows that of parts of one length.
 constexpr verb counted_verb_of(collective c) { return static_cast<verb>(static_cast<int>(verb_of(c)) + 1); }
 static_assert(counted_verb_of(collective::scatter) == verb::scatter_v);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The handle of a call that goes on while the program computes. It moves on whenever any call of its communicator
-// waits, and in test() and communicator::progress(): no thread is started behind the program's back. With
-// world.with(progress::thread{}) (comm/progress.hpp) one of the process moves it on, too.
+// The handle of a call that continues while the program computes. The call advances whenever any call of its
+// communicator waits, and in test() and communicator::progress(). No thread is started implicitly; with
+// world.with(progress::thread{}) (comm/progress.hpp) a thread of the process advances it, too.
 //
 //   auto w = collx::async::all_reduce(world, gradient);
 //   while (!w.test()) compute_a_little();
 //
-// For several handles see wait_several.hpp. A wait moves calls of its own communicator only: where ranks have calls of
-// several communicators under way and wait for them one by one in different orders, each waits for a call that no rank
-// moves, until the time limit. wait_all() moves all of them.
+// For several handles see wait_several.hpp. A wait advances only calls of its own communicator. Where ranks have calls
+// of several communicators under way and wait for them one by one in different orders, each waits for a call that no
+// rank advances, until the time limit. wait_all() advances all of them.
 #pragma once
 
 #include <collx/core/duration.hpp>
@@ -42,7 +42,7 @@ public:
         return *this;
     }
     ~call_under_way() { leave(); }
-    // Before it goes.
+    // Reports a handle that is destroyed before its call is done.
     void note_drop() const noexcept {
         if (is_droppable())
             (void)core_->note_dropped("the handle of an unfinished call was destroyed, which ends the communicator",
@@ -63,11 +63,11 @@ public:
     }
     bool wait_for(duration limit) { return is_done() || core_->wait_for(*op_, limit.count(), false); }
 
-    // The program has heard of its end: wait_any and its like pass it over from now on.
+    // Whether the program has learned of the call's end: wait_any() and wait_some() then skip it.
     bool is_settled() const { return op_ == nullptr || has_failed_; }
     bool is_over() const { return op_ == nullptr || op_->state == task_state::done; }
     void settle() { op_ = nullptr; }
-    // The same of a call that cannot go on: nothing touches its buffers any more, and test() and wait() say again why.
+    // Settles a call that cannot continue: nothing touches its buffers any more, and test() and wait() throw again.
     void settle_failed() {
         has_failed_ = true;
         if (op_->is_left || core_->home->mark.is_child()) return; // gone with its communicator, or the parent's
@@ -81,7 +81,7 @@ public:
     const wait_policy& waiting() const { return core_->settings.waiting; }
 
 private:
-    // Throws if there is no communicator, or none of this process, that could move the call on.
+    // Throws if the communicator that could advance the call is gone, or belongs to the parent of this process.
     bool is_done() const {
         if (op_ == nullptr || op_->state == task_state::done) return true;
         if (op_->is_left)
@@ -100,17 +100,17 @@ private:
         core_->net.report(failure(errc::aborted, core_->net.rank()));
     }
     communicator_core* core_;
-    counted_ptr<operation> op_; // null: its end has been reported
+    counted_ptr<operation> op_; // null: the program has been told of its end
     std::int64_t timeout_ns_;
     communicator_core::looking look_;
-    bool has_failed_ = false; // and the program knows
+    bool has_failed_ = false; // and the program has been told
 };
 
 } // namespace detail
 
-// R is the buffer that was moved into the call and comes back from wait(), or void where the program kept it.
-// Destroying the handle of an unfinished call aborts the communicator, because the buffers may be gone: wait() first.
-// So does destroying the communicator before its calls are done; their handles then throw aborted.
+// The handle of an async call. R: the buffer that was moved into the call and that wait() returns, or void. Destroying
+// the handle of an unfinished call aborts the communicator, because the buffers may be gone: wait() first. Destroying
+// the communicator before its calls are done does so, too; their handles then throw aborted.
 template <class R>
 class [[nodiscard]] work {
 public:
@@ -120,18 +120,18 @@ public:
     work(work&&) noexcept = default;
     work& operator=(work&& o) noexcept {
         call_.note_drop();
-        call_ = std::move(o.call_); // what was under way here ends before its buffers do
+        call_ = std::move(o.call_); // the call under way here ends before its buffers do
         held_ = std::move(o.held_);
         return *this;
     }
 
     ~work() { call_.note_drop(); }
 
-    // True once the call is done. Never waits. Throws what ended the call: a peer that died and time that has run out
-    // are noticed here as in wait().
+    // True once the call is done. Never waits. Throws the error that ended the call. As in wait(), a peer that died
+    // and an expired time limit end it.
     bool test() { return call_.test(); }
-    // Waits until the call is done and returns the buffer, if the call owns it. Throws what ended the call, or
-    // timed_out.
+    // Waits until the call is done and returns the buffer, if the call owns it. Throws the error that ended the call,
+    // or timed_out.
     R wait() {
         call_.wait();
         if constexpr (!std::is_void_v<R>) return std::move(held_->held);
@@ -142,7 +142,7 @@ public:
 private:
     friend struct detail::handle_access;
     counted_ptr<detail::held_operation<R>> held_;
-    detail::call_under_way call_; // after what it works on, so that it goes first
+    detail::call_under_way call_; // after its buffers, so that it is destroyed first
 };
 
 COLLX_END_NAMESPACE

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// all_to_all, all_to_all_v: every rank sends a part of its own to every rank.
+// all_to_all, all_to_all_v: every rank sends a separate part to every rank.
 #pragma once
 
 #include <collx/comm/verb_fronts.hpp>
@@ -11,7 +11,7 @@ namespace detail {
 template <class Mode>
 using all_to_all_fn = moving_fn<Mode, verb::all_to_all>;
 
-// What arrives is not what was expected. The peer hears of it, too.
+// Throws because the peer sends another count than this rank expects. The peer is notified, too.
 [[noreturn, gnu::cold]] inline void fail_for_counts(communicator_core& c, int peer, std::size_t sent,
                                                     std::size_t expected) {
     c.net.report(failure(errc::mismatch, peer));
@@ -20,8 +20,8 @@ using all_to_all_fn = moving_fn<Mode, verb::all_to_all>;
          "rank %d sends %zu elements, the receive counts here say %zu", peer, sent, expected);
 }
 
-// Checked calls: each rank hears what its peers are about to send. Without, a wrong count is found at the first
-// message, and where messages are aggregated that one comes from a carrier, not from the rank that is wrong. A
+// In checked calls each rank learns the counts that its peers are about to send. Unchecked calls find a wrong count at
+// the first message; where messages are aggregated, it comes from a carrier, not from the rank that is wrong. A
 // template, so that only programs with such a call compile the exchange of counts.
 template <class Comm>
 [[gnu::cold]] void compare_counts(Comm& comm, count_tables& t, const call_options& o) {
@@ -125,9 +125,8 @@ private:
 
 // Sends a part to every rank and receives one from every rank.
 // Shape: `in` and `out` have n m elements; part d of `in` goes to rank d, part k of `out` comes from rank k. One
-// buffer:
-//     in place, part k goes to rank k and is replaced by what comes from there.
-// Cost: n - 1 messages of m elements per rank. In place the buffer is copied before, into memory that the communicator
+//     buffer: in place; part k goes to rank k and is replaced by the part that comes from there.
+// Cost: n - 1 messages of m elements per rank. In place, the buffer is first copied into memory that the communicator
 //     keeps (an async call: its handle).
 // Errors: as all_reduce.
 // Example: collx::all_to_all(world, outgoing, incoming);
@@ -135,14 +134,14 @@ private:
 COLLX_VERB(all_to_all)
 
 // The same with parts of different sizes.
-// Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k. A rank knows only its own counts; zero
-//     is a count. Optional offsets say where each part begins; by default one part follows the other. One buffer and
-//     one table: in place, counts[k] elements go to rank k and are replaced by as many from there.
+// Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k. A rank knows only its own counts; a
+//     count may be zero. Optional offsets say where each part begins; by default one part follows the other. One
+//     buffer and one table: in place; counts[k] elements go to rank k and are replaced by as many from there.
 // Cost: n - 1 messages per rank. Across N hosts that have several ranks each, short parts go through one rank of each
 //     host (N - 1 messages per host) and long ones directly; bound to aggregated_all_to_all, N - 1 messages of each
-//     rank leave its host. A rank that passes parts on learns their counts by short messages inside the host.
-// Errors: as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects (where
-//     messages are aggregated and calls are not checked, the rank that passes the parts on).
+//     rank leave its host. A rank that passes parts on learns their counts from short messages inside the host.
+// Errors: as all_reduce; mismatch naming the peer if it sends another count than this rank expects (where messages are
+//     aggregated and calls are not checked: naming the rank that passes the parts on).
 // Example: collx::all_to_all_v(world, tokens, send_counts, received, recv_counts);
 COLLX_VERB(all_to_all_v)
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The verbs on element types and operators that are chosen at run time: collx::any::all_reduce(world, x, any_op::max).
-// They are functions, not templates: with collx::collx a program compiles none of what they call, however many types
-// and operators it offers. The bodies, any_once.hpp, call the typed verbs, so all that holds for those holds here.
+// The verbs on types and operators that are chosen at run time: collx::any::all_reduce(world, x, any_op::max). They
+// are functions, not templates: with collx::collx a program compiles none of what they call, however many types and
+// operators it offers. The bodies (any_once.hpp) call the typed verbs, so what holds for those holds here.
 //
 //   std::vector<std::byte> memory = ...;
 //   const collx::any_buffer x{memory.data(), count, type}; // type: a collx::any_type, known at run time
@@ -68,7 +68,7 @@ auto call_any(communicator& c, const any_request& r) {
     }
 }
 
-// What these verbs say to arguments of the typed ones, each viable only where no form of the verb is.
+// Errors for arguments of the typed verbs. Each overload is viable only where no form of the verb is.
 template <class X>
 inline constexpr bool is_any_buffer_v = std::is_convertible_v<X, any_buffer>;
 template <class X>
@@ -138,7 +138,7 @@ struct any_reduction_v : any_refusals {
                                   .options = o});
     }
 };
-// Of one buffer, of two, or of either.
+// Takes one buffer, two, or either.
 template <class Mode, verb What, bool One, bool Two>
 struct any_movement : any_refusals {
     using any_refusals::operator();
@@ -215,14 +215,14 @@ struct any_sendrecv : any_refusals {
 
 } // namespace detail
 
-// The verbs, as their typed forms take arguments, with an any_buffer for a tensor and an any_op for an operator; counts
-// are lists of std::size_t.
+// The verbs with the arguments of their typed forms: an any_buffer for a tensor, an any_op for an operator, lists of
+// std::size_t for counts.
 // Shape, Cost, Order: as the typed verbs. float16 and bfloat16 are combined as float and rounded once where several
 //     operands meet, and after each step between ranks.
-// Requires: all ranks make the call in this form. Any order of calls with typed ones.
-// Errors: as the typed verbs; before anything is sent, on this rank alone, invalid_argument for an operator that does
-//     not combine the type (bits of floats, sums of booleans, order of complex numbers), two types in one call, a type
-//     or operator that is none, memory that is not aligned for the type.
+// Requires: all ranks make the call in this form. These calls and typed ones may follow each other in any order.
+// Errors: as the typed verbs. Before anything is sent, on this rank alone: invalid_argument for an operator that does
+//     not combine the type (bits of floats, sums of booleans, order of complex numbers), two types in one call, an
+//     invalid type or operator, memory that is not aligned for the type.
 namespace any {
 
 #define COLLX_ANY_VERBS(Mode)                                                                       \

@@ -52,7 +52,7 @@ template <class T, class Op>
 constexpr any_loop loop_for() {
     any_loop l{nullptr, kind_hash<T, Op>(), static_cast<std::uint32_t>(type_hash<T>()),
                static_cast<std::uint32_t>(op_hash<Op>())};
-    // Of halves float's loops are used; that there is one says that the operator combines them.
+    // Halves use float's loops; a loop that is not null says that the operator combines them.
     using number = std::conditional_t<is_half_v<T>, float, T>;
     if constexpr (combines<T, Op>()) l.combine = &combine_elements<number, Op>;
     return l;
@@ -80,8 +80,8 @@ COLLX_ONCE const any_loop& any_loop_of(any_type t, any_op op) {
 }
 
 // ------------------------------------------------------------------ the calls
-// With a root, ranks may pass anything as a buffer that they neither read nor write: it counts as an empty one of the
-// other's type.
+// In a rooted call, a rank may pass anything as a buffer that it neither reads nor writes: it counts as an empty
+// buffer of the other buffer's type.
 inline any_request without_unused(int me, any_request r) {
     const verb_row& row = row_of(r.what);
     if (!row.is_rooted() || r.in_place) return r;
@@ -115,7 +115,7 @@ inline void require_any(int me, const any_request& r) {
              "%s does not combine elements of %s", name_of(r.op), name_of(r.out.type));
 }
 
-// View: of cells.
+// View: a view of cells.
 template <class View>
 View cells(const any_buffer& b) {
     return {static_cast<typename View::value_type*>(b.data), b.size};

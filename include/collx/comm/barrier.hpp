@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// barrier: no rank leaves before all have come.
+// barrier: no rank leaves before all have entered.
 #pragma once
 
 #include <collx/comm/verb_fronts.hpp>
@@ -12,8 +12,8 @@ template <class Mode>
 struct barrier_fn {
     static constexpr verb_row row = row_of(verb::barrier);
     void operator()(refused_call<call_form::signal>, ...) const;
-    // Of streams: what follows in each begins when all have come here. The options' type is written out, for braces
-    // alone mean call_options.
+    // For streams: later work in each stream begins when all streams have reached the barrier. The options have a
+    // fixed type, because braces alone mean call_options.
     template <Communicates Comm, std::same_as<device_call_options> O>
     auto operator()(Comm&& comm, const O& o) const {
         if constexpr (std::is_same_v<Mode, repeated>)
@@ -33,10 +33,10 @@ struct barrier_fn {
 
 } // namespace detail
 
-// No rank leaves before all have come.
+// No rank leaves before all have entered.
 // Cost: one signal each; no data.
 // Ensures: whatever any rank wrote to shared memory before the call is visible to all after it.
-// Errors: timed_out naming a rank that has not come, mismatch (checked), peer_failed, aborted.
+// Errors: timed_out naming a rank that has not entered, mismatch (checked), peer_failed, aborted.
 // Example: collx::barrier(world, {.timeout = 5s});
 COLLX_VERB(barrier)
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A communicator whose type says which transports its ranks use: the list is written once, where the type is named, and
-// goes with it through functions, split() and shrink(). Calls see the `communicator` that it is, so that no list makes
-// the compiler repeat the engine.
+// A communicator whose type names the transports that its ranks use. The list is written once, with the type, and
+// stays with it through functions, split() and shrink(). Calls see only the `communicator` base, so that the compiler
+// does not repeat the engine for each list.
 //
 //   using wires = collx::basic_communicator<collx::shm, mine>;
 //   wires world;                            // as communicator world(per_peer{shm{}, mine{}})
@@ -38,17 +38,17 @@ constexpr bool require_net() {
 
 } // namespace detail
 
-// Requires: a list that per_peer takes. `communicator` has the default one: shm, and what else the program includes.
-// Errors: as communicator over a per_peer: mismatch naming a rank whose list is another one, with both lists;
-//     unsupported where the list does not reach a rank; invalid_argument where the process has joined its job over
-//     another list.
+// A communicator over a list of transports. Requires: a list that per_peer takes. `communicator` has the default list:
+// shm, and what else the program includes.
+// Errors: as communicator over a per_peer: mismatch naming a rank with another list, with both lists; unsupported
+//     where the list does not reach a rank; invalid_argument where the process has joined its job over another list.
 template <class... Transports>
 class basic_communicator : public communicator {
 public:
     // The transports as one type.
     using list = per_peer<Transports...>;
     static_assert(list::size != 0 && detail::require_net<Transports...>()); // the list is checked here, once
-    // Of this list, when the program runs.
+    // The list as a value.
     static constexpr transports over() { return list(Transports{}...); }
 
     basic_communicator() : communicator(over()) {}

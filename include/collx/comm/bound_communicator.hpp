@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A communicator with policies bound to it, and what verbs ask of either kind.
+// A communicator with policies bound to it, and functions by which verbs take it or a plain communicator.
 #pragma once
 
 #include <type_traits>
@@ -37,12 +37,12 @@ private:
 };
 
 namespace detail {
-// What with() does to the communicator once, on this rank alone (progress::thread), instead of binding it to calls.
+// A policy that with() applies once to the communicator, on this rank alone (progress::thread), instead of binding it.
 template <class P>
 concept CommunicatorPolicy = requires(const P& p, communicator_core& c) {
     p.apply_to(c);
 };
-// Applies those, and binds the others in their order.
+// Applies these policies, and binds the others in their order.
 template <std::size_t Left>
 auto apply_and_bind(communicator& c) {
     return bound_communicator<>(c);
@@ -63,7 +63,7 @@ auto communicator::with(Policies... p) & {
     } else {
         (detail::require_policy<Policies>(), ...);
         if constexpr ((Policy<Policies> && ...)) return bound_communicator<Policies...>(*this, p...);
-        else return bound_communicator<>(*this); // refused: no more errors than that one
+        else return bound_communicator<>(*this); // refused above: no further errors
     }
 }
 
@@ -74,7 +74,7 @@ template <class... P>
 communicator& base_of(const bound_communicator<P...>& c) {
     return c.base();
 }
-// What a call is compiled for: one type for communicators over all lists of transports (basic_communicator).
+// The communicator that a call is compiled for: one type for all lists of transports (basic_communicator).
 template <class Comm>
 auto& without_list(Comm& c) {
     if constexpr (std::is_base_of_v<communicator, Comm>) return base_of(c);
@@ -91,7 +91,7 @@ concept Communicates = requires(X& x) {
     base_of(x);
 };
 
-// f makes a whole call. Mode `tried` turns errors into values; those that no other rank knows of end the communicator.
+// Runs f, a whole call. Mode `tried` turns errors into values; errors of this rank alone end the communicator.
 template <class Mode, class Comm, class F>
 auto in_mode(Comm& comm, F&& f) {
     if constexpr (std::is_same_v<Mode, tried>) {

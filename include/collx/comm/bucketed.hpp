@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Gradient buckets: many tensors are summed over all ranks as few large calls, which go out while the backward pass
+// Gradient buckets: many tensors are summed over all ranks by few large calls, which start while the backward pass
 // still computes. Included by programs that use it.
 //
 //   collx::bucketed<float> gradients(world, {.average = true});
@@ -9,7 +9,7 @@
 //     for (layer& l : backward_order) l.backward(), gradients.ready(l.number);
 //     gradients.finish();                                       // the sums are in the tensors
 //
-// docs/training.md says what holds, docs/lessons/19_gradient_buckets.md has formulas and figures.
+// docs/training.md has the rules, docs/lessons/19_gradient_buckets.md formulas and figures.
 #pragma once
 
 #include <algorithm>
@@ -28,47 +28,48 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// How tensors are put into buckets, and what is made of their sums.
+// How tensors are put into buckets, and how their sums are processed.
 struct bucket_options {
-    std::size_t bytes = std::size_t{25} << 20;      // a bucket is closed when it has so many; a tensor is not cut
-    std::size_t first_bytes = std::size_t{1} << 20; // of the first to go, so that it goes early
+    std::size_t bytes = std::size_t{25} << 20;      // a bucket is closed once it has this many; tensors are not cut
+    std::size_t first_bytes = std::size_t{1} << 20; // of the first bucket to go, so that it goes early
     bool average = false;                           // divides the sums by the number of ranks
-    bool feedback = true;                           // what the wire type rounds off is added in the next step
+    bool feedback = true;                           // adds what the wire type rounds off in the next step
     duration timeout{};                             // of each call; 0: as communicator::set_timeout() says
 };
 
-// T: type of the elements. W: type on the wire; T sums in T. Another (bf16, f16, e4m3, e5m2) is rounded twice: by each
-// rank before it sends its parts, and by the rank that sums a part, in float (double for double), in rank order. Types
-// of less range than float are scaled, by a factor for each bucket, rank and part. With feedback both remember what
-// they rounded off, so the sum over steps of what all ranks get differs from the exact one by one step's rounding,
-// never more. All ranks get the same bits either way. A part that is not finite comes out as NaN and is not remembered.
-// Order: buckets are made from the last tensor registered to the first, and go out in that order on all ranks alike,
-//     each when all its tensors and those of the buckets before it are ready. Tensors may be ready in any order.
-// Cost of a step, n ranks, N elements: 2(n - 1)/n · N · sizeof(T) bytes sent by each, sizeof(W) with another wire type,
-//     in one call per bucket (two); a copy in and out, but without a wire type none for a bucket whose tensors lie one
-//     behind the other, as registered: one tensor does, and so does a model with one array for all gradients.
+// Sums tensors over all ranks. T: type of the elements. W: type on the wire; T sums in T. Another type (bf16, f16,
+// e4m3, e5m2) is rounded twice: by each rank before it sends its parts, and by the rank that sums a part, in float
+// (double for double), in rank order. Types with less range than float are scaled, by a factor for each bucket, rank
+// and part. With feedback ranks remember what both roundings took off, so the sum over steps that all ranks get
+// differs from the exact one by one step's rounding, never more. All ranks get the same bits in any case. A part that
+// is not finite becomes NaN and is not remembered.
+// Order: buckets are made from the last registered tensor to the first, and go out in that order on all ranks, each
+//     when all its tensors and those of the buckets before it are ready. Tensors may become ready in any order.
+// Cost of a step, n ranks, N elements: 2(n - 1)/n · N · sizeof(T) bytes sent by each, sizeof(W) with another wire
+//     type, in one call per bucket (two); a copy in and out. Without a wire type a bucket is not copied if its tensors
+//     lie one behind the other, as registered: one tensor does, and so does a model with one array for all gradients.
 // Errors: invalid_argument naming the tensor: registered twice or late, ready twice, not known, another size, missing
 //     in finish() (the other ranks get aborted) · mismatch naming rank and tensor, on all ranks, where registrations
-//     differ · what ends a call, with the bucket and its tensors. After those of calls and of finish() it stays ended.
+//     differ · what ends a call, with the bucket and its tensors. After errors of calls and finish() it stays ended.
 template <class T, class W = T>
 class bucketed {
     static_assert(!std::is_integral_v<T> && sizeof(T) <= sizeof(double) && sizeof(W) <= sizeof(T),
                   "collx: gradients are floating-point numbers, and the wire type is a smaller one.");
 
 public:
-    // Collective. Has communicators of its own.
+    // Collective. Makes separate communicators for its calls.
     explicit bucketed(communicator& world, const bucket_options& o = {})
         : options_(checked(world, o)), size_(static_cast<std::size_t>(world.size())), sums_(world.dup()) {
         if constexpr (has_wire) shares_.emplace(world.dup());
-        // What calls could differ in is compared once, with the registrations. A comparison of each call would make its
-        // start wait for all ranks, and when a rank passes a bucket on is its own affair.
+        // Everything in which calls could differ is compared once, with the registrations. Comparing each call would
+        // make its start wait for all ranks, although each rank decides for itself when to pass a bucket on.
         sums_.set_checked(false);
         if (shares_) shares_->set_checked(false);
     }
     bucketed(const bucketed&) = delete;
 
-    // A contiguous tensor of T, which stays in place; before the first ready(), in the same order on all ranks. Returns
-    // its number.
+    // Registers a contiguous tensor of T, which stays in place. Before the first ready(), in the same order on all
+    // ranks. Returns its number.
     template <HostBuffer X>
     int add(std::string_view name, X&& x) {
         if (find(name) >= 0) refuse("register each tensor once, by a name of its own", "is registered twice", name);
@@ -78,7 +79,7 @@ public:
         tensors_.push_back({std::string(name), v.data(), v.size()});
         return static_cast<int>(tensors_.size()) - 1;
     }
-    // Its gradient is there. The first ready() of all compares the registrations of all ranks, and waits for them.
+    // A gradient is ready. The first ready() of all compares the registrations of all ranks, and waits for them.
     void ready(int number) {
         if (number < 0 || number >= static_cast<int>(tensors_.size()))
             refuse("use what add() returned", "is not registered", std::to_string(number));
@@ -96,7 +97,7 @@ public:
         if (number < 0) refuse("register it with add()", "is not registered", name);
         ready(number);
     }
-    // The same of one that lies elsewhere in this step.
+    // The same for a tensor that lies elsewhere in this step.
     template <class Which, HostBuffer X>
     void ready(const Which& which, X&& x) {
         int number = -1;
@@ -115,7 +116,7 @@ public:
         }
         ready(which);
     }
-    // Waits for all buckets. The tensors have the sums then, and the next step may begin.
+    // Waits for all buckets. Then the tensors have the sums, and the next step may begin.
     void finish() {
         if (tensors_.empty()) return;
         require_all();
@@ -127,20 +128,20 @@ public:
         next_ = passed_ = 0;
     }
 
-    // progress::thread{} or calls{}, for the communicators that these calls use.
+    // Applies progress::thread{} or progress::calls{} to the communicators of these calls.
     template <class Policy>
     requires(detail::CommunicatorPolicy<Policy>) void with(const Policy& p) {
         p.apply_to(sums_.internals());
         if (shares_) p.apply_to(shares_->internals());
     }
-    // Once the first tensor is ready.
+    // The number of buckets, once the first tensor is ready.
     std::size_t buckets() const { return buckets_.size(); }
-    // Of those, how many this rank copied in and out in the last step that has begun.
+    // The number of buckets that this rank copied in and out in the last step that has begun.
     std::size_t copied() const {
         return static_cast<std::size_t>(
             std::count_if(buckets_.begin(), buckets_.end(), [](const bucket& b) { return b.is_copied; }));
     }
-    // What this rank has moved for them so far.
+    // The messages and bytes that this rank has moved for all buckets so far.
     links::traffic sent() const {
         links::traffic t = sums_.sent();
         if (!shares_) return t;
@@ -163,12 +164,12 @@ private:
     };
     struct bucket {
         std::vector<std::size_t> tensors;    // in the order of registration
-        std::size_t size = 0, missing = 0;   // elements of all; tensors that are not ready
+        std::size_t size = 0, missing = 0;   // elements of all tensors; tensors that are not ready
         bool is_copied = has_wire;           // in this step
-        std::vector<T> flat;                 // where it is copied to, without a wire type
-        numbers rest, rest_of_sum;           // what was rounded off here, of all parts and of the sum of the own part
-        std::vector<std::byte> out, in;      // as many messages as ranks: a scale and a part
-        std::optional<work<void>> under_way; // last: it goes before what it works on
+        std::vector<T> flat;                 // the copy, without a wire type
+        numbers rest, rest_of_sum;           // rounded off here: in all parts, and in the sum of the own part
+        std::vector<std::byte> out, in;      // one message for each rank: a scale and a part
+        std::optional<work<void>> under_way; // last, so that it is destroyed before its buffers
     };
 
     static const bucket_options& checked(const communicator& world, const bucket_options& o) {
@@ -198,7 +199,7 @@ private:
         for (std::size_t i = 0; i < n && i < 4; ++i) all += (i == 0 ? "'" : ", '") + name(i) + "'";
         return n <= 4 ? all : all + " and " + std::to_string(n - 4) + " more";
     }
-    // What ends a call says which tensors it had.
+    // Adds the bucket and its tensors to an error that ends a call.
     template <class F>
     void in_bucket(std::size_t k, F&& f) {
         try {
@@ -215,7 +216,7 @@ private:
         for (const tensor& t : tensors_)
             if (!t.is_ready) missing.push_back(&t);
         if (missing.empty()) return;
-        sums_.abort(); // the others wait for it
+        sums_.abort(); // the other ranks wait for these tensors
         if (shares_) shares_->abort();
         const std::string all = names(missing.size(), [&](std::size_t i) { return missing[i]->name; });
         fail(errc::invalid_argument, sums_.rank(), -1, "call ready() of each tensor in each step",
@@ -244,7 +245,7 @@ private:
     static std::uint64_t hash_of(std::string_view text, std::uint64_t number) {
         return detail::hash_bytes(text.data(), text.size(), number + 1);
     }
-    // All ranks see whether all have registered the same, and if not, the first tensor that differs.
+    // Compares what all ranks have registered. If it differs, all ranks learn the first tensor that differs.
     void compare() {
         const std::uint64_t how[] = {options_.bytes, options_.first_bytes, options_.feedback, sizeof(T), sizeof(W)};
         std::vector<std::uint64_t> mine;
@@ -277,7 +278,7 @@ private:
     }
 
     // ------------------------------------------------------------------ each step
-    // f(tensor, its first element in the bucket)
+    // Calls f(tensor, its first element in the bucket) for each tensor.
     template <class F>
     void each(const bucket& b, F&& f) {
         std::size_t at = 0;
@@ -304,7 +305,7 @@ private:
                 async::all_reduce(sums_, contiguous_view<T>(there, b.size), plus{}, {.timeout = options_.timeout}));
         }
     }
-    // Where its elements lie, if they lie one behind the other. A matter of this rank alone: the call is the same.
+    // A bucket's elements in place, if they lie one behind the other. Each rank decides alone: the call is the same.
     T* in_one_piece(const bucket& b) {
         T* begin = nullptr;
         bool is_one = true;
@@ -370,7 +371,7 @@ private:
     const bucket_options options_;
     const std::size_t size_;
     communicator sums_;
-    std::optional<communicator> shares_; // of the second half of a sum with a wire type
+    std::optional<communicator> shares_; // for the second half of a sum with a wire type
     std::vector<tensor> tensors_;
     std::vector<bucket> buckets_;       // in the order in which they go; empty before the first ready()
     std::size_t next_ = 0, passed_ = 0; // buckets that went out, and those whose second half did

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx::by_value: collectives that return their result and find out sizes by themselves. The rule: a call in here
-// never writes into an argument. A tensor comes back as a std::vector of its elements (a std::string as one), a single
-// value as a value; where ranks may contribute different numbers of elements, a short exchange of counts comes before.
+// collx::by_value: collectives that return their result and find out sizes themselves. They never write into an
+// argument. A tensor comes back as a std::vector of its elements (a std::string as one), a single value as a value.
+// Where ranks may contribute different numbers of elements, a short exchange of counts comes first.
 //
 //   double total = collx::by_value::all_reduce(world, 0.5);
 //   std::vector<float> all = collx::by_value::all_gather(world, mine);   // `mine` may differ in size
 //
-// For calls in a loop prefer the verbs that write into buffers which are there already: these allocate.
+// In loops prefer the verbs that write into existing buffers: these calls allocate.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +29,9 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Results are `auto` where a tensor comes in: a compiler may look at the return type before the constraints.
+// Calls that take a tensor return `auto`: a compiler may look at the return type before the constraints.
 
-// A single element: what no buffer can be seen in.
+// A single element, which is no buffer.
 template <class X>
 concept SingleValue =
     !Buffer<X> && Element<std::remove_cvref_t<X>> && (how_seen_v<std::remove_reference_t<X>> == seen_as::single);
@@ -148,7 +148,7 @@ struct gather_by_value {
     }
 };
 
-// parts[r] of each rank goes to rank r. Of scatter only the root's list is looked at.
+// parts[r] of each rank goes to rank r. scatter reads only the root's list.
 template <class Lists>
 using part_of_lists = std::remove_cvref_t<decltype(*std::declval<const Lists&>().begin())>;
 
@@ -195,7 +195,7 @@ struct scatter_by_value {
                 counts.push_back(v.size());
                 for (std::size_t i = 0; i < v.size(); ++i) in.push_back(v[i]);
             }
-            // A list that is too long or too short must not leave the others waiting: all learn its length.
+            // A list that is too long or too short must not leave other ranks waiting, so all ranks learn its length.
         }
         std::size_t lists = counts.size(), mine = 0;
         broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&lists, 1), o);
@@ -211,19 +211,19 @@ struct scatter_by_value {
 
 } // namespace detail
 
-// The verbs by value. All block; options as in the verbs without a suffix.
+// The verbs by value. All block; the options are those of the plain verbs.
 //   all_reduce, scan, exclusive_scan (world, x, op)   the input's shape, the same on all ranks; exclusive_scan: T{} on
 //                                                     rank 0
-//   reduce(world, x, op, {.root})                     likewise; what other ranks than the root get says nothing
+//   reduce(world, x, op, {.root})                     the input's shape; only the root's result is defined
 //   reduce_scatter(world, x, op)                      this rank's part
-//   broadcast(world, x, {.root})                      the root's x, whatever size the others' have
+//   broadcast(world, x, {.root})                      the root's x, whatever size x has on other ranks
 //   all_gather, gather (world, x)                     all ranks' elements in rank order; gather: empty but at the root
-//   all_to_all(world, parts)                          parts[r] goes to rank r; what came from each, a list of lists
+//   all_to_all(world, parts)                          parts[r] goes to rank r; returns the part of each rank, in a list
 //   scatter(world, parts, {.root})                    the root's parts[r], on rank r
-// Shape: tensors with elements that travel; all_gather and its like: of any size on each rank. parts: a list with one
-//     tensor for each rank.
-// Cost: the verb, an allocation, and, where sizes may differ, an exchange of counts before (one more short call).
-// Errors: as the verbs; invalid_argument on all ranks where scatter's root has not one part for each rank.
+// Shape: tensors of elements that can be sent; for all_gather and similar verbs of any size on each rank. parts: a
+//     list with one tensor for each rank.
+// Cost: the verb, an allocation, and, where sizes may differ, an exchange of counts first (one more short call).
+// Errors: as the verbs; invalid_argument on all ranks if scatter's root has not exactly one part for each rank.
 // Example: for (const std::string& name : collx::by_value::all_to_all(world, names)) use(name);
 namespace by_value {
 // The verbs by value, each as above.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where the verbs turn to when they are given device memory. What happens there needs nvcc, or the fake runtime, and
-// stands in gpu/calls.hpp: programs of the host alone pay for this file only.
+// The entry of the verbs to calls on device memory. Those calls need nvcc, or the fake runtime, and are in
+// gpu/calls.hpp: programs of the host alone compile only this file.
 #pragma once
 
 #include <type_traits>
@@ -10,11 +10,11 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// A policy: calls on device memory go through this GpuRuntime. comm.with(gpus{runtime}). In files that include
-// gpu/calls.cuh it is CUDA's unless something else is bound.
+// A policy: calls on device memory go through this GpuRuntime: comm.with(gpus{runtime}). In files that include
+// gpu/calls.cuh it is CUDA's unless another is bound.
 template <class Runtime>
 struct gpus {
-    // What launches, copies and synchronises: a model of GpuRuntime.
+    // Launches, copies and synchronises: a model of GpuRuntime.
     Runtime runtime;
 };
 template <class R>
@@ -53,8 +53,8 @@ struct device_calls; // gpu/calls.hpp
 template <class Runtime>
 struct device_recording; // gpu/ready_launch.hpp
 
-// Calls f with the device_calls of the communicator's runtime. Mode repeated: makes f, which then owns what it needs,
-// a ready launch.
+// Calls f with the device_calls of the communicator's runtime. Mode repeated: makes a ready launch of f, which then
+// owns what it needs.
 template <class Mode, class Comm, class F>
 auto with_device_calls(Comm& comm, F&& f) {
     static_assert(!std::is_same_v<Mode, nonblocking>,
@@ -73,7 +73,7 @@ auto with_device_calls(Comm& comm, F&& f) {
     }
 }
 
-// A communicator as a call keeps it: with its policies, which may be a temporary's.
+// The communicator that a persistent call keeps, with its policies, which may belong to a temporary.
 template <class Kept>
 struct communicator_of_call {
     Kept comm;
@@ -92,13 +92,13 @@ constexpr void refuse_device_in_place() {
 // The lists of a v-variant: how many elements each rank's part has, and where it begins.
 template <class Counts, class Offsets>
 struct part_counts {
-    // Said, because clang 14 initialises no aggregate in parentheses.
+    // Declared, because clang 14 does not initialise aggregates in parentheses.
     part_counts(const Counts& c, const Offsets& o) : counts(c), offsets(o) {}
     const Counts& counts;
     const Offsets& offsets;
 };
 
-// What stands behind such a list may be a temporary: a persistent call has its own.
+// A persistent call's copy of the lists, which may refer to temporaries.
 struct kept_part_counts {
     count_list counts, offsets;
     template <class Counts, class Offsets>
@@ -144,7 +144,7 @@ auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_cal
             calls.template run<C>(without_list(comm), buffer(in), buffer(out), op, o, rest...);
         });
 }
-// One message each way, or one alone: the other peer is no_peer. Both are views.
+// One message each way, or only one: then the other peer is no_peer. Both buffers are views.
 inline constexpr int no_peer = -0x7fff'ffff;
 
 template <class Mode, class Comm, class Sent, class Received>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which algorithm a call would take on this communicator, by which row of the table of choices, and how long it and the
-// others would take here. Nothing runs and no other rank is asked: one may do it alone. A header of its own, because
-// it records every algorithm of the collective that it is asked about.
+// Says which algorithm a call would take on this communicator, by which row of the table of choices, and how long it
+// and the alternatives would take here. Nothing runs and no other rank is asked: one rank may call it alone. A
+// separate header, because it records every algorithm of the collective.
 //
 //   std::puts(collx::to_text(collx::explain(world, collx::all_reduce, 1 << 20)).c_str());
 //
@@ -29,11 +29,11 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What of a call the number of its bytes does not say.
+// The properties of a call that its number of bytes does not tell.
 struct explain_options {
-    bool commutes = true;          // the operator
+    bool commutes = true;          // the operator is commutative
     bool deterministic = false;    // as the policy
-    bool shared_buffers = false;   // all of them are collx's shared memory, on every rank
+    bool shared_buffers = false;   // all buffers are collx's shared memory, on every rank
     const char* machine = nullptr; // a file; null: as COLLX_MACHINE says
 };
 
@@ -52,7 +52,7 @@ inline problem problem_of(communicator_core& c, collective what, std::size_t byt
             .links = c.known_links()};
 }
 
-// Cores that the ranks of this host may use together, as they said when they joined.
+// The number of cores that the ranks of this host may use together, as they announced when they joined.
 inline int cores_of(const communicator_core& c) {
     int cores = 0;
     if (c.home && c.home->memory)
@@ -61,7 +61,7 @@ inline int cores_of(const communicator_core& c) {
     return cores > 0 ? cores : usable_cores();
 }
 
-// Costs of this machine; where there are none, `why` says so. Errors of the file are not this call's.
+// Reads the costs of this machine. False: there are none, and `why` has the reason. Errors of the file are not thrown.
 inline bool costs_here(const communicator_core& c, const explain_options& o, sim::machine_costs& m, std::string& why) {
     const char* const file = o.machine != nullptr ? o.machine : environment().get("COLLX_MACHINE");
     if (file == nullptr) {
@@ -78,9 +78,9 @@ inline bool costs_here(const communicator_core& c, const explain_options& o, sim
     }
 }
 
-inline constexpr int most_predicted_ranks = 256; // schedules of more take long to record
+inline constexpr int most_predicted_ranks = 256; // schedules of more ranks take long to record
 
-// Inside hosts and by sockets between them; not a number where the file has no costs of one of them.
+// Predicts a call inside hosts and by sockets between them; not a number where the file lacks the costs of either.
 template <class A>
 double among_hosts_ns(const A& a, explanation& e, const communicator_core& c, const problem& p,
                       const sim::machine_costs& m, bool is_chosen) {
@@ -93,7 +93,7 @@ double among_hosts_ns(const A& a, explanation& e, const communicator_core& c, co
     return sim::predicted_ns(predict_among_hosts(a, p, c.net.slot_bytes(), m.on), *inside, *between);
 }
 
-// What runs host by host, which is none of the algorithms that need no map of the hosts.
+// Adds a chosen algorithm that runs host by host. add_candidates() has only algorithms that need no map of the hosts.
 template <collective C>
 void add_chosen_among_hosts(explanation& e, const communicator_core& c, const problem& p, const choice_made& made,
                             const sim::machine_costs* m) {
@@ -114,7 +114,7 @@ void add_chosen_among_hosts(explanation& e, const communicator_core& c, const pr
     });
 }
 
-// What runs along a machine's rings in one host: the counts of a ring or chain, whatever its order.
+// Adds a chosen algorithm along a machine's rings in one host, with the counts of a ring or chain in any order.
 template <collective C>
 void add_chosen_of_links(explanation& e, const communicator_core& c, const problem& p, const choice_made& made,
                          const sim::machine_costs* m) {
@@ -164,10 +164,10 @@ void add_candidates(explanation& e, const communicator_core& c, const problem& p
 
 } // namespace detail
 
-// what: a verb, as collx::all_reduce. bytes: of the whole buffer, on the wire: what all_reduce, broadcast and reduce
-// have on each rank, and all parts together of the others. Cost: records the schedules of all ranks for each algorithm
-// of the collective: 0.1 ms for 8 ranks, 0.1 s for 256. Errors: none for files that cannot be taken: no_times then says
-// what is wrong, with file, line and remedy.
+// Explains the choice for a call. what: a verb, as collx::all_reduce. bytes: of the whole buffer, on the wire: of each
+// rank's buffer for all_reduce, broadcast and reduce, of all parts together for the others. Cost: records the
+// schedules of all ranks for each algorithm of the collective: 0.1 ms for 8 ranks, 0.1 s for 256. Errors: none for
+// files that cannot be used: no_times then says what is wrong, with file, line and remedy.
 template <class Verb>
 explanation explain(communicator& world, const Verb&, std::size_t bytes, const explain_options& o = {}) {
     static_assert(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which algorithm a call on device memory takes among the devices of a machine, by which row of the table of choices,
-// and how long it and the others would take there. Needs no device: the machine may be a value or a file, and times
-// come from the simulator. Ranks are devices whose kernels reach every peer, one each.
+// Says which algorithm a call on device memory takes among the devices of a machine, by which row of the table of
+// choices, and how long it and the alternatives would take there. Needs no device: the machine may be a value or a
+// file, and times come from the simulator. Each rank is one device, whose kernels reach every peer.
 //
 //   topo::graph g = topo::dgx_h100();
 //   sim::fabric devices(g, g.all(topo::site_type::gpu));
@@ -17,12 +17,12 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What of a call on device memory the number of its bytes does not say.
+// The properties of a call on device memory that its number of bytes does not tell.
 struct device_explain_options {
-    bool commutes = true;       // the operator
+    bool commutes = true;       // the operator is commutative
     bool deterministic = false; // as the policy
-    // Element, operator and buffers are some that a switch can sum (float with plus; f16 and bf16 with plus, min and
-    // max; contiguous, no hooks).
+    // A switch can sum this element type, operator and buffers (float with plus; f16 and bf16 with plus, min and max;
+    // contiguous, no hooks).
     bool switch_can = true;
     int lanes = 32; // blocks of a kernel, as device_settings
 };
@@ -33,7 +33,7 @@ inline const char* words_of(choices::protocol p) {
     return p == choices::protocol::packets ? " by LL words" : p == choices::protocol::multicast ? " by the switch" : "";
 }
 
-// The row that a call takes: those of the switch are asked first, as by_kernel does.
+// The row that a call takes. The rows of the switch come first, as in by_kernel.
 inline choice_made row_on_devices(collective c, std::size_t bytes, int ranks, bool may_switch) {
     const choices::situation s{.bytes = bytes, .ranks = ranks};
     if (may_switch)
@@ -41,7 +41,7 @@ inline choice_made row_on_devices(collective c, std::size_t bytes, int ranks, bo
     return {choices::device, choices::find_choice(choices::device, c, s)};
 }
 
-// The narrowest way between neighbours.
+// The bandwidth of the narrowest way between neighbours.
 inline double narrowest(sim::fabric& f) {
     double least = f.between(0, 1).bytes_per_s;
     for (int r = 1; r + 1 < f.ranks(); ++r) least = std::min(least, f.between(r, r + 1).bytes_per_s);
@@ -62,10 +62,10 @@ double on_devices_ns(sim::fabric& f, choices::protocol p, std::size_t bytes, int
 
 } // namespace detail
 
-// bytes: of the whole buffer, as explain() takes them. Candidates are the algorithms of the collective that kernels run
-// by counters, those of sums over windows also by LL words, and the switch's where the machine has one that all ranks
-// are linked to. Cost: a simulation of each, some ms for 8 ranks. Errors: invalid_argument for fewer than two ranks, or
-// ranks without a way between them.
+// Explains the choice for a call on these devices. bytes: of the whole buffer, as for explain(). Candidates are the
+// algorithms of the collective that kernels run by counters, those of sums over windows also by LL words, and the
+// switch's where the machine has one that all ranks are linked to. Cost: a simulation of each, some ms for 8 ranks.
+// Errors: invalid_argument for fewer than two ranks, or ranks without a way between them.
 template <collective C>
 explanation explain_on_devices(sim::fabric& devices, std::size_t bytes, const device_explain_options& o = {}) {
     if (devices.ranks() < 2)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What runs for a call, by which row of the table of choices, and what the alternatives would take: as a value, and as
-// lines for people. comm/explain.hpp fills it for a communicator, comm/explain_devices.hpp for devices of a machine.
+// The algorithm of a call, its row in the table of choices, and the times of the alternatives: as a value and as text.
+// comm/explain.hpp fills it for a communicator, comm/explain_devices.hpp for devices of a machine.
 #pragma once
 
 #include <algorithm>
@@ -15,33 +15,33 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What runs for a call, why, and what the alternatives would take. Times are predictions, in nanoseconds.
+// The algorithm of a call, the reason for it, and the times of the alternatives. Times are predicted, in nanoseconds.
 struct explanation {
     // One algorithm that could run the call.
     struct candidate {
-        std::string name;                                               // the algorithm's, as in docs/algorithms.md
+        std::string name;                                               // of the algorithm, as in docs/algorithms.md
         double predicted_ns = std::numeric_limits<double>::quiet_NaN(); // not a number: not known
-        bool is_chosen = false;                                         // it is what runs
+        bool is_chosen = false;                                         // this one runs
     };
     collective what;                   // of the call
     std::size_t bytes = 0;             // of the whole buffer
     int ranks = 0;                     // of the communicator
-    std::string venue;                 // where the call runs, and
-    std::string row;                   // what the row there says of calls that take it
-    std::string because;               // its reason
+    std::string venue;                 // where the call runs
+    std::string row;                   // the conditions of the row there that the call takes
+    std::string because;               // the row's reason
     std::vector<candidate> candidates; // the chosen one first, the others by time
-    double line_ns = 0;                // of a cache line between cores when the costs were measured; 0: not known
+    double line_ns = 0;                // time of a cache line between cores when the costs were measured; 0: not known
     double residual = 0;               // median error of the costs on the points that they were fitted to
-    std::string basis;                 // what the costs rest on; empty: they were fitted on this machine
+    std::string basis;                 // where the costs come from; empty: they were fitted on this machine
     std::string no_times;              // why times are not known; empty: they are
 
-    // What runs. Requires: candidates is not empty, as after explain().
+    // The algorithm that runs. Requires: candidates is not empty, as after explain().
     const candidate& chosen() const { return candidates.front(); }
 };
 
 namespace detail {
 
-// Where a row's algorithm is not one of algo::algorithms, it is made of others.
+// Whether a row names this algorithm. A row's algorithm that is none of algo::algorithms is made of others.
 inline bool is_that_of(const choices::row& r, const char* name) { return std::string(choices::name_of(r.use)) == name; }
 
 inline void sort_candidates(explanation& e, const choice_made& made) {
@@ -64,7 +64,7 @@ inline void sort_candidates(explanation& e, const choice_made& made) {
 
 } // namespace detail
 
-// The explanation as lines for people.
+// The explanation as text for people.
 inline std::string to_text(const explanation& e) {
     char line[256];
     std::string text = std::string(name_of(e.what)) + " of " + detail::bytes_in_words(e.bytes) + ", " +

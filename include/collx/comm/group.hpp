@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// group: many small calls as one exchange. Each rank publishes the operands of all calls together, sees those of
-// all others with one synchronisation, and finishes every call from what it sees. The schedule is one_shot's; only the
-// mover differs, it carries a list of operands instead of one. Across hosts one all_gather brings the operands of all
-// ranks together. Sends and receives leave as one message per peer (grouped_messages.hpp).
+// group: many small calls as one exchange. Each rank publishes the operands of all calls together, sees those of all
+// other ranks with one synchronisation, and finishes every call from them. The schedule is one_shot's; only the mover
+// differs: it carries a list of operands instead of one. Across hosts one all_gather brings the operands of all ranks
+// together. Sends and receives leave as one message per peer (grouped_messages.hpp).
 //
 //   collx::group g(world);
 //   for (auto& layer : gradients) g.all_reduce(layer);
@@ -23,14 +23,13 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Collects calls; launch() runs them all. Every rank adds the same collectives in the same order; the transfers between
-// two ranks are added by both, to one group each, in the same order. Buffers must stay in place until launch() returns.
-// Cost: of collectives, one synchronisation for up to 1 MiB of operands per rank on one host, across hosts one
-//     all_gather for up to 64 KiB per rank (256 KiB of all ranks); larger ones run by themselves, in order. Of sends
-//     and receives, one message for all that goes to one peer, up to a slot (512 KiB across hosts for few ranks);
-//     larger ones go by themselves in their turn. All are under way at once, so rings and exchanges of groups do not
-//     lock.
-// A group that is destroyed with calls that were not launched says so on stderr; if the communicator is checked, it
+// Collects calls; launch() runs them all. Every rank adds the same collectives in the same order. Both ranks of a
+// transfer add it, to one group each, in the same order. Buffers must stay in place until launch() returns.
+// Cost: for collectives, one synchronisation for up to 1 MiB of operands per rank on one host, across hosts one
+//     all_gather for up to 64 KiB per rank (256 KiB of all ranks); larger ones run alone, in order. For sends and
+//     receives, one message for everything that goes to one peer, up to a slot (512 KiB across hosts for few ranks);
+//     larger ones go alone in their turn. All are under way at once, so rings and exchanges of groups do not deadlock.
+// A group that is destroyed with calls that were not launched reports it on stderr; if the communicator is checked, it
 // ends. Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts. Mode:
 // blocking, or repeated: then launch() runs nothing and returns a persistent_call of the whole group.
 template <class Mode>
@@ -40,9 +39,9 @@ class basic_group : public detail::group_verbs<basic_group<Mode>> {
 public:
     explicit basic_group(communicator& c) : comm_(&c) {}
 
-    using verbs::neighbor_all_gather, verbs::neighbor_all_to_all; // what no form takes
+    using verbs::neighbor_all_gather, verbs::neighbor_all_to_all; // overloads for arguments that no form takes
     using verbs::neighbor_all_gather_v, verbs::neighbor_all_to_all_v;
-    // Adds the call; each edge is a transfer of the group.
+    // Adds the call; each edge becomes a transfer of the group.
     template <Buffer In, Buffer Out>
     void neighbor_all_gather(const neighbors& g, In&& in, Out&& out) {
         add_edges<detail::verb::neighbor_all_gather, In, Out>(g, in, out, nullptr);
@@ -69,11 +68,11 @@ public:
         t.second.assign_neighbors(comm_->rank(), g.sources.size(), recv_counts, detail::count_list(), "receive");
         add_edges<detail::verb::neighbor_all_to_all_v, In, Out>(g, in, out, &t);
     }
-    // How many calls it has.
+    // The number of calls that it holds.
     std::size_t size() const { return calls_.size() + transfers_.size(); }
 
-    // Runs all calls and returns when they are done; the group is empty afterwards. Of a persistent group: returns a
-    // persistent_call of all of them, which runs them as often as it is called.
+    // Runs all calls and returns when they are done; the group is empty afterwards. A persistent group instead returns
+    // a persistent_call, which runs all of them each time it is called.
     auto launch(const call_options& options = {}) {
         return comm_->internals().or_abandon([&] {
             if constexpr (detail::is_repeated_v<Mode>) return make_ready(options);
@@ -109,7 +108,7 @@ private:
         auto transfers = detail::transfer_packer<Mode>(*comm_, o).start(std::move(transfers_));
         transfers_.clear();
         const std::uint64_t says = calls_.empty() ? 0 : agree_on(calls_, o);
-        if (!calls_.empty()) (void)c.agree(~says); // making it is a call, too
+        if (!calls_.empty()) (void)c.agree(~says); // making the persistent call is a call, too
         auto all =
             make_sole<detail::ready_group<typename Mover::calls>>(c, std::move(calls_), std::move(buffers_), says);
         calls_.clear();
@@ -129,7 +128,7 @@ private:
         });
         return persistent_call(c, std::move(all));
     }
-    // f(first, last, bytes, is alone) for each part of a group: calls that go together, or one that goes by itself.
+    // Calls f(first, last, bytes, is alone) for each part of a group: calls that go together, or one that goes alone.
     template <class Calls, class F>
     void for_each_part(const Calls& calls, F&& f) const {
         const bool is_one_host = comm_->internals().net.is_one_host();
@@ -157,7 +156,7 @@ private:
         using element = detail::element_of<buffer_t<In>>;
         constexpr bool reduces = !std::is_same_v<Op, no_op>;
         if constexpr (reduces) require_reduce_op<Op, element>();
-        if constexpr (buffer_t<Out>::is_output && (!reduces || ReduceOp<Op, element>)) { // else refused
+        if constexpr (buffer_t<Out>::is_output && (!reduces || ReduceOp<Op, element>)) { // else refused above
             watch(in);
             if (!IsInPlace) watch(out);
             const auto a = buffer(in);
@@ -226,7 +225,7 @@ private:
         detail::recorded(c.recorder.get(), {"group", bytes, plan.name}, [&] { c.run(t, o.timeout.count()); });
     }
 
-    // The whole group at once: how it is cut follows from it. Returns what ranks must have alike.
+    // Compares the group as a whole: its cut into parts follows from it. Returns what must be the same on all ranks.
     std::uint64_t agree_on(const detail::group_mover::calls& calls, const call_options& o) {
         auto& c = comm_->internals();
         c.begin_collective();
@@ -236,7 +235,7 @@ private:
         return all.says;
     }
 
-    // Each rank sends what it has to all: worth it while a call costs its messages and not its bytes.
+    // Each rank sends its operands to all ranks: this pays while the messages of a call cost more than its bytes.
     static std::size_t remote_room(std::size_t n) {
         constexpr std::size_t of_all = 256 * 1024, most = 64 * 1024;
         return of_all / n < most ? of_all / n / 8 * 8 : most;

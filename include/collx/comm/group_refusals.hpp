@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a group and a device_group say to arguments that no form of a member takes: what is no tensor, too few or too
-// many, a misspelt option in braces, an output where the operator stands. The members here are the compiler's last
-// choice, which would else list all forms; refusals.hpp does the same for the verbs. They must not know what a group
-// does.
+// Errors for arguments that no form of a member of group or device_group takes: what is no tensor, too few or too many
+// arguments, a misspelt option in braces, an output in the operator's place. The compiler chooses the members here
+// last; without them it would list all forms. refusals.hpp does the same for the verbs. They must not know what a
+// group does.
 #pragma once
 
 #include <type_traits>
@@ -35,7 +35,7 @@ constexpr bool refuse_member() {
 }
 #undef COLLX_NO_MEMBER
 
-// Any first argument, or none, of a call that no form takes: see refused_call.
+// Constructed from any first argument, or from none, of a call that no form takes: see refused_call.
 template <member_form F, class Group, bool OnDevice>
 struct refused_member {
     template <class First>
@@ -55,7 +55,7 @@ private:
     }
 };
 
-// A base of group_verbs. A template, for only then a call without arguments is refused where it is made.
+// A base of group_verbs. A template, because only then is a call without arguments refused where it is made.
 template <class Group, bool OnDevice = false>
 struct group_refusals {
     template <member_form F>
@@ -75,7 +75,7 @@ struct group_refusals {
     void neighbor_all_to_all(refused<member_form::graph> = nothing{}, ...) {}
     void neighbor_all_gather_v(refused<member_form::graph> = nothing{}, ...) {}
     void neighbor_all_to_all_v(refused<member_form::graph> = nothing{}, ...) {}
-    // The second buffer is none. (With a pack: to clang 14 a group's own members of these parameters would hide them.)
+    // A second argument that is no buffer. (With a pack: else, in clang 14, a group's own members would hide them.)
     template <Buffer In, class Out, class... Rest>
     requires(!Buffer<Out>) void all_gather(In&&, Out&&, const Rest&...) { refuse_tensor<Out>(); }
     template <Buffer In, class Out, class... Rest>

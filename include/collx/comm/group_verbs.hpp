@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The verbs as members of a group, of the host or of devices: their forms, once. What differs between two verbs of one
-// form is their row in the table of verbs.
+// The verbs as members of a group, of the host or of devices: each form once. Two verbs of one form differ only by
+// their row in the table of verbs.
 #pragma once
 
 #include <utility>
@@ -14,13 +14,13 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 // Group::add<verb, is in place, In, Out>(in, out, operator, root) and add_message<outgoing, X>(x, peer) add a call.
-// Group::chain<verb, In, Out, Op>(f) gives the group back after f(group): groups may be written as one chain.
+// Group::chain<verb, In, Out, Op>(f) returns the group after f(group), so that groups may be written as one chain.
 template <class Group, bool OnDevice = false>
 class group_verbs : public group_refusals<Group, OnDevice> {
     using refusals = group_refusals<Group, OnDevice>;
 
 public:
-    // What no form takes.
+    // Overloads for arguments that no form takes.
     using refusals::all_gather, refusals::all_reduce, refusals::all_to_all, refusals::broadcast;
     using refusals::exclusive_scan, refusals::recv, refusals::reduce, refusals::reduce_scatter;
     using refusals::scan, refusals::send;

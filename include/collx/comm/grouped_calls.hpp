@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The collectives of a group: each publishes its operand among those of all calls and finishes from what all ranks have
-// published. What ranks must have alike in a group.
+// The collectives of a group: each publishes its operand among those of all calls and finishes from what all ranks
+// have published. Also the signature of a group, which must be the same on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// What ranks must have alike in a group: compared in words by checked calls, as a number by all.
+// What must be the same on all ranks in a group: checked calls compare it in words, all calls as a number.
 struct group_signature {
     signature shown{.what = verb::all_reduce, .made_by = signature::group};
     std::uint64_t says = 0;
@@ -33,7 +33,7 @@ struct grouped_call {
     virtual void sign(group_signature&) const = 0;
 };
 
-// Mode: of the group. By itself a call is made at once, or made ready.
+// Mode: of the group. A call that runs alone runs at once, or is made ready.
 template <class Mode>
 using made_alone = std::conditional_t<is_repeated_v<Mode>, persistent_call, void>;
 template <class Mode>
@@ -41,7 +41,7 @@ struct grouped_call_in : grouped_call {
     virtual made_alone<Mode> run_alone(const call_options&) = 0;
 };
 
-// Adds one call to what ranks must agree on: all of them, in order.
+// Adds one call to what ranks must agree on: all calls, in order.
 template <class Element, class Op>
 void sign_call(group_signature& g, collective what, std::size_t bytes, int root = -1) {
     constexpr std::uint32_t odd = 0x9e37'79b9;
@@ -58,7 +58,7 @@ void sign_call(group_signature& g, collective what, std::size_t bytes, int root 
              static_cast<std::uint64_t>(what) * 1009 + static_cast<std::uint64_t>(root);
 }
 
-// What one_shot moves when it moves a group: bytes.
+// The mover with which one_shot moves a group; its elements are bytes.
 class group_mover {
 public:
     using wire_type = std::byte;
@@ -94,15 +94,15 @@ private:
     std::size_t first_, last_;
 };
 
-// A collective of a group. What is published and what is taken is the table of window_moves.hpp, but that a rank's own
-// part is published, too.
+// A collective of a group. It publishes and takes what the table of window_moves.hpp says, and publishes a rank's own
+// part, too.
 template <class Mode, verb V, bool IsInPlace, class In, class Out, class Op>
 struct grouped_collective final : grouped_call_in<Mode> {
     static constexpr verb_row row = row_of(V);
     using moves = algo::window_moves<row.does>;
     using element = element_of<Out>;
 
-    // count: as call_facts have it.
+    // count: see call_facts.
     grouped_collective(communicator& c, In i, Out o, Op op, int root, std::size_t count)
         : comm(&c), in(i), out(o), op(op), root(root), count(count), move(i, o, op, c.size()) {}
     std::size_t published() const {
@@ -115,7 +115,7 @@ struct grouped_collective final : grouped_call_in<Mode> {
     }
     void finish(const std::byte* const* ranks, std::size_t at, int n, int me) override {
         if (moves::to_root && me != root) return;
-        // Where what is for this rank lies among what each has published.
+        // The place of this rank's part in what each rank has published.
         const std::size_t mine = moves::puts_parts ? static_cast<std::size_t>(me) * count : 0;
         const auto from = [&](int k) { return reinterpret_cast<const element*>(ranks[k] + at) + mine; };
         if constexpr (row.reduces()) {

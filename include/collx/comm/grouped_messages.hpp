@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages between two ranks that a group collected: all that go to one peer are packed into one message, and taken out
-// of it again in the same order at the other end. Both ends pack by the same rule from the same sizes, so nothing but
-// the data travels; types and counts are compared as a hash.
+// Messages between two ranks that a group collected: all that go to one peer are packed into one message, and unpacked
+// in the same order at the other end. Both ends pack by the same rule from the same sizes, so only the data travels;
+// types and counts are compared as a hash.
 #pragma once
 
 #include <collx/core/pointers.hpp>
@@ -17,7 +17,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Operands that need more than 8-byte alignment go by themselves.
+// The packed size of n elements. Operands that need more than 8-byte alignment go alone.
 template <class T>
 constexpr std::size_t grouped_bytes(std::size_t n) {
     return alignof(T) <= 8 ? n * sizeof(T) : SIZE_MAX / 2;
@@ -35,7 +35,7 @@ struct grouped_transfer {
     bool outgoing;
 };
 
-// Mode: of the group. What its transfers are when they have begun: under way, or ready to be started.
+// Mode: of the group. Once begun, its transfers are under way, or ready to be started.
 template <class Mode>
 inline constexpr bool is_repeated_v = std::is_same_v<Mode, repeated>;
 template <class Mode>
@@ -111,11 +111,11 @@ private:
     parts parts_;
     std::size_t bytes_ = 0;
     std::uint32_t tag_ = 0;
-    bool is_sent_ = false; // and to another host, the system may not have it yet
+    bool is_sent_ = false; // to another host, the system may not have it yet
 };
 
-// Starts all transfers, or makes them ready: those of one peer and direction packed into messages of up to a slot,
-// larger ones by themselves in their turn.
+// Starts all transfers, or makes them ready: those of one peer and direction are packed into messages of up to a slot,
+// larger ones go alone in their turn.
 template <class Mode>
 class transfer_packer {
 public:

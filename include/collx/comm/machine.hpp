@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a program may ask of the machine that COLLX_TOPOLOGY describes: where the ranks of a communicator stand, in
-// which order its calls take them and why, and what its messages have put on each link.
+// What a program may ask about the machine that COLLX_TOPOLOGY describes: the places of a communicator's ranks, the
+// order in which its calls take them and why, and the traffic of its messages on each link.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ inline const topo::graph* machine_of(communicator& c) {
     return core.home->machine ? &detail::machine_under(core).hosts.whole : nullptr;
 }
 
-// By rank: its site in that machine. Empty where there is none.
+// The site of each rank in that machine. Empty where there is no machine.
 inline std::vector<int> sites_of(communicator& c) {
     const communicator_core& core = c.internals();
     std::vector<int> sites;
@@ -29,7 +29,7 @@ inline std::vector<int> sites_of(communicator& c) {
     return sites;
 }
 
-// By site: the card by which messages to other hosts leave, -1: none.
+// The card of each site by which messages to other hosts leave, -1: none.
 inline std::vector<int> cards_of_sites(communicator& c) {
     std::vector<int> cards;
     const communicator_core& core = c.internals();
@@ -44,7 +44,7 @@ inline std::vector<int> cards_of_sites(communicator& c) {
     return cards;
 }
 
-// All ranks, host after host, each host's along its ring; as they are where nothing is known.
+// All ranks, host after host, those of a host along its ring; in rank order where nothing is known of the links.
 inline std::vector<int> order_of(communicator& c) {
     communicator_core& core = c.internals();
     if (core.known_links() != nullptr) return static_cast<const member_links&>(*core.links_found).order.along;
@@ -53,8 +53,8 @@ inline std::vector<int> order_of(communicator& c) {
     return plain;
 }
 
-// What the messages between ranks of this communicator have put on each link so far, by way_of_message(). Bytes that
-// ranks write to and read from shared windows name no peer, and are not among them. Collective.
+// The bytes that messages between ranks of this communicator have put on each link so far, by way_of_message(). Bytes
+// that ranks write to and read from shared windows name no peer and are not counted. Collective.
 inline topo::link_traffic traffic_of(communicator& c) {
     topo::link_traffic all;
     const topo::graph* const g = machine_of(c);
@@ -71,7 +71,7 @@ inline topo::link_traffic traffic_of(communicator& c) {
     return all;
 }
 
-// The order, the rings and what they are used for, in lines for people.
+// The order, the rings and their use, as text for people.
 inline std::string explain_links(communicator& c) {
     communicator_core& core = c.internals();
     const links_choice* const links = core.known_links();

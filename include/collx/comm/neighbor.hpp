@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// neighbor_all_gather(_v), neighbor_all_to_all(_v): exchanges along the edges of a graph that the program gives, as
-// MPI's neighbourhood collectives: halos of a grid, ghost cells, sparse exchanges. A call is one message for each edge,
-// all receives posted before the first send, straight between the buffers.
+// neighbor_all_gather(_v), neighbor_all_to_all(_v): exchanges along the edges of a graph that the program gives, like
+// MPI's neighbourhood collectives: halos of a grid, ghost cells, sparse exchanges. A call is one message for each
+// edge, straight between the buffers, with all receives posted before the first send.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Elements at .. at + size of another view.
+// A view of the elements [at, at + size) of another view.
 template <class View>
 class part_view {
 public:
@@ -37,7 +37,7 @@ auto part_of_view(const View& v, const graph_edge& e) {
     else return part_view<View>(v, e.at, e.count);
 }
 
-// A persistent call: its messages move on by themselves.
+// A persistent call. Its messages advance independently.
 template <class Kept>
 class ready_neighbors final : public ready_call {
 public:
@@ -68,8 +68,8 @@ private:
     const std::uint64_t says_;
 };
 
-// Checked calls: every rank hears which edges its peers have to it. A template, so that only programs with such a call
-// compile it.
+// In checked calls every rank learns which edges its peers have to it. A template, so that only programs with such a
+// call compile it.
 template <class Comm>
 [[gnu::cold]] void compare_edges(Comm& comm, verb v, std::uint64_t type, const graph_edges& edges,
                                  std::int64_t timeout_ns) {
@@ -144,7 +144,7 @@ private:
     }
 };
 
-// What is no buffer: collx::buffer says why.
+// Refuses arguments that are no buffer; collx::buffer says why.
 struct neighbor_refusals {
     template <Communicates Comm, class In, class Out, class... Rest>
     requires(!Buffer<In> || !Buffer<Out>) void operator()(Comm&&, const neighbors&, In&&, Out&&, const Rest&...) const {
@@ -269,11 +269,10 @@ using neighbor_all_to_all_fn = neighbor_fn<Mode, verb::neighbor_all_to_all>;
 // Sends `in` to every destination of the graph and receives a part from every source.
 // Shape: `in` has m elements, `out` one part of m for each source, in the order of the list. All ranks of the
 //     communicator make the call, also those without neighbours; m is the same on ranks that have an edge.
-// Cost: one message for each edge, and an allocation for each; a persistent call allocates when it is made only.
-// Order: the messages take their place among the sends and receives between two ranks.
-// Errors: as send; invalid_argument for a neighbour that is no rank; mismatch that names the edge (checked) where one
-//     end has it and the other has not. On device memory unsupported where two ranks have more than one edge in a
-//     direction.
+// Cost: one message and one allocation for each edge; a persistent call allocates only when it is made.
+// Order: the messages are in order with the sends and receives between two ranks.
+// Errors: as send; invalid_argument for a neighbour that is no rank; mismatch naming the edge (checked) if only one
+//     end has it. On device memory: unsupported where two ranks have more than one edge in a direction.
 // Example: collx::neighbors ring{{right, left}, {left, right}};
 //     collx::neighbor_all_gather(world, ring, mine, theirs);
 COLLX_VERB(neighbor_all_gather)
@@ -283,7 +282,7 @@ COLLX_VERB(neighbor_all_gather)
 // Errors: as neighbor_all_gather.
 COLLX_VERB(neighbor_all_gather_v)
 
-// Sends a part of its own to every destination of the graph and receives one from every source.
+// Sends a separate part to every destination of the graph and receives one from every source.
 // Shape: `in` has one part of m elements for each destination, `out` one for each source, in the order of the lists.
 // Cost, Order, Errors: as neighbor_all_gather.
 // Example: collx::neighbor_all_to_all(world, {{right, left}, {left, right}}, border, halo);

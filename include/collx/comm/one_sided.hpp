@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A window of bytes: memory of each rank that all others write, read and combine into while its rank makes no call, and
-// signals that say when. Ranks of this host store and load directly, others are sent messages (remote_window.hpp). The
-// typed front is window.hpp; this part is compiled once (docs/windows.md).
+// A window of bytes: memory of each rank that all others write, read and combine into while its rank makes no call,
+// and signals that say when. Ranks of one host store and load directly, ranks of other hosts are sent messages
+// (remote_window.hpp). The typed front is window.hpp; this part is compiled once (docs/windows.md).
 //
-// A signal is a number in a line that only its giver writes, so a wait is one line transfer. A short put that comes
-// with a signal travels in that line, and its target stores it when it takes the signal: two lines would take twice as
-// long. The line of the other direction says which has been stored, so the giver knows without a transfer of its own
-// whether the next may travel like that, too.
+// A signal is a number in a line that only its sender writes, so a wait is one line transfer. A short put with a
+// signal travels in that line, and the target stores it when it takes the signal: two lines would take twice as long.
+// The line of the other direction says which put has been stored, so the sender knows without an extra transfer
+// whether the next put may travel like that.
 #pragma once
 
 #include <cstddef>
@@ -23,21 +23,21 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// From one rank to one other. Two lines, which processors fetch together.
+// The signals from one rank to one other. Two cache lines, which processors fetch together.
 struct alignas(2 * cache_line_bytes) window_line {
     static constexpr std::size_t carried_bytes = 32;
-    atomic<std::uint64_t> word;   // signals given so far (release); read by the other (acquire)
-    atomic<std::uint64_t> stored; // the signal of the other direction whose carried put is stored here (release)
+    atomic<std::uint64_t> word;   // signals given so far (release); read by the other rank (acquire)
+    atomic<std::uint64_t> stored; // the signal of the other direction whose carried put has been stored (release)
     atomic<std::uint64_t> number; // of the signal that the payload came with; complete once word has reached it
     std::uint64_t place;          // offset in the part << 8 | bytes
     std::byte payload[carried_bytes];
 };
-// Of one rank's part: for elements that no single instruction combines. 0, or a rank of the window + 1.
+// The lock of a rank's part, for elements that no single instruction combines. holder: 0, or a rank of the window + 1.
 struct alignas(2 * cache_line_bytes) window_lock {
     atomic<std::uint32_t> holder;
 };
 
-// What a rank brings. data: memory of its own; null: collx takes it.
+// The part that a rank brings. data: the program's memory; null: collx allocates it.
 struct window_part {
     void* data = nullptr;
     std::uint64_t bytes = 0;
@@ -51,10 +51,10 @@ struct window_peer {
     std::uint64_t bytes = 0;
     window_line *to = nullptr, *from = nullptr; // to: null on another host
     window_lock* lock = nullptr;
-    std::uint64_t given = 0, taken = 0;    // signals to it; from it, that were waited for
-    std::uint64_t carried = 0, stored = 0; // the last signal that carried a put to it; from it, that is stored
-    communicator_core::looking look;       // of a test() that finds too few,
-    std::uint64_t look_taken = 0;          // when so many were taken
+    std::uint64_t given = 0, taken = 0;    // signals to it; signals from it that were waited for
+    std::uint64_t carried = 0, stored = 0; // the last signal to it with a put; the last from it whose put is stored
+    communicator_core::looking look;       // of a test() that finds too few signals,
+    std::uint64_t look_taken = 0;          // when this many were taken
 };
 
 class remote_window;
@@ -62,9 +62,9 @@ class remote_window;
 class one_sided {
 public:
     // Collective. Errors: mismatch naming the first rank whose elements differ from those of rank 0 · unsupported
-    // naming the first whose memory its host's ranks cannot reach · resource.
+    // naming the first rank whose memory the ranks of its host cannot reach · resource.
     one_sided(communicator& base, const window_part& mine);
-    // Local. Waits until the system has what this rank sends to other hosts, no longer than the time limit.
+    // Local. Waits until the system has everything that this rank sends to other hosts, at most for the time limit.
     ~one_sided();
     one_sided(const one_sided&) = delete;
 
@@ -80,7 +80,7 @@ public:
     // Offsets and sizes are bytes of the peer's part. what: for the errors.
     void put(int peer, std::size_t at, const void* from, std::size_t bytes, bool signals);
     void get(int peer, std::size_t at, void* to, std::size_t bytes);
-    // old: null, or where the element goes that was there.
+    // old: null, or receives the previous element.
     void combine(int peer, std::size_t at, const void* from, std::size_t elems, const combination& how, void* old);
     void signal(int peer);
     void wait(int peer, std::uint64_t count, std::int64_t timeout_ns);
@@ -92,14 +92,14 @@ public:
     // The part of a rank of this host. Errors: unsupported naming the rank.
     std::byte* shared_part(int peer);
 
-    // Tries to take the lock of this rank's part, for messages that come.
+    // Tries to take the lock of this rank's part, for incoming messages.
     bool try_lock() { return try_lock(peers_[static_cast<std::size_t>(rank_)]); }
     void unlock() { peers_[static_cast<std::size_t>(rank_)].lock->holder.store(0, memory_order::release); }
     window_peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
 
 private:
-    struct said; // of a rank's part, to all others
-    // The begin of each call.
+    struct said; // what a rank says of its part to all others
+    // The beginning of each call.
     class entry {
     public:
         explicit entry(one_sided& w) : call_(w.core().caller, w.rank_) { w.require_alive(); }

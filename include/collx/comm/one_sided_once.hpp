@@ -13,9 +13,9 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 struct one_sided::said {
-    enum : std::uint32_t { taken, shown, hidden }; // memory that collx takes, that the peers of the host reach, or not
+    enum : std::uint32_t { taken, shown, hidden }; // allocated by collx; reached by the ranks of its host; not reached
     std::uint64_t bytes, elem_bytes, type;
-    std::uint64_t address, offset; // of memory of the rank's own: for threads, for processes
+    std::uint64_t address, offset; // of the program's memory: for threads, for processes
     std::uint32_t whose;
     char type_name[64];
 };
@@ -62,7 +62,7 @@ struct one_sided::said {
         }
         try {
             lay_out(all.data());
-        } catch (...) { // the communicator must not move on what is gone
+        } catch (...) { // the communicator must not advance what is gone
             end_remote();
             throw;
         }
@@ -72,7 +72,7 @@ struct one_sided::said {
 [[gnu::cold]] COLLX_ONCE void one_sided::lay_out(const said* all) {
     auto& c = core();
     const auto n = static_cast<std::size_t>(c.net.size());
-    // In shared memory: for each rank of this host a lock and its lines to the others, then the parts.
+    // In shared memory: for each rank of this host a lock and its lines to the other ranks, then the parts.
     std::size_t here = 0, own_place = 0, data_bytes = 0, own_at = 0, own_bytes = 0;
     for (std::size_t r = 0; r < n; ++r) {
         if (!c.net.is_here(static_cast<int>(r))) continue;
@@ -182,13 +182,13 @@ COLLX_ONCE void one_sided::carry(window_peer& p, std::size_t at, const void* fro
     l.word.store(p.given, memory_order::release);
     has_carried_ = true;
 }
-// seen: what the word said. A put that came with a later signal may not be complete.
+// seen: the value of the word. A put that came with a later signal may be incomplete.
 COLLX_ONCE void one_sided::store_carried(window_peer& p, std::uint64_t seen) {
     const std::uint64_t number = p.from->number.load(memory_order::relaxed);
     if (number <= p.stored || number > seen) return;
     const std::uint64_t place = p.from->place;
     std::byte* const mine = peer(rank_).at;
-    // The giver has checked it; this rank's memory does not depend on that.
+    // The sender has checked the place; this rank does not rely on that for its memory.
     const std::uint64_t at = place >> 8, bytes = place & 255;
     if (bytes > window_line::carried_bytes || at > peer(rank_).bytes || bytes > peer(rank_).bytes - at) [[unlikely]]
         core().give_up(failure(errc::protocol, static_cast<int>(&p - peers_.data())), -1);
@@ -260,7 +260,7 @@ COLLX_ONCE void one_sided::wait_for_signal(window_peer& p, int peer, std::uint64
     auto& c = core();
     try {
         if (p.at != nullptr) {
-            // A signal that is there already makes no wait, in which those of other hosts would be served.
+            // Other hosts are served in waits, and a signal that is there makes no wait: serve them now and then.
             if (remote_ && ++near_waits_ % 32 == 0) c.progress_or_move();
             store_carried(p, short_wait(c, timeout_ns)(p.from->word, want, peer));
         } else {
@@ -282,7 +282,7 @@ COLLX_ONCE void one_sided::wait_for_signal(window_peer& p, int peer, std::uint64
          "window: timed out waiting for signal %llu of rank %d, which has given %llu%s",
          static_cast<unsigned long long>(want), peer, static_cast<unsigned long long>(have), other);
 }
-// Who only tests must hear of deaths and deadlines, too.
+// A rank that only tests must notice dead ranks and deadlines, too.
 COLLX_ONCE bool one_sided::test(int peer, std::uint64_t count) {
     const entry here(*this);
     window_peer& p = require_peer(peer);
@@ -290,7 +290,7 @@ COLLX_ONCE bool one_sided::test(int peer, std::uint64_t count) {
     core().progress_or_move();
     const std::uint64_t seen = p.from->word.load(memory_order::acquire);
     if (seen < want) {
-        // A wait of its own for each peer, which ends with the signals that any call takes.
+        // Each peer has its own wait, which ends when any call takes its signals.
         if (p.look_taken != p.taken) p.look = {}, p.look_taken = p.taken;
         try {
             core().look(p.look, 0, awaited(peer, awaited::why::message));

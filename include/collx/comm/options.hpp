@@ -12,10 +12,10 @@ COLLX_BEGIN_NAMESPACE
 
 // The options of a call on host memory.
 struct call_options {
-    // How long the call may take as a whole, from its first wait on, whatever moves meanwhile. 0: as long as something
+    // The limit for the call as a whole, from its first wait on, even while something moves. 0: none while something
     // moves, see communicator::set_timeout().
     duration timeout{};
-    // For rooted collectives.
+    // The root of a rooted collective.
     int root = 0;
 };
 
@@ -23,9 +23,9 @@ struct call_options {
 //   collx::all_reduce(world, gradient, {.stream = stream});
 struct device_call_options {
     void* stream = nullptr; // a cudaStream_t; null: the default stream of the current device
-    // Of one wait inside a kernel. 0: the communicator's.
+    // The limit for one wait inside a kernel. 0: the communicator's.
     duration timeout{};
-    // For rooted collectives.
+    // The root of a rooted collective.
     int root = 0;
 };
 

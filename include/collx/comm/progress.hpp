@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who moves outstanding calls on: calls alone, or a thread as well. For programs that compute for long between their
-// calls.
+// Selects who advances outstanding calls: calls alone, or a thread as well. For programs that compute for long between
+// their calls.
 //
 //   #include <collx/comm/progress.hpp>
 //   auto mine = world.with(collx::progress::thread{});
@@ -15,22 +15,22 @@
 COLLX_BEGIN_NAMESPACE
 namespace progress {
 
-// From with() on, until its end or with(calls{}), a communicator's outstanding calls go on while the program is in no
-// call of it; made through what with() returns or not. Local: other ranks need not do the same. What dup(), split() and
-// shrink() make begins without. There is one thread in the process; it serves all that asked, sleeps while none has
-// anything under way, and ends with the last.
+// From with() on, until the communicator ends or with(calls{}), a thread advances its outstanding calls while the
+// program is in no call of it, whether they are made through what with() returns or not. Local: other ranks need not
+// do the same. Communicators that dup(), split() and shrink() make begin without it. The process has one such thread;
+// it serves all communicators that asked, sleeps while none has anything under way, and ends with the last.
 // Operators, hooks and iterators of outstanding calls may run in it. What they throw is thrown by the wait() or test()
-// of the call that they belong to, and ends the communicator. A copy of an operator may be destroyed in it.
-// core: that the thread shall run on, -1: any that this process may use. It wants one that the program leaves free: see
-// docs/performance.md for what it costs otherwise.
-// Cost: a call takes two atomic exchanges more, and waits until the thread has finished the piece it is at.
+// of their call, and ends the communicator. A copy of an operator may be destroyed in it.
+// core: the core on which the thread runs, -1: any that this process may use. The program should leave it free: see
+// docs/performance.md for the cost otherwise.
+// Cost: a call takes two more atomic exchanges, and waits until the thread has finished its current piece.
 // Errors: invalid_argument (a core that this process may not use, or another than before; in a call of this
 //     communicator) · resource (no thread).
 struct thread {
     // The core that the thread runs on, -1: any.
     int core = -1;
 
-    // What with() does.
+    // Called by with().
     void apply_to(communicator_core& c) const {
         bool has_work = false;
         {
@@ -47,9 +47,9 @@ struct thread {
     }
 };
 
-// Calls alone, as in the beginning.
+// Only calls advance outstanding calls: the default.
 struct calls {
-    // What with() does.
+    // Called by with().
     void apply_to(communicator_core& c) const {
         c.require_own();
         { const detail::one_caller::call here(c.caller, c.net.rank()); }

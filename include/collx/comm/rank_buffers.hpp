@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What tells a call on a fused team from a call on a communicator: the team makes the call for all its ranks at once,
-// so it is given all their buffers. Here, so that the verbs know such teams without including one.
+// Tells a call on a fused team from a call on a communicator: the team makes the call for all its ranks at once, so it
+// is given all their buffers. A separate header, so that the verbs know such teams without including one.
 #pragma once
 
 #include <concepts>

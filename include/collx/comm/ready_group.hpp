@@ -82,12 +82,12 @@ private:
     Mover operands_;
     const std::size_t bytes_;
     growing_array<std::byte> all_;
-    growing_array<const std::byte*> ranks_; // where the operands of each are
+    growing_array<const std::byte*> ranks_; // the operands of each rank
     sole_ptr<ready_call> gather_;
     bool is_finished_ = true;
 };
 
-// A packed_message.
+// A packed_message that can be moved any number of times.
 template <class Message>
 class ready_packed final : public ready_call {
 public:

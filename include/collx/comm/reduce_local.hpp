@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// reduce_local: two buffers of this process into one, by the operators and loops of the collectives. No communicator
-// takes part, nothing is sent.
+// reduce_local: combines two buffers of this process into one, by the operators and loops of the collectives. No
+// communicator takes part, nothing is sent.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// out[i] = a[i] op b[i], one block in the first-level cache after the other unless all are arrays of one type.
+// Computes out[i] = a[i] op b[i], in blocks that fit the first-level cache unless all are arrays of one type.
 template <class A, class B, class Out, class Op>
 void combine_views(const A& a, const B& b, const Out& out, const Op& op) {
     using type = element_of<A>;
@@ -77,10 +77,10 @@ private:
 } // namespace detail
 
 // Combines two buffers of this process: inout[i] = in[i] op inout[i] (as MPI_Reduce_local), or out[i] = a[i] op b[i].
-// Shape: the same number of elements in all; of any tensors. `out` may be one of the operands, and overlap neither
+// Shape: the same number of elements in all tensors. `out` may be one of the operands, but may not overlap them
 //     otherwise.
-// Cost: one pass; the vector kernels of the collectives where all are arrays of one type. No hooks: a result here is an
-//     operand elsewhere, so apply_pre and apply_post are the program's.
+// Cost: one pass; the vector kernels of the collectives where all are arrays of one type. No hooks: a result here is
+//     an operand elsewhere, so the program itself applies apply_pre and apply_post.
 // Errors: invalid_argument (sizes, null, overlapping).
 // Example: collx::reduce_local(received, sum);
 //     collx::reduce_local(a, b, smaller, collx::min{});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a verb says to arguments that it cannot take: what is no tensor, and temporaries that would be gone before a
-// group is launched. Without the overloads of `refusals` the compiler would list every form of the verb and why each
-// does not fit; with them the error is the sentence that collx::buffer has for such a type. Each is viable only where
-// no form of the verb is. What they do not see, too few or too many arguments and a misspelt option in braces, meets
-// the last overload of `takes`. They must not know what a verb does.
+// Errors of a verb for arguments that it cannot take: what is no tensor, and temporaries that would be gone before a
+// group is launched. Without the overloads of `refusals` the compiler would list every form of the verb and why it
+// does not fit; with them the error is the sentence that collx::buffer has for the type. Each overload is viable only
+// where no form of the verb is. Too few or too many arguments and a misspelt option in braces, which they do not see,
+// reach the last overload of `takes`. They must not know what a verb does.
 #pragma once
 
 #include <type_traits>
@@ -18,8 +18,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Refuses, with a sentence, a buffer that is gone before the group that is to use it is launched. X: as deduced for
-// X&&.
+// Refuses a temporary buffer that would be gone before its group is launched. X: as deduced for X&&.
 template <class... X>
 constexpr void require_staying() {
     static_assert((!owns_elements<X>(false) && ...),
@@ -31,12 +30,12 @@ template <class X>
 inline constexpr bool is_function_v = std::is_function_v<std::remove_pointer_t<std::remove_cvref_t<X>>>;
 
 // A tensor that cannot be used as one: a pointer, a list, a vector of bool or of strings. Not a single struct, which
-// may as well be an operator.
+// may be an operator.
 template <class X>
 concept Unusable = !Buffer<X> && !is_function_v<X> && how_seen_v<std::remove_reference_t<X>> != seen_as::single &&
                    how_seen_v<std::remove_reference_t<X>> != seen_as::unknown;
 
-// A second argument that is meant as operator. An array that is meant as output arrives as a pointer and is none.
+// A second argument that may be an operator. An array that is meant as output arrives as a pointer and is none.
 template <class Op>
 concept OpArgument = !Buffer<Op> && !Unusable<Op> && !std::is_arithmetic_v<Op>;
 
@@ -48,7 +47,7 @@ template <class X>
 constexpr void refuse_tensor() {
     using tensor = std::remove_reference_t<X>;
     if constexpr (how_seen_v<tensor> >= seen_as::bits) refuse<tensor>();
-    else static_cast<void>(sizeof(decltype(buffer(std::declval<X&>())))); // its elements are what is wrong
+    else static_cast<void>(sizeof(decltype(buffer(std::declval<X&>())))); // its elements are wrong
 }
 template <class X>
 constexpr void refuse_unusable() {
@@ -76,7 +75,7 @@ struct refusals {
     }
     template <Communicates Comm, class... Args>
     requires(misfit_v<TakesNumbers, Args...>) void operator()(Comm&&, Args&&...) const { refuse_arguments<Args...>(); }
-    // The same before options in braces, which no pack can take.
+    // The same for options in braces, which no pack can take.
     template <Communicates Comm, class X>
     requires(misfit_v<TakesNumbers, X>) void operator()(Comm&&, X&&, const call_options&) const {
         refuse_arguments<X>();
@@ -115,8 +114,8 @@ constexpr bool refuse_call() {
     return holds;
 }
 #undef COLLX_NO_FORM
-// Any first argument of a call that no form takes. A compiler that chooses the overload below must know whether this
-// throws, before it looks at the other arguments, and finds the sentence.
+// Constructed from any first argument of a call that no form takes. A compiler that chooses the overload below must
+// know whether this throws before it looks at the other arguments, and so finds the sentence.
 template <call_form F>
 struct refused_call {
     template <class First>
@@ -130,7 +129,7 @@ struct takes : refusals<F == call_form::message || F == call_form::exchange> {
     void operator()(refused_call<F>, ...) const;
 };
 
-// A base of the verbs that reduce: options may stand where the operator would, and the sum is meant.
+// A base of the verbs that reduce: options may take the operator's place, and then the operator is the sum.
 //   collx::all_reduce(world, x, {.timeout = 5s});
 template <class Verb>
 struct sums_by_default : takes<call_form::reduction> {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The part of a window between hosts that needs no answer: what is put and got goes by RDMA writes and reads straight
-// into and out of the parts, where both ranks have a device. Data pass through a room of this rank's, so the program's
-// buffers are never known to a device, and a put returns when they are copied. Which puts go this way says
-// remote_window.hpp.
+// The part of a window between hosts that needs no answer: where both ranks have a device, puts and gets go by RDMA
+// writes and reads straight into and out of the parts. Data passes through a room of this rank, so the program's
+// buffers are never registered with a device, and a put returns when they are copied. remote_window.hpp says which
+// puts go this way.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ namespace detail {
 
 class remote_transfers {
 public:
-    // What a rank shows of its part; without a key: nothing.
+    // What a rank publishes of its part. No key: nothing.
     struct shown {
         std::uint64_t address = 0, page = 0; // page: one that no rank writes, for flush()
         std::uint32_t key = 0, page_key = 0, has_key = 0, reserved = 0;
     };
 
-    // Null: this rank has no device, or it takes no memory. The part's ranks then send it messages.
+    // Null: this rank has no device, or the device does not take the memory. Other ranks then send messages to it.
     static sole_ptr<remote_transfers> make(communicator_core& c, std::byte* part, std::size_t bytes) {
         remote_memory* const memory = c.net.remote()->memory();
         if (memory == nullptr) return nullptr;
@@ -52,7 +52,7 @@ public:
         return parts_[static_cast<std::size_t>(peer)].there.has_key != 0 && memory_.reaches(port::messages, peer);
     }
 
-    // Returns when `from` is copied. Places are checked.
+    // Returns when `from` is copied. Requires: places are checked.
     void put(int peer, std::uint64_t at, const std::byte* from, std::size_t bytes) {
         parts_[static_cast<std::size_t>(peer)].is_written = true;
         while (bytes != 0) {
@@ -76,10 +76,10 @@ public:
             wait_for(k);
             copy_bytes(to + come * piece_bytes_, room_->piece(k), bytes_of(come));
         }
-        parts_[static_cast<std::size_t>(peer)].is_written = false; // what was put before is there
+        parts_[static_cast<std::size_t>(peer)].is_written = false; // earlier puts are there
     }
-    // What was put to a peer is there when a read of its memory behind the writes is done. (Not of its part, where
-    // others may write at this time.)
+    // Puts to a peer are there when a read of its memory that was started behind the writes is done. (The read is not
+    // of its part, where others may write at this time.)
     void begin_flush(int peer, std::int64_t timeout_ns) {
         const auto& p = parts_[static_cast<std::size_t>(peer)];
         if (!p.is_written) return;
@@ -93,23 +93,23 @@ public:
             core_.wait_until([&] { return is_drained(peer); }, timeout_ns, awaited(peer, awaited::why::message));
         p.is_written = false;
     }
-    // A message has shown that it is there.
+    // An answer has shown that the puts are there.
     void note_flushed(int peer) { parts_[static_cast<std::size_t>(peer)].is_written = false; }
     bool is_written(int peer) const { return parts_[static_cast<std::size_t>(peer)].is_written; }
-    // Whether a peer's device has all that was put.
+    // Whether all transfers with a peer are done.
     bool is_drained(int peer) { return memory_.finished(peer) >= memory_.started(peer); }
-    // From here on peers' devices are refused.
+    // From now on the device refuses access by peers.
     void hide() { part_ = nullptr, page_ = nullptr; }
 
 private:
-    // Enough for a peer's device to have the next piece while this one is copied; more gains little.
+    // Enough for a peer's device to have the next piece while this one is copied; more pieces gain little.
     static constexpr int pieces = 8;
     static constexpr std::size_t most_piece_bytes = 128 * 1024;
     struct part {
         shown there;
         bool is_written = false; // since a read of it, or an answer
     };
-    // Of the room: which transfer uses it last.
+    // The transfer that last used a piece of the room.
     struct piece {
         int peer = -1;
         std::uint64_t number = 0;
@@ -150,7 +150,7 @@ private:
     growing_array<part> parts_; // by rank
     shown own_;
     std::size_t piece_bytes_;
-    counted_ptr<transfer_room> room_; // what is under way keeps it
+    counted_ptr<transfer_room> room_; // transfers under way keep it
     sole_ptr<verbs_memory> part_, page_;
     piece last_[pieces];
     int next_ = 0;

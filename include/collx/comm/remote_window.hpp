@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The part of a window between hosts: puts, gets and combinations as messages, and what answers them. It is an
-// operation that never ends, so whatever moves the window's communicator on serves the others: each wait in a call of
-// the window, progress(), the progress thread. So do the waits in calls of the communicator that the window was made
-// of, and of its other windows: whom this rank waits for there may wait for an answer of this window.
+// The part of a window between hosts: puts, gets and combinations as messages, and their answers. It is an operation
+// that never ends, so whatever advances the window's communicator serves other ranks: each wait in a call of the
+// window, progress(), the progress thread. So do waits in calls of the communicator that the window was made of, and
+// of its other windows: the rank that this rank waits for there may wait for an answer of this window.
 //
 //   origin → target (port messages)     head, with the bytes if they are few; else the bytes, a slot each, from where
 //                                       they lie to where they belong. A short put waits in its slot for the signal
 //                                       that may follow, which then is a bit of its head
 //   target → origin (port first_async)  what get() asked for, the element that was there, an empty answer to flush()
 //
-// Both ways are channels, in order: a signal comes after the puts before it. An origin waits for each answer, so a
-// target owes each origin one at most.
+// Both directions are channels, in order: a signal comes after the puts before it. An origin waits for each answer, so
+// a target owes each origin at most one.
 //
-// Where both ranks have a device for RDMA, longer puts and all gets go by it (remote_transfers.hpp), and no one
-// answers. The device does them in order with the messages that are sent later. It may overtake messages that were sent
-// before, for these are taken by a processor: so it is used only when no message with data is unanswered, or after a
+// Where both ranks have a device for RDMA, longer puts and all gets go by it (remote_transfers.hpp), without an
+// answer. The device executes them in order with messages that are sent later. It may overtake messages that were sent
+// before, because a processor takes these. So it is used only when no message with data is unanswered, or after a
 // flush.
 #pragma once
 
@@ -32,7 +32,7 @@ namespace detail {
 class one_sided;
 class remote_transfers;
 
-// One limit for the waits that a call is made of. 0: the communicator's, for each.
+// One time limit for all waits of a call. 0: the communicator's, for each wait.
 class call_end {
 public:
     explicit call_end(std::int64_t timeout_ns)
@@ -40,18 +40,18 @@ public:
     std::int64_t left_ns() const {
         if (at_ns_ == 0) return 0;
         const std::int64_t left = at_ns_ - now_ns();
-        return left > 0 ? left : 1; // a look is taken even then
+        return left > 0 ? left : 1; // the wait looks once even then
     }
 
 private:
     std::int64_t at_ns_;
 };
 
-// What a message begins with.
+// The head of a message.
 struct window_head {
     enum : std::uint32_t { put, get, combine, flush };
     std::uint32_t what;
-    std::uint32_t signals; // put: given with it. combine: 1, if the element that was there is wanted
+    std::uint32_t signals; // put: 1 if a signal comes with it. combine: 1 if the previous element is wanted
     std::uint64_t at, bytes;
     std::uint64_t kind, distance; // combine: see window_operator
 };
@@ -60,52 +60,52 @@ class remote_window final : public operation, public moved_beside {
 public:
     static constexpr int queue = -1; // no other operation's
 
-    // base: whose waits serve this window, too.
+    // base: the communicator whose waits serve this window, too.
     remote_window(one_sided& w, communicator_core& base, counted_ptr<communicator_end> end);
     ~remote_window();
-    // Ranks show each other what their devices may reach. Collective.
+    // Ranks exchange what their devices may reach. Collective.
     void show_part();
-    // Of the origin, in a call. Ranks are of other hosts, places checked.
+    // For the origin, in a call. Requires: ranks of other hosts, checked places.
     void put(int peer, std::uint64_t at, const void* from, std::size_t bytes, bool signals);
     void get(int peer, std::uint64_t at, void* to, std::size_t bytes);
     void combine(int peer, std::uint64_t at, const void* from, std::size_t elems, const combination& how, void* old);
     void flush(int peer, std::int64_t timeout_ns);
     void flush_all(const call_end& end);
-    // At the end: until the system has what was sent.
+    // At the end: waits until the system has what was sent.
     void leave() noexcept;
 
-    // Of the target: what others have sent.
+    // For the target: serves the messages of other ranks.
     task_state advance() override;
     bool move_beside() override;
 
 private:
-    // Of each rank; those of this host are not used.
+    // The state for each rank; not used for ranks of this host.
     struct other {
         bool is_flushed = true;    // nothing was sent since the last answer to flush()
         bool has_data = false;     // something that changes the part was sent since the last answer
         std::byte* open = nullptr; // the head of a short put that is not committed yet
         std::size_t open_bytes = 0;
         std::byte* to = nullptr;         // where the rest of a large put goes
-        std::uint64_t left = 0;          // bytes of it that have not come
-        bool signals = false;            // after it
-        const std::byte* from = nullptr; // of an answer that has not gone
+        std::uint64_t left = 0;          // bytes of it that have not arrived
+        bool signals = false;            // a signal comes after it
+        const std::byte* from = nullptr; // the data of an answer that is not sent yet
         std::uint64_t owed = 0;
         bool owes = false;
-        growing_array<std::byte> old; // of a combination whose origin wants what was there
+        growing_array<std::byte> old; // the previous element, if the origin of a combination wants it
     };
     static constexpr int messages_in_a_row = 32;
     static constexpr std::uint32_t head_tag = 0x77'69'6e'64, part_tag = 0x77'69'6e'70, answer_tag = 0x77'69'6e'61;
 
     std::size_t slot_bytes() const { return core_.net.slot_bytes(); }
-    // Puts below go in one message with their head, which costs a copy here and one there; above, they arrive in a
+    // Shorter puts go in one message with their head, which costs a copy here and one there. Longer puts arrive in a
     // pre-posted buffer.
     std::size_t least_posted_bytes() const {
         const std::size_t most = slot_bytes() - sizeof(window_head);
         return most < 128 * 1024 ? most : 128 * 1024;
     }
-    // The least put that goes by RDMA. Shorter ones go with their signal in one message, for which nothing waits.
+    // The shortest put that goes by RDMA. Shorter ones go with their signal in one message, for which nothing waits.
     static constexpr std::size_t least_direct_bytes = 4096;
-    // Whether a put or get may go by RDMA now; flushes: after messages that it would overtake are answered.
+    // Whether a put or get may go by RDMA now. flushes: waits for answers to the messages that it would overtake.
     bool goes_directly(int peer, bool flushes);
     void commit_open(int peer, bool signals);
     void send_head(int peer, const window_head& h, const void* with, std::size_t bytes, std::int64_t timeout_ns = 0);
@@ -113,7 +113,7 @@ private:
     void receive_answer(int peer, void* to, std::size_t bytes, std::int64_t timeout_ns = 0);
 
     task_state serve(int peer, other& o);
-    // How a message was: taken, not yet (a lock is held), or nothing that an origin may send.
+    // The outcome for a message: taken, not yet (a lock is held), or refused, as no origin may send it.
     enum class served { yes, not_yet, refused };
     served take_head(int peer, other& o, const std::byte* message, std::size_t bytes);
     served take_part(int peer, other& o, receiving_end& rx);
@@ -125,7 +125,7 @@ private:
 
     one_sided& window_;
     communicator_core &core_, &base_;
-    counted_ptr<communicator_end> base_end_; // base_ is there until it has come
+    counted_ptr<communicator_end> base_end_; // base_ exists until this has come
     growing_array<other> others_;
     sole_ptr<remote_transfers> transfers_; // null: this rank has no device
 };

@@ -34,18 +34,18 @@ namespace detail {
 }
 
 // ------------------------------------------------------------------ the communicator beside it
-// In a wait of the base's calls. The window's own calls, and its progress thread, need no help.
+// Called in waits of the base's calls. The window's own calls, and its progress thread, need no help.
 COLLX_ONCE bool remote_window::move_beside() {
     if (!base_.caller.is_in_call() || !core_.caller.is_at_rest() || core_.net.failed()) return false;
     const one_caller::call here(core_.caller, window_.rank());
     const std::uint64_t before = core_.moves;
     try {
         (void)core_.progress_pending();
-    } catch (...) { // an operator of the program: the window has ended, which its next call says
+    } catch (...) { // an operator of the program threw: the window has ended, and its next call says so
     }
     return core_.carried || core_.moves != before;
 }
-// In a wait of the window's calls.
+// Called in waits of the window's calls.
 COLLX_ONCE void remote_window::move_base() {
     if (!core_.caller.is_in_call() || base_end_->has_come || !base_.caller.is_at_rest() || base_.net.failed()) return;
     const one_caller::call here(base_.caller, window_.rank());
@@ -110,7 +110,7 @@ COLLX_ONCE bool remote_window::goes_directly(int peer, bool flushes) {
 COLLX_ONCE void remote_window::put(int peer, std::uint64_t at, const void* from, std::size_t bytes, bool signals) {
     if (bytes >= least_direct_bytes && goes_directly(peer, true)) {
         transfers_->put(peer, at, static_cast<const std::byte*>(from), bytes);
-        bytes = 0; // a signal is a message behind it
+        bytes = 0; // a signal follows as a message
     }
     const window_head h{window_head::put, signals, at, bytes, 0, 0};
     if (bytes == 0) {
@@ -139,7 +139,7 @@ COLLX_ONCE void remote_window::receive_answer(int peer, void* to, std::size_t by
         at += part, bytes -= part;
     }
     others_[static_cast<std::size_t>(peer)].has_data = false; // messages are answered in their order,
-    if (transfers_) transfers_->note_flushed(peer);           // and come behind writes
+    if (transfers_) transfers_->note_flushed(peer);           // and answers come behind writes
 }
 COLLX_ONCE void remote_window::get(int peer, std::uint64_t at, void* to, std::size_t bytes) {
     if (bytes == 0) return;
@@ -187,7 +187,7 @@ COLLX_ONCE void remote_window::flush_all(const call_end& end) {
             transfers_->begin_flush(r, end.left_ns());
         }
     }
-    for (const int r : asked) receive_answer(r, nullptr, 0, end.left_ns()); // of what devices have written, too
+    for (const int r : asked) receive_answer(r, nullptr, 0, end.left_ns()); // also for what devices have written
     for (int r = 0; transfers_ && r < window_.ranks(); ++r) transfers_->end_flush(r, end.left_ns());
 }
 
@@ -254,7 +254,7 @@ COLLX_ONCE task_state remote_window::serve(int peer, other& o) {
     }
     return task_state::moved;
 }
-// Sizes and places come from another process: nothing is written that they do not allow.
+// Sizes and places come from another process: they are checked before anything is written.
 COLLX_ONCE remote_window::served remote_window::take_head(int peer, other& o, const std::byte* message,
                                                           std::size_t bytes) {
     window_head h;
@@ -325,7 +325,7 @@ COLLX_ONCE void remote_window::give_signal(int peer) {
 COLLX_ONCE void remote_window::owe(other& o, const std::byte* from, std::uint64_t bytes) {
     o.from = from, o.owed = bytes, o.owes = true;
 }
-// False: no room for the next message of it.
+// Sends the next message of an answer. False: there is no room for it.
 COLLX_ONCE bool remote_window::answer(int peer, other& o) {
     sending_end& tx = core_.net.tx(port::first_async, peer);
     const std::size_t part = o.owed < slot_bytes() ? static_cast<std::size_t>(o.owed) : slot_bytes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Numbers rounded to a smaller type for the wire, with one scale for all of them where that type has less range, and
-// what the rounding took off, which its maker may add to the next numbers (error feedback). For buckets (bucketed.hpp).
+// Numbers rounded to a smaller type for the wire, with one scale for all of them where that type has less range. The
+// sender keeps the rounding errors and may add them to the next numbers (error feedback). For bucketed.hpp.
 #pragma once
 
 #include <cmath>
@@ -13,13 +13,12 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// W: type on the wire. Wide: float or double, of the numbers and of the scale, which stands before them.
+// W: type on the wire. Wide: float or double, the type of the numbers and of the scale, which stands before them.
 template <class W, class Wide>
 struct rounded_part {
     static constexpr std::size_t bytes(std::size_t n) { return (sizeof(Wide) + n * sizeof(W) + 7) / 8 * 8; }
 
-    // Writes x, and leaves in x what was rounded off. Numbers that are not all finite are written as NaN, and nothing
-    // is left of them.
+    // Writes x, and leaves in x what was rounded off. If not all numbers are finite, writes NaN, and leaves 0 in x.
     static void round(Wide* x, std::size_t n, std::byte* to) {
         const Wide scale = scale_for(x, n);
         std::memcpy(to, &scale, sizeof scale);
@@ -31,7 +30,7 @@ struct rounded_part {
             x[i] = std::isfinite(left) ? left : Wide(0);
         }
     }
-    // f(i, number i)
+    // Calls f(i, number i).
     template <class F>
     static void read(const std::byte* from, std::size_t n, F&& f) {
         Wide scale;
@@ -47,7 +46,7 @@ struct rounded_part {
 private:
     static W to_wire(Wide x) { return static_cast<W>(static_cast<float>(x)); }
     static Wide from_wire(W x) { return static_cast<Wide>(static_cast<float>(x)); }
-    // The largest number of a type with less range than float; 0: it has as much.
+    // The largest number of W if it has less range than float, else 0.
     static Wide largest() {
         if constexpr (sizeof(W) == 1) return from_wire(W(1e30f)); // these saturate
         else if constexpr (std::numeric_limits<W>::max_exponent < std::numeric_limits<float>::max_exponent)

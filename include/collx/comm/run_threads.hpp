@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Threads as ranks: the same program text as processes, in one process, without a launcher. For tests, lessons and
+// Threads as ranks: the same program as with processes, in one process, without a launcher. For tests, lessons and
 // machines without fork.
 #pragma once
 
@@ -13,8 +13,8 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// What each thread runs, f(communicator&) or f(), without the type of f: code that starts and joins threads is compiled
-// once, not for each lambda. Refers to f, so it may only be used as an argument.
+// The body of each thread, f(communicator&) or f(), without the type of f: code that starts and joins threads is
+// compiled once, not for each lambda. Refers to f, so it may only be used as an argument.
 class thread_body {
 public:
     template <class F>
@@ -45,7 +45,7 @@ private:
 } // namespace detail
 
 // Runs f on n threads, each with a communicator of all of them: f(communicator& world), or f() that makes its own.
-// Returns when all have returned. Throws what the first rank to fail threw; ranks that waited for it see peer_failed.
+// Returns when all have returned. Throws what the lowest rank that failed by itself threw; others see peer_failed.
 // Example: collx::run_threads(4, [](collx::communicator& world) { int x = 1; collx::all_reduce(world, collx::value(x));
 // });
 template <class F>

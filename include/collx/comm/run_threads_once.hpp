@@ -34,7 +34,7 @@ struct thread_rank {
         } catch (...) {
             me.error = std::current_exception();
             me.home->say_failed();
-            // The others must not wait for this rank. (The body may have put another communicator into `world`.)
+            // The other ranks must not wait for this rank. (The body may have put another communicator into `world`.)
             if (!world.is_empty()) world.internals().net.report(failure(errc::peer_failed, world.rank()));
         }
     } catch (...) {
@@ -46,7 +46,7 @@ struct thread_rank {
     return nullptr;
 }
 
-// Throws the error of the first rank that failed by itself; where all failed because of others, the first of those.
+// Throws the error of the lowest rank that failed by itself, or, where all failed because of others, the first error.
 [[gnu::cold]] inline void throw_first_error(const growing_array<thread_rank>& ranks) {
     std::exception_ptr first;
     for (const auto& r : ranks) {
@@ -80,9 +80,9 @@ struct thread_rank {
         auto& r = ranks[static_cast<std::size_t>(started)];
         reason = ::pthread_create(&r.thread, nullptr, &thread_rank::start, &r);
         started += reason == 0;
-        if (reason != 0) remedy = remedy_for_thread(); // while the others hold what is short
+        if (reason != 0) remedy = remedy_for_thread(); // while the others hold the resource that is short
     }
-    // The ranks that started wait for all others in their first communicator, which tells them that some will not come.
+    // The started ranks wait for all others in their first communicator; it learns here that some will not come.
     for (int r = started; r < n; ++r) {
         ranks[static_cast<std::size_t>(r)].home->say_failed();
         ranks[static_cast<std::size_t>(r)].home.reset(); // closes its listener

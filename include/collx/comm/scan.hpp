@@ -22,7 +22,7 @@ using exclusive_scan_fn = reducing_fn<Mode, verb::exclusive_scan>;
 // Example: collx::scan(world, collx::value(count));
 COLLX_VERB(scan)
 
-// As scan, without the rank's own operand. Rank 0 is the first: its output keeps what it held.
+// As scan, without the rank's own operand. Rank 0 has no operand before its own: its output keeps its contents.
 // Shape, Cost, Order, Errors: as scan.
 // Example: collx::exclusive_scan(world, collx::value(count), collx::value(offset)); // where my part begins
 COLLX_VERB(exclusive_scan)

@@ -21,8 +21,8 @@ using scatter_v_fn = moving_v_fn<Mode, verb::scatter_v>;
 COLLX_VERB(scatter)
 
 // The same with parts of different sizes.
-// Shape: rank r's part has counts[r] elements at offsets[r] of the root's buffer, by default one after the other. The
-//     root's tables count; the other ranks may pass empty ones.
+// Shape: rank r's part has counts[r] elements at offsets[r] of the root's buffer, by default one after the other. Only
+//     the root's tables are used; the other ranks may pass empty ones.
 // Errors: as gather.
 COLLX_VERB(scatter_v)
 

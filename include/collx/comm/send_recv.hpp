@@ -29,10 +29,10 @@ void require_message(const communicator_core& c, const View& v, int peer, bool o
     require_memory(c, v, outgoing ? "send" : "receive");
     require_slot(c, sizeof(element_of<View>));
 }
-// Messages of one direction to one peer keep their order.
+// The queue of messages of one direction to or from one peer, which keep their order.
 inline int message_queue(int peer, bool outgoing) { return port::count + 2 * peer + (outgoing ? 1 : 0); }
 
-// Whether a message of this view is the view's bytes and short.
+// Whether a message of this view is contiguous and short.
 template <class View>
 bool is_short_message(const communicator_core& c, const View& v) {
     if constexpr (View::is_contiguous && alignof(element_of<View>) <= 16)
@@ -63,7 +63,7 @@ template <class View>
 message_mover<View> mover_of(communicator_core& c, const View& v) {
     return {v, v, no_op{}, c.net.size()};
 }
-// make(plan, layout, piece_elems) makes the task of a message of `elems` elements of `elem_bytes` each.
+// Returns make(plan, layout, piece_elems) for a message of `elems` elements of `elem_bytes` each.
 template <class Algorithm, class Make>
 decltype(auto) make_message(communicator_core& c, const Algorithm& a, std::size_t elems, std::size_t elem_bytes,
                             Make&& make) {
@@ -73,7 +73,7 @@ decltype(auto) make_message(communicator_core& c, const Algorithm& a, std::size_
     return make(plan, chunk_layout::even(elems, 1), bytes / elem_bytes);
 }
 
-// Puts a message in its place among those of its peer and direction.
+// Queues a message behind those of its peer and direction.
 template <bool Outgoing, bool UntilTaken = Outgoing, class View, class Algorithm>
 counted_ptr<operation> start_message(communicator_core& c, const View& v, const Algorithm& a) {
     return make_message(c, a, v.size(), sizeof(element_of<View>),
@@ -86,13 +86,13 @@ counted_ptr<operation> start_message(communicator_core& c, const View& v, const 
                         });
 }
 
-// Several messages as one operation. They move on by themselves, each in the queue of its peer.
+// Several messages as one operation. Each advances separately, in the queue of its peer.
 class message_set final : public operation {
 public:
-    static constexpr int queue = -1; // of sets alone, whose order does not matter
+    static constexpr int queue = -1; // only of sets, whose order does not matter
 
     ~message_set() override {
-        for (const auto& m : messages_) m->is_dropped = true; // with their buffers
+        for (const auto& m : messages_) m->is_dropped = true; // their buffers go, too
     }
     void add(counted_ptr<operation> m) { messages_.push_back(std::move(m)); }
     task_state advance() override {
@@ -202,7 +202,7 @@ private:
         if constexpr (std::is_same_v<Mode, nonblocking>) {
             return work<decltype(result_of(kept.held))>(c, start_message<Outgoing, UntilTaken>(c, v, a), kept.held,
                                                         o.timeout.count());
-        } else if (is_started) { // whose handle ends the call with its wait, however that ends
+        } else if (is_started) { // the handle ends the call with its wait, however that ends
             work<void>(c, start_message<Outgoing, UntilTaken>(c, v, a), nullptr, o.timeout.count()).wait();
         } else if (is_short_message(c, v)) {
             recorded(c.recorder.get(), words, [&] { run_short_message<Outgoing>(c, v, peer, o.timeout.count()); });
@@ -218,7 +218,7 @@ private:
     }
 };
 
-// Between hosts a large message arrives where it is wanted, if that is said before it comes: such a receive goes first.
+// Between hosts a large message arrives in the user's buffer if its receive is posted in time: that goes first.
 template <class View>
 bool is_wanted_first(communicator_core& c, const View& v, int from_rank) {
     return v.size() * sizeof(element_of<View>) >= least_remote_bytes && c.net.rx(port::messages, from_rank).is_remote();
@@ -279,7 +279,7 @@ private:
                       const call_options& o) {
         c.require_alive();
         c.require_time_limit(o.timeout.count());
-        require_message(c, sent, to_rank, true); // of both before anything leaves
+        require_message(c, sent, to_rank, true); // both, before anything is sent
         require_message(c, received, from_rank, false);
         require_no_overlap(c, sent, received, SIZE_MAX);
     }
@@ -290,7 +290,7 @@ private:
         check(c, sent, to_rank, received, from_rank, o);
         message_fn<blocking, true> send;
         message_fn<blocking, false> receive;
-        // A short message that finds room is on its way at once.
+        // A short message that finds room is sent at once.
         if (is_short_message(c, sent) && !c.is_queued(message_queue(to_rank, true)) &&
             c.net.tx(port::messages, to_rank).has_room(sent.size() * sizeof(element_of<Out>))) {
             send(comm, sent, to_rank, o);
@@ -303,7 +303,7 @@ private:
             send_all(comm, sent, to_rank, o);
             return receiving.wait();
         }
-        message_fn<nonblocking, true, false> start; // all receive, so no rank need wait for that
+        message_fn<nonblocking, true, false> start; // all ranks receive, so none need wait for that
         auto sending = start(comm, sent, to_rank, o);
         receive(comm, received, from_rank, o);
         sending.wait();
@@ -312,21 +312,21 @@ private:
 
 } // namespace detail
 
-// Sends x to rank `peer`, which must receive as many elements. Returns when x may be written again; small messages are
-// on their way by then, those of 32 KiB and more have been taken.
+// Sends x to rank `peer`, which must receive as many elements. Returns when x may be written again: small messages are
+// on their way then, messages of 32 KiB and more have been taken.
 // Cost: one message per 64 KiB, through shared memory or, where that is cheaper at the moment, read by the receiver
 //     through the kernel (docs/design/single_copy.md).
 // Errors: as all_reduce; mismatch if the receiver expects another size.
 // Example: if (world.rank() == 0) collx::send(world, x, 1);
 //     else if (world.rank() == 1) collx::recv(world, x, 0);
 inline constexpr detail::message_fn<detail::blocking, true> send{};
-// Receives into x from rank `peer`, which must send as many elements. Returns when they are there.
+// Receives into x from rank `peer`, which must send as many elements. Returns when they have arrived.
 // Cost, Errors: as send.
 // Example: collx::recv(world, x, 0);
 inline constexpr detail::message_fn<detail::blocking, false> recv{};
-// Sends to one rank while receiving from another (or the same): safe in rings, where all ranks sending first would wait
-// for ever. The two buffers may not overlap. Async: one handle for both messages; wait() returns what was received,
-// where that buffer was moved in.
+// Sends to one rank while receiving from another (or the same). Safe in rings, where all ranks would wait for ever if
+// all sent first. The two buffers may not overlap. Async: one handle for both messages; wait() returns the received
+// buffer if it was moved in.
 // Cost: as send and recv, both under way at once.
 // Errors: as send; invalid_argument where the buffers overlap.
 // Example: collx::sendrecv(world, last_row, below, halo, above);

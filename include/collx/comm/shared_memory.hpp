@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory that peers may read and write directly. Collectives on it copy nothing to and fro: they read every operand
-// where it lies.
+// Memory that peers may read and write directly. Collectives on it make no copies: they read every operand where it
+// lies.
 //
 //   std::vector<float, collx::shared_allocator<float>> g(n, collx::shared_allocator<float>(world));
 //
-// shared_vector.hpp has that by name.
+// shared_vector.hpp has a name for this type.
 #pragma once
 
 #include <unistd.h>
@@ -17,13 +17,13 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// A standard allocator over the job's shared arena. Local: allocating does not involve the other ranks, only using the
-// memory in a collective does.
+// A standard allocator over the job's shared arena. Local: allocating involves no other ranks; only using the memory
+// in a collective does.
 // Errors: error (resource) when shared memory is exhausted.
 template <class T>
 class shared_allocator {
 public:
-    // Of the elements.
+    // The type of the elements.
     using value_type = T;
     explicit shared_allocator(communicator& c) : memory_(c.internals().home->memory), owner_(::getpid()) {}
     template <class U>
@@ -45,7 +45,7 @@ public:
         }
         return reinterpret_cast<T*>(memory_->at(at));
     }
-    // A forked child ends its copy of a vector; the memory stays the parent's.
+    // Does nothing in a forked child, which destroys its copy of a vector: the memory stays the parent's.
     void deallocate(T* p, std::size_t n) noexcept {
         if (owner_ == ::getpid()) memory_->give_back(memory_->offset_of(p), n * sizeof(T));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A std::vector in memory that peers may read and write directly: collectives on it copy nothing to and fro. A header
-// of its own, for nvcc reads <vector> three times, 0.2 s in every .cu file, and collx needs none: a .cu file that has
-// such vectors includes it.
+// A std::vector in memory that peers may read and write directly: collectives on it make no copies. A separate header,
+// because nvcc reads <vector> three times, 0.2 s in every .cu file, and collx needs none: a .cu file that has such
+// vectors includes it.
 //
 //   auto g = collx::make_shared_vector<float>(world, n);
 //   collx::all_reduce(world, g); // zero copy, if every rank passes such memory

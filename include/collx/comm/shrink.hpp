@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// communicator::shrink: after a failure, a communicator of those who live. How they agree on who that is:
-// job/survivors.hpp.
+// communicator::shrink: after a failure, makes a communicator of the ranks that live. job/survivors.hpp has how they
+// agree on these.
 #pragma once
 
 #include <utility>
@@ -22,8 +22,8 @@ inline communicator communicator::shrink() {
         if (chosen.place == job::no_place) job::fail_no_place(rank(), rank());
         if (rank_there < 0) detail::fail_left_out(rank());
         const int n = static_cast<int>(members.size());
-        // No wait for the others here: a rank that dies now must not split those who have seen all from those who
-        // have not.
+        // There is no wait for the other ranks here: a rank that dies now must not divide the ranks that have seen all
+        // others from those that have not.
         made = make_sole<communicator_core>(c.home, chosen.place, rank_there, n, std::move(members), nullptr, false);
     } else {
         made = detail::shrink_across_hosts(c);

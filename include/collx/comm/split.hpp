@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// communicator::split: from one communicator several, by colour.
+// communicator::split: makes several communicators of one, by colour.
 #pragma once
 
 #include <collx/call/signature.hpp>
@@ -15,8 +15,8 @@ struct split_request {
 };
 struct split_place {
     std::uint64_t offset;
-    std::uint32_t has_failed; // the first of a group on a host found no place
-    std::uint32_t is_full;    // no more communicators may have connections of their own here
+    std::uint32_t has_failed; // the first rank of a group on a host found no place
+    std::uint32_t is_full;    // no more communicators may have their own connections here
 };
 
 // Ranks of c with this color, in the order of (key, rank).
@@ -32,8 +32,8 @@ inline growing_array<int> ranks_of_color(int color, const growing_array<split_re
     return group;
 }
 
-// On each rank of a group the same, and on no other communicator. (Not of the number of calls so far: one that failed
-// on a rank, before the others heard of it, may count there alone.)
+// The same on each rank of a group, and on no other communicator. (Not made of the number of calls so far: a call that
+// failed on a rank, before the other ranks learned of it, may count there alone.)
 inline std::uint64_t id_of_split(const communicator_core& c, int color, bool shares) {
     const std::uint64_t origin[] = {c.id, c.splits, static_cast<std::uint64_t>(color)};
     return remote_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12), shares);
@@ -62,7 +62,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
         ++rank_there;
     growing_array<int> members;
     const int leader = leader_on_host(c, group, members);
-    // The first of each group on a host takes the place and shows it to all.
+    // The first rank of each group on a host takes the place and shows it to all.
     const bool leads = color >= 0 && leader == me;
     split_place place{job::no_place, 0, c.home->connector && c.home->connector->is_full()};
     std::uint64_t offset = job::no_place;
@@ -70,7 +70,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     bool shares = false;
     try {
         if (leads) place.offset = job::take_links(*c.home->memory, c.home->layout_of(members));
-    } catch (...) { // all of the group hear of it below
+    } catch (...) { // all ranks of the group learn of it below
         place.has_failed = 1;
     }
     try {
@@ -82,13 +82,13 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
             if (theirs.has_failed != 0 && failed < 0) failed = r;
             shares = shares || theirs.is_full != 0;
         });
-    } catch (...) { // a rank that was through has failed this communicator; others may use a place that they share
+    } catch (...) { // a rank that was through has ended this communicator; other ranks may use a shared place
         const links_layout layout = c.home->layout_of(members);
         if (place.offset != job::no_place && layout.ranks == 1) c.home->memory->give_back(place.offset, layout.bytes());
         throw;
     }
     if (color < 0) return {};
-    if (failed >= 0) { // on whichever host
+    if (failed >= 0) { // on any host
         if (place.offset != job::no_place) c.home->memory->give_back(place.offset, c.home->layout_of(members).bytes());
         job::fail_no_place(me, failed);
     }

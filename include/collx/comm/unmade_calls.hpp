@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls that a group has collected and has not made. A group that is destroyed with them says so: results would be
+// Calls that a group has collected and not made. A group that is destroyed with some reports it: results would be
 // missing on this rank, and the other ranks would wait.
 #pragma once
 
@@ -35,7 +35,7 @@ private:
         if (count_ != 0 && !end_->has_come) tell();
         count_ = 0;
     }
-    // The other ranks wait for these calls: of a checked communicator, they hear of it at once.
+    // The other ranks wait for these calls; on a checked communicator they are notified at once.
     [[gnu::cold, gnu::noinline]] void tell() noexcept {
         const bool is_checked = core_->settings.checked != 0;
         char text[160];

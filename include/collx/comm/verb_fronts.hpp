@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The forms in which verbs are called: with one buffer or two, with an operator or without, on host memory, device
-// memory or a fused team. What differs between two verbs of one form is their row in the table of verbs; a verb's
-// header names its front and says what it is for.
+// memory or a fused team. Two verbs of one form differ only by their row in the table of verbs. A verb's header names
+// its front and documents the verb.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// What an exchange in place sends from while parts arrive: the first `count` elements, in memory of the call.
+// Copies the first `count` elements to memory of the call. An exchange in place sends from there while parts arrive.
 template <class View, class T = element_of<View>>
 contiguous_view<const T> copy_of(const View& v, std::size_t count, growing_array<std::byte>& memory) {
     memory.reserve(count * sizeof(T) + alignof(T)); // the elements are written over what is there
@@ -36,7 +36,7 @@ contiguous_view<const T> copy_of(const View& v, std::size_t count, growing_array
     return {to, count};
 }
 
-// A call of one buffer, or of two, checked and run. tables: of a v-variant.
+// Checks and runs a call of one buffer, or of two. tables: of a v-variant.
 template <class Mode, verb V, class Comm, class X, class Op, class Kept>
 auto run_in_place(Comm& comm, const X& x, const Op& op, const call_options& o, const Kept& kept,
                   count_tables* tables = nullptr) {
@@ -72,7 +72,7 @@ auto run_out_of_place(Comm& comm, const In& in, const Out& out, const Op& op, co
     return run_call<Mode, V>(base_of(comm).internals(), policies_of(comm), in, out, op, f, kept);
 }
 
-// Verbs that move elements as they are, parts of one length.
+// Verbs that move elements unchanged, in parts of one length.
 template <class Mode, verb V>
 struct moving_fn : takes<call_form::movement> {
     using takes<call_form::movement>::operator();
@@ -116,7 +116,7 @@ struct moving_fn : takes<call_form::movement> {
     }
 };
 
-// The same with a list of the parts' lengths, and one of places: all_gather_v, gather_v, scatter_v.
+// The same with a list of the parts' lengths and one of their offsets: all_gather_v, gather_v, scatter_v.
 template <class Mode, verb V>
 struct moving_v_fn : takes<call_form::counted> {
     using takes<call_form::counted>::operator();
@@ -202,7 +202,7 @@ struct reducing_fn : sums_by_default<reducing_fn<Mode, V>> {
 } // namespace detail
 COLLX_END_NAMESPACE
 
-// A verb in all its modes: NAME_fn, a template over the mode, is its front.
+// Defines a verb in all its modes; NAME_fn, a template over the mode, is its front.
 #define COLLX_VERB(NAME)                                            \
     inline constexpr detail::NAME##_fn<detail::blocking> NAME{};    \
     namespace async {                                               \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// wait_all, wait_any, wait_some: waits for several handles, of any communicators and verbs. All that are under way move
-// on together, so the order of the list does not matter, and no communicator keeps another one waiting.
+// wait_all, wait_any, wait_some: wait for several handles, of any communicators and verbs. All that are under way
+// advance together, so the order of the list does not matter, and no communicator keeps another one waiting.
 //
 //   std::vector<collx::work<void>> under_way = ...;
 //   collx::wait_all(under_way);
@@ -53,8 +53,8 @@ public:
         (all_.push_back(handle_access::of(w)), ...);
     }
 
-    // Moves all on, round by round, until is_enough(handles that are done and not settled) or nothing is left. A call
-    // that fails is settled, and failed() called inside the handler of its error.
+    // Advances all handles, round by round, until is_enough(handles that are done and not settled) or none is left. A
+    // call that fails is settled, and failed() is called inside the handler of its error.
     template <class Enough, class Failed>
     void poll(Enough&& is_enough, Failed&& failed) {
         if (all_.empty()) return;
@@ -73,7 +73,7 @@ public:
             if (left == 0 || is_enough(done)) return;
         }
     }
-    // Places of those that are done and not settled, in order, at most so many. They are settled then.
+    // Settles handles that are done and not settled, at most `most` of them. Returns their places in order.
     growing_array<std::size_t> take(std::size_t most) {
         growing_array<std::size_t> found;
         for (std::size_t i = 0; i < all_.size() && found.size() < most; ++i)
@@ -102,11 +102,11 @@ inline growing_array<std::size_t> wait_for_some(handles all, std::size_t most) {
 
 } // namespace detail
 
-// Waits until all calls are done: wait_all(list), wait_all(a, b, c). Buffers that they own are fetched with wait(), at
+// Waits until all calls are done: wait_all(list), wait_all(a, b, c). wait() then returns the buffers that they own, at
 // once. Handles that were waited for before count as done; an empty list is done.
-// Errors: where calls fail, the others are still waited for; then what was noticed first is thrown. None is under way
-//     then: the buffers of all may be used. test() is true for the calls that are done; for those that failed it and
-//     wait() throw why.
+// Errors: if calls fail, the others are still waited for; then the error that was noticed first is thrown. No call is
+//     under way then: the buffers of all may be used. test() is true for the calls that are done; for those that
+//     failed, test() and wait() throw the reason.
 template <detail::HandleList List>
 void wait_all(List&& list) {
     detail::wait_for_all(detail::handles(list));
@@ -116,10 +116,10 @@ void wait_all(W&&... w) {
     detail::wait_for_all(detail::handles(w...));
 }
 
-// Waits until a call is done and returns its place in the list; no_work where all have been waited for, or there are
+// Waits until a call is done and returns its place in the list; no_work if all have been waited for, or there are
 // none. That handle counts as waited for: the next wait_any returns another one.
-// Errors: throws what ended a call, whose handle counts as waited for, too. The others stay as they are: a loop may go
-//     on with them. (Those of the same communicator fail likewise.)
+// Errors: throws the error that ended a call; its handle counts as waited for, too. The others stay as they are: a
+//     loop may continue with them. (Those of the same communicator fail, too.)
 template <detail::HandleList List>
 std::size_t wait_any(List&& list) {
     const auto found = detail::wait_for_some(detail::handles(list), 1);
@@ -131,8 +131,8 @@ std::size_t wait_any(W&&... w) {
     return found.empty() ? no_work : found[0];
 }
 
-// The same with all that are done at the moment, at least one: an array of places, in order, which is empty where all
-// have been waited for.
+// The same for all calls that are done at the moment, at least one: returns an array of places, in order, which is
+// empty if all have been waited for.
 template <detail::HandleList List>
 detail::growing_array<std::size_t> wait_some(List&& list) {
     return detail::wait_for_some(detail::handles(list), no_work);

@@ -23,65 +23,65 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// A part of T on each rank, which all may use. Made by all ranks together; each ends its own without waiting, after a
-// fence() or whatever else says that no other rank touches its part any more. Ends with the communicator it was made
-// of: when that fails, and by errors of its own, which leave the communicator as it is. One thread calls it at a time,
-// that of the communicator's calls.
+// A part of T on each rank, which all ranks may use. All ranks make the window together. Each ends its own without
+// waiting, after a fence() or something else that says that no other rank touches its part any more. A window ends
+// when its communicator fails, and by errors of its own, which leave the communicator as it is. One thread at a time
+// calls it, the one that makes the communicator's calls.
 //
 // Places are counted in elements of the peer's part. Where memory is shared (threads, processes of one host) calls
-// store and load directly, and the peer does nothing. To ranks of other hosts they send messages, which are taken while
-// that rank is in a call of this window that waits, in progress(), or by its progress thread: with(progress::thread{}).
+// store and load directly, and the peer does nothing. To ranks of other hosts they send messages. The peer takes them
+// while it waits in a call of this window, in progress(), or by its progress thread: with(progress::thread{}).
 //
-// Order: what a rank has put before a signal to a peer, the peer sees once its wait() has taken that signal. Puts of
-//     one rank to one peer arrive in their order (but one that travels with its signal, when that is taken: see
-//     put_signal()). Nothing else is ordered: to use what others use needs a signal or a
-//     fence() between, except for accumulate(), fetch() and exchange(), which are atomic to each other in each element.
-// Errors, of each call: invalid_argument (a peer or place that is not there, naming rank, byte and size; a call from an
-//     operator of one) · peer_failed, timeout, aborted: the window has ended on all ranks.
+// Order: a peer sees what a rank has put before a signal once the peer's wait() has taken that signal. Puts of one
+//     rank to one peer arrive in their order (but one that travels with its signal, when that is taken: see
+//     put_signal()). Nothing else is ordered: uses of the same elements by several ranks need a signal or a fence()
+//     between, except for accumulate(), fetch() and exchange(), which are atomic to each other in each element.
+// Errors, of each call: invalid_argument (a peer or place that does not exist, naming rank, byte and size; a call from
+//     an operator of a call) · peer_failed, timeout, aborted: the window has ended on all ranks.
 template <class T>
 class window {
 public:
-    // A part of n elements, zero at first; n may differ from rank to rank. Collective.
+    // Makes a part of n elements, zero at first; n may differ from rank to rank. Collective.
     // Errors: mismatch naming the first rank with another element type · resource.
     window(communicator& c, std::size_t n) : window(c, nullptr, n) {}
-    // A part that is a buffer of the program, which must stay until all ranks have ended their windows. Beside ranks
-    // that are processes of the same host it must be shared memory (make_shared_vector). Collective.
-    // Errors: as above · unsupported naming the first rank whose buffer the others of its host cannot reach.
+    // Uses a buffer of the program as the part; it must stay until all ranks have ended their windows. If other ranks
+    // are processes of the same host, it must be shared memory (make_shared_vector). Collective.
+    // Errors: as above · unsupported naming the first rank whose buffer the other ranks of its host cannot reach.
     template <HostBuffer X>
     requires(!std::is_integral_v<std::remove_cvref_t<X>>) window(communicator& c, X&& x)
         : window(c, own_data(c, x), buffer(x).size()) {}
     window(const window&) = delete;
 
-    // This rank.
+    // The number of this rank.
     int rank() const { return bytes_.rank(); }
-    // How many ranks have a part.
+    // The number of ranks; each has a part.
     int ranks() const { return bytes_.ranks(); }
-    // Elements of a rank's part.
+    // The number of elements in a rank's part.
     std::size_t size(int peer) const {
         return peer >= 0 && peer < ranks() ? static_cast<std::size_t>(bytes_.peer(peer).bytes) / sizeof(T) : 0;
     }
-    // This rank's part. What others put there may be read once a signal or fence says so.
+    // This rank's part. Data that other ranks put there may be read once a signal or fence says so.
     std::span<T> local() { return {at(bytes_.peer(rank()).at), size(rank())}; }
     // Whether a rank's part can be loaded and stored here.
     bool is_shared(int peer) const { return peer >= 0 && peer < ranks() && bytes_.peer(peer).at != nullptr; }
-    // Errors: unsupported naming a rank of another host.
+    // A rank's part, to load and store. Errors: unsupported naming a rank of another host.
     std::span<T> shared(int peer) { return {at(bytes_.shared_part(peer)), size(peer)}; }
 
-    // Writes x, a contiguous buffer of T or a single T, into the peer's part from `place` on. x may be written again
-    // when it returns. Cost: one copy; between hosts as send().
+    // Writes x, a contiguous buffer of T or a single T, into the peer's part from `place` on. Returns when x may be
+    // written again. Cost: one copy; between hosts as send().
     template <class X>
     void put(int peer, std::size_t place, const X& x) {
         const auto v = input(x);
         bytes_.put(peer, offset(place), v.data(), v.size_bytes(), false);
     }
     // The same, then signal(peer). Up to 32 bytes travel with the signal, in one line transfer: they are in the peer's
-    // part when its wait() for the signal returns, or at the next fence(), and until then no rank touches that place.
+    // part when its wait() for the signal returns, or at the next fence(). Until then no rank touches that place.
     template <class X>
     void put_signal(int peer, std::size_t place, const X& x) {
         const auto v = input(x);
         bytes_.put(peer, offset(place), v.data(), v.size_bytes(), true);
     }
-    // Reads from the peer's part into x, or one element. Between hosts: a message there and back.
+    // Reads from the peer's part into x, or returns one element. Between hosts: a message there and back.
     template <class X>
     void get(int peer, std::size_t place, X&& x) {
         static_assert(is_output<X>(), "collx: get() writes into a contiguous buffer of the window's element type.");
@@ -95,10 +95,10 @@ public:
         return detail::element_at<T>(x);
     }
 
-    // Makes each element from `place` on op(what is there, what x has). Elements of 1, 2, 4 or 8 bytes that are aligned
-    // to their size are combined without a lock, others under one of the peer's part. Reads beside it need an order.
-    // To ranks of other hosts the operator goes by its type, so it has no state there (a lambda without captures), and
-    // all ranks run the same program; returns before it is done: flush().
+    // Replaces each element from `place` on by op(element there, element of x). Elements of 1, 2, 4 or 8 bytes that
+    // are aligned to their size are combined without a lock, others under a lock of the peer's part. Concurrent reads
+    // need an order. To ranks of other hosts the operator goes by its type, so it has no state there (a lambda without
+    // captures), and all ranks run the same program. The call then returns before it is done: flush().
     // Errors: unsupported naming a peer of another host, for an operator with state.
     template <class X, class Op = plus>
     void accumulate(int peer, std::size_t place, const X& x, const Op& op = {}) {
@@ -106,7 +106,7 @@ public:
         const auto v = input(x);
         bytes_.combine(peer, offset(place), v.data(), v.size(), detail::combination_of<T>(op), nullptr);
     }
-    // The same of one element, and returns what was there: with plus a shared counter.
+    // The same for one element; returns the previous element.
     template <class Op = plus>
     T fetch(int peer, std::size_t place, const T& x, const Op& op = {}) {
         require_op<Op>();
@@ -114,7 +114,7 @@ public:
     }
     // fetch() with plus: a shared counter.
     T fetch_add(int peer, std::size_t place, const T& x) { return fetch(peer, place, x, plus{}); }
-    // Stores `desired` if the element has the bytes of `expected`. Returns what was there.
+    // Stores `desired` if the element has the bytes of `expected`. Returns the previous element.
     T exchange(int peer, std::size_t place, const T& expected, const T& desired) {
         alignas(T) std::byte both[2 * sizeof(T)];
         std::memcpy(both, static_cast<const void*>(&expected), sizeof(T));
@@ -122,28 +122,28 @@ public:
         return combine_one(peer, place, both, detail::combination_of<T>(detail::swapped{}));
     }
 
-    // One signal more to a peer. Never waits where memory is shared.
+    // Gives a peer one more signal. Never waits where memory is shared.
     void signal(int peer) { bytes_.signal(peer); }
-    // Until `count` signals more of a peer have come than were waited for so far.
+    // Waits until `count` more signals of a peer have come than were waited for so far.
     // Errors: timeout naming the peer that should have signalled, or the rank that it waits for.
     void wait(int peer, std::uint64_t count = 1, duration timeout = {}) { bytes_.wait(peer, count, timeout.count()); }
-    // The same without waiting: takes them and returns true, or takes none. Errors: as wait(), when it has found too
+    // The same without waiting: takes them and returns true, or takes none. Errors: as wait(), once it has found too
     // few for as long as a wait may take.
     bool test(int peer, std::uint64_t count = 1) { return bytes_.test(peer, count); }
 
-    // What this rank has put into a peer's part, or into those of all, is there. Nothing to do where memory is shared.
-    // (A put that travels with a signal: see put_signal().)
+    // Waits until everything that this rank has put into a peer's part, or into all parts, is there. Does nothing
+    // where memory is shared. (A put that travels with a signal: see put_signal().)
     void flush(int peer) { bytes_.flush(peer); }
     void flush() { bytes_.flush(); }
-    // All that all ranks have done to the window is done, and all see it. Collective.
+    // Completes everything that all ranks have done to the window; then all ranks see it. Collective.
     void fence(duration timeout = {}) { bytes_.fence(timeout.count()); }
 
     // Serves ranks of other hosts, without waiting.
     void progress() { bytes_.progress(); }
-    // progress::thread{}: serves them while this rank is in no call of the window. progress::calls{}: no more.
+    // progress::thread{}: a thread serves them between this rank's calls of the window. progress::calls{}: no thread.
     template <class Policy>
     requires(detail::CommunicatorPolicy<Policy>) void with(const Policy& p) { p.apply_to(bytes_.core()); }
-    // How long a call may wait for others; at first as the communicator's.
+    // Sets how long a call may wait for other ranks; at first the communicator's limit.
     void set_timeout(duration t) { bytes_.own().set_timeout(t); }
 
 private:
@@ -196,7 +196,7 @@ private:
         return detail::element_at<T>(old);
     }
     static T* at(std::byte* p) { return reinterpret_cast<T*>(p); }
-    // Beyond any part if it would wrap.
+    // The offset in bytes; beyond any part if it would wrap.
     static std::size_t offset(std::size_t place) {
         return place <= SIZE_MAX / sizeof(T) ? place * sizeof(T) : SIZE_MAX;
     }

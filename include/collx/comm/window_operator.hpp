@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How operators combine into a window's elements, by the instructions of one word or under a lock, and which of them a
-// rank on another host can be asked for by name. It must not know how they are asked for.
+// How operators combine into a window's elements, by the instructions of one word or under a lock, and which operators
+// a rank on another host can be asked for by name. It must not know how it is asked for them.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Elements that one instruction compares and exchanges. Others are combined under the lock of their part. Which it is
-// depends on the type alone, so all ranks do the same.
+// Elements that one instruction compares and exchanges. Others are combined under the lock of their part. The type
+// alone decides this, so all ranks do the same.
 template <std::size_t Bytes>
 using word_of = std::conditional_t<
     Bytes == 1, std::uint8_t,
@@ -25,8 +25,8 @@ template <class T>
 inline constexpr bool is_word_v = (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8) &&
                                   alignof(T) == sizeof(T);
 
-// Makes each of n elements at `to` what op makes of it and its operand. old: null, or where the one that was there
-// goes.
+// Replaces each of n elements at `to` by what op makes of it and its operand. old: null, or receives the previous
+// element.
 using combine_fn = void (*)(const void* op, std::byte* to, const std::byte* from, std::size_t n, std::byte* old);
 
 class window_operator;
@@ -36,15 +36,15 @@ struct combination {
     combine_fn run;
     const window_operator* entry;
     std::size_t elem_bytes;
-    std::size_t operands; // elements that come for each place
+    std::size_t operands; // elements of the operand for each element
     bool needs_lock;
 };
 
-// Operators without state that this program combines windows with. Each accumulate() of the program's text adds one
-// before main(), so processes that run the same program have the same.
+// Operators without state that this program combines windows with. Each accumulate() in the program's source adds one
+// before main(), so processes that run the same program have the same operators.
 class window_operator {
 public:
-    // run: makes its own operator. distance: 0 for one whose name says which it is. type: of the elements, see
+    // run: makes its own operator. distance: 0 if its name identifies the operator. type: of the elements, see
     // type_hash.
     window_operator(combine_fn run, std::uint64_t kind, std::uint64_t distance, std::uint64_t type,
                     std::size_t elem_bytes, std::size_t operands, bool needs_lock)
@@ -94,7 +94,7 @@ T element_at(const std::byte* p) {
     std::memcpy(static_cast<void*>(&x), p, sizeof x);
     return x;
 }
-// An operator of the program. It may return what converts to T.
+// An operator of the program. It may return a type that converts to T.
 template <class Op>
 struct applied {
     static constexpr std::size_t operands = 1;
@@ -104,7 +104,7 @@ struct applied {
         return static_cast<T>(op(element_at<T>(there), element_at<T>(from)));
     }
 };
-// The second operand where the element has the bytes of the first.
+// Makes the second operand if the element has the bytes of the first; else keeps the element.
 struct swapped {
     static constexpr std::size_t operands = 2;
     template <class T>
@@ -123,12 +123,12 @@ void combine_with_own(const void*, std::byte* to, const std::byte* from, std::si
     const Op op{};
     combine_with<T, Op>(&op, to, from, n, old);
 }
-// Of the program or library that the operator is in: where another lies is not the same in all processes.
+// A place in the program or library that contains the operator: distances to other libraries differ between processes.
 [[gnu::visibility("hidden")]] inline void mark_of_program() {}
 template <class Op>
 inline constexpr std::size_t operands_of = std::is_same_v<Op, swapped> ? 2 : 1;
 
-// Names of lambdas and of local types may stand for several: their place in the program does not.
+// Whether a name identifies its operator. Names of lambdas and local types may stand for several; their places do not.
 template <class Op>
 constexpr bool says_which() {
     for (const char c : type_name<Op>())
@@ -139,7 +139,7 @@ template <class T, class Op>
 struct registered_operator {
     static inline const window_operator entry{&combine_with_own<T, Op>,
                                               (type_hash<T>() ^ sizeof(T)) * 0x9e37'79b9'7f4a'7c15 +
-                                                  fnv1a(type_name<Op>()), // with its namespace: max may be two
+                                                  fnv1a(type_name<Op>()), // with its namespace: there may be two max
                                               says_which<Op>()
                                                   ? 0
                                                   : reinterpret_cast<std::uint64_t>(&combine_with_own<T, Op>) -
