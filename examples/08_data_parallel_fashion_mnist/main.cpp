@@ -3,7 +3,7 @@
 // processes; alone it is the serial program. At the end it checks that all ranks hold the same bits, and that one
 // process that computes the same parts of each batch ends with the same weights. --check-serial repeats the whole
 // training alone; otherwise only the first steps are compared.
-// collx-example: needs=eigen,zlib procs=4 timeout=120
+// collx-example: needs=eigen,zlib procs=4 timeout=120 optimised
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // g++ 12 reports it in its own AVX-512 header, through Eigen
 #endif

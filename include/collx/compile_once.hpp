@@ -6,7 +6,7 @@
 //   find_package(collx REQUIRED)
 //   target_link_libraries(app PRIVATE collx::collx)
 //
-// Without COLLX_COMPILED it defines nothing that collx.hpp does not.
+// Without COLLX_COMPILED all of it is inline, and including it is harmless.
 #pragma once
 
 #include <collx/call/check_call_once.hpp>

@@ -11,6 +11,7 @@
 #include <collx/bootstrap/host.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "transport/verbs_fabric.hpp"
@@ -236,8 +237,14 @@ int run_into_failure(collx::communicator& w, verb v, auto&& before_call) {
 
 TEST_CASE("a queue pair that fails within any collective: who cannot be reached is named, and the others go on") {
     enum class harm { breaks, is_cut, breaks_at_rest };
+#if defined(__SANITIZE_THREAD__)
+    const bool has_time = std::getenv("COLLX_TEST_NIGHTLY") != nullptr; // without it each verb meets one harm
+#else
+    const bool has_time = true;
+#endif
     for (int v = 0; v < verbs_of_all; ++v)
         for (const harm h : {harm::breaks, harm::is_cut, harm::breaks_at_rest}) {
+            if (!has_time && static_cast<int>(h) != v % 3) continue;
             CAPTURE(verb_names[v], static_cast<int>(h));
             over_fabric f({.seed = static_cast<std::uint64_t>(v) + 1, .patience_ns = 20 * ms});
             const fabric_fault fault{.at = 5 + 9 * (v % 5), .times = 1, .device = 1};

@@ -172,7 +172,7 @@ COLLX_ONCE void run_blocking(communicator_core& c, const call_request& r) {
     if (memorable)
         if (const prepared_call* const known = c.schedules.recent.find(key)) return run_prepared(c, r, *known);
     const prepared_call p = prepare(c, r);
-    // Scratch may have to grow, because a call in between had more.
+    // Not kept where the schedule needs scratch, which prepare() provides for each call.
     if (memorable && p.plan->tmp_chunks == 0) c.schedules.recent.keep(key, p);
     run_prepared(c, r, p);
 }

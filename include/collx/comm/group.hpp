@@ -27,8 +27,9 @@ COLLX_BEGIN_NAMESPACE
 // transfer add it, to one group each, in the same order. Buffers must stay in place until launch() returns.
 // Cost: for collectives, one synchronisation for up to 1 MiB of operands per rank on one host, across hosts one
 //     all_gather for up to 64 KiB per rank (256 KiB of all ranks); larger ones run alone, in order. For sends and
-//     receives, one message for everything that goes to one peer, up to a slot (512 KiB across hosts for few ranks);
-//     larger ones go alone in their turn. All are under way at once, so rings and exchanges of groups do not deadlock.
+//     receives, one message for everything that goes to one peer, up to a slot (512 KiB or 1 MiB across hosts for few
+//     ranks); larger ones go alone in their turn. All are under way at once, so rings and exchanges of groups do not
+//     deadlock.
 // A group that is destroyed with calls that were not launched reports it on stderr; if the communicator is checked, it
 // ends. Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts. Mode:
 // blocking, or repeated: then launch() runs nothing and returns a persistent_call of the whole group.

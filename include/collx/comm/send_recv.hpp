@@ -314,8 +314,8 @@ private:
 
 // Sends x to rank `peer`, which must receive as many elements. Returns when x may be written again: small messages are
 // on their way then, messages of 32 KiB and more have been taken.
-// Cost: one message per 64 KiB, through shared memory or, where that is cheaper at the moment, read by the receiver
-//     through the kernel (docs/design/single_copy.md).
+// Cost: on one host one message per piece of at most 128 KiB, through shared memory or, where that is cheaper at the
+//     moment, read by the receiver through the kernel (docs/design/single_copy.md).
 // Errors: as all_reduce; mismatch if the receiver expects another size.
 // Example: if (world.rank() == 0) collx::send(world, x, 1);
 //     else if (world.rank() == 1) collx::recv(world, x, 0);
