@@ -100,10 +100,10 @@ private:
         core_->net.report(failure(errc::aborted, core_->net.rank()));
     }
     communicator_core* core_;
-    counted_ptr<operation> op_; // null: the program has been told of its end
+    counted_ptr<operation> op_; // null: its end was reported to the program
     std::int64_t timeout_ns_;
     communicator_core::looking look_;
-    bool has_failed_ = false; // and the program has been told
+    bool has_failed_ = false; // and the failure was reported to the program
 };
 
 } // namespace detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Element types and operators that are chosen at run time, and a buffer that says its type so: for façades of other
-// interfaces, bindings of other languages, tools. What can be done with them is in comm/any.hpp.
+// Element types and operators that are chosen at run time, and a buffer with such an element type. For interfaces of
+// other libraries, bindings of other languages, and tools. comm/any.hpp has the calls on them.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ enum class any_type : std::uint8_t {
     complex64, // two floats
     complex128 // two doubles
 };
-// How many element types are known at run time.
+// The number of element types.
 inline constexpr int any_type_count = 15;
 
 // The shipped operators without state. There is no average: divide a sum.
@@ -47,10 +47,10 @@ enum class any_op : std::uint8_t {
     logical_or,
     logical_xor
 };
-// How many operators are known at run time.
+// The number of operators.
 inline constexpr int any_op_count = 10;
 
-// Bytes of an element; 0 for a number that is none of these types.
+// The bytes of one element; 0 for a number that is none of these types.
 constexpr std::size_t size_of(any_type t) {
     constexpr unsigned char sizes[any_type_count] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 8, 16};
     return static_cast<int>(t) < any_type_count ? sizes[static_cast<int>(t)] : 0;
@@ -90,15 +90,14 @@ template <class T>
 requires(detail::any_type_number<T>() >=
          0) inline constexpr any_type any_type_of = static_cast<any_type>(detail::any_type_number<T>());
 
-// `size` elements of `type` at `data`, side by side and aligned to their size (complex numbers: to half of it). Refers
-// to memory, as a view does.
+// `size` contiguous elements of `type` at `data`, aligned to their size (complex numbers: to half of it). Not owned.
 struct any_buffer {
     void* data = nullptr;
     std::size_t size = 0;
     any_type type = any_type::uint8;
 };
 
-// A tensor as an any_buffer. Requires: contiguous, of one of these types, not const.
+// Views a tensor as an any_buffer. Requires: contiguous, of one of these types, not const.
 template <class X>
 any_buffer as_any(X&& x) {
     require_output<X>();

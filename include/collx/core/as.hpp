@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx::as<T>(x): tensors that know their element type only at run time, seen as tensors of T. The claim is checked
-// when the view is made, and a wrong one is an error that says both types. Knows DLPack's structs (any version: by the
-// names of their fields) and torch::Tensor, without their headers. It must not know what is done with the view.
+// collx::as<T>(x): a view of a tensor whose element type is known only at run time, as a tensor of T. The type is
+// checked when the view is made; the error names both types. Recognises DLPack's structs (any version, by the names of
+// their fields) and torch::Tensor, without their headers. It must not know what is done with the view.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The codes of DLDataTypeCode (DLPack's ABI): they never change.
+// The codes of DLDataTypeCode. They are part of DLPack's ABI and never change.
 enum class dlpack_code : int {
     signed_integer = 0,
     unsigned_integer = 1,
@@ -28,12 +28,12 @@ enum class dlpack_code : int {
     boolean = 6
 };
 
-// The codes of DLDeviceType for memory that the host reads, too: its own, pinned by CUDA or ROCm, managed by CUDA.
+// Whether the host can read memory with this DLDeviceType: its own, pinned by CUDA or ROCm, or managed by CUDA.
 constexpr bool is_host_memory(int dlpack_device) {
     return dlpack_device == 1 || dlpack_device == 3 || dlpack_device == 11 || dlpack_device == 13;
 }
 
-// -1 for a type that DLPack has no code for: then only the width can be checked.
+// The DLPack code of T. -1 if it has none: then only the width can be checked.
 template <class T>
 constexpr int dlpack_code_of() {
     if constexpr (std::is_same_v<T, bool>) return static_cast<int>(dlpack_code::boolean);
@@ -66,7 +66,7 @@ auto dlpack_view(Tensor& x) {
     for (int d = 0; d < static_cast<int>(x.ndim); ++d) {
         const auto extent = static_cast<std::ptrdiff_t>(x.shape[d]);
         if (extent > 0) dense_stride /= extent;
-        const bool dense = x.strides == nullptr; // DLPack's word for row-major without gaps
+        const bool dense = x.strides == nullptr; // DLPack's mark for row-major without gaps
         fits = mapping.add(static_cast<std::size_t>(extent),
                            dense ? dense_stride : static_cast<std::ptrdiff_t>(x.strides[d])) &&
                fits;
@@ -106,8 +106,9 @@ auto torch_view(Tensor& x) {
 
 } // namespace detail
 
-// Shape: a mapped_view<T, strided_mapping>, numbered with the last index fastest; one run where the tensor is dense.
-//     Calls of the host throw invalid_argument for one in a device's memory; on_device(as<T>(x)) is for those.
+// Views x, a DLPack tensor or a torch::Tensor, as a tensor of T.
+// Shape: a mapped_view<T, strided_mapping>, numbered with the last index fastest; one run where the tensor is dense. If
+//     x is in a device's memory, calls of the host throw invalid_argument; use on_device(as<T>(x)).
 // Errors: invalid_argument when the elements are not of type T; unsupported for more than eight dimensions with gaps.
 // Example: collx::all_reduce(world, collx::as<float>(tensor));
 template <class T, class Tensor>

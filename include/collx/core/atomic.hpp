@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Words that threads and processes share, on the compilers' builtins. The standard's header brings <string> with it in
-// C++20 (libstdc++ waits with a mutex, whose errors have texts), 0.1 s for every user of collx.hpp. Names and meanings
-// are the standard's; there is only what collx uses. Always inlined, or the order would be none that the compiler knows
-// and so the strongest. Every type here is without a lock on the machines collx runs on.
+// Words that threads and processes share, made of compiler builtins. The standard's <atomic> includes <string> in C++20
+// (in libstdc++ waiting uses a mutex, whose errors have texts), which costs every user of collx.hpp 0.1 s. Names and
+// meanings are the standard's. Functions are always inlined: otherwise the compiler does not know the order and uses
+// the strongest one. Every type is lock-free on the machines that collx runs on.
 #pragma once
 
 #include <type_traits>
@@ -11,7 +11,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What a load or store orders, as std::memory_order.
+// The ordering of a load or store, as std::memory_order.
 enum class memory_order : int {
     relaxed = __ATOMIC_RELAXED,
     acquire = __ATOMIC_ACQUIRE,
@@ -33,7 +33,7 @@ public:
     atomic& operator=(const atomic&) = delete;
 
     [[gnu::always_inline]] T load(memory_order order = memory_order::seq_cst) const {
-        T value; // clang 14 has __atomic_load_n for integers and pointers only, and an enumeration is neither
+        T value; // clang 14 has __atomic_load_n only for integers and pointers, not for enumerations
         __atomic_load(&value_, &value, static_cast<int>(order));
         return value;
     }
@@ -43,7 +43,7 @@ public:
     [[gnu::always_inline]] T exchange(T value, memory_order order = memory_order::seq_cst) {
         return __atomic_exchange_n(&value_, value, static_cast<int>(order));
     }
-    // False: `expected` is now what was found instead.
+    // On failure returns false and sets `expected` to the value found.
     [[gnu::always_inline]] bool compare_exchange_strong(T& expected, T desired,
                                                         memory_order order = memory_order::seq_cst) {
         return __atomic_compare_exchange_n(&value_, &expected, desired, false, static_cast<int>(order),
@@ -65,7 +65,7 @@ public:
     }
 
 private:
-    // Then nothing was written, so there is nothing to release.
+    // A failed exchange writes nothing, so there is nothing to release.
     static constexpr int on_failure(memory_order order) {
         return order == memory_order::acq_rel   ? __ATOMIC_ACQUIRE
                : order == memory_order::release ? __ATOMIC_RELAXED
@@ -74,7 +74,7 @@ private:
     alignas(sizeof(T)) T value_{};
 };
 
-// A flag that one thread takes at a time, as std::atomic_flag.
+// A flag that one thread at a time can set, as std::atomic_flag.
 class atomic_flag {
 public:
     bool test_and_set(memory_order order = memory_order::seq_cst) { return set_.exchange(true, order); }

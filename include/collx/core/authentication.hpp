@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How two processes of a job prove to each other that they have the job's key, before either believes anything else
-// that the other says. Here are the key, the words of the proof and the place where a component with a library of
-// cryptography puts itself (interop/sodium.hpp, interop/openssl.hpp); nothing here computes a hash. Knows no sockets:
-// transports and stores carry the words.
+// How two processes of a job prove to each other that they have the job's key, before either trusts anything else from
+// the other. Here are the key, the messages of the proof, and the interface to a cryptography library
+// (interop/sodium.hpp, interop/openssl.hpp); nothing here computes a hash. Knows no sockets: transports and stores
+// carry the messages.
 //
 //   connecting → hello (who, to whom, which job, a fresh nonce)
 //              ← answer (a fresh nonce, HMAC of "accepts", hello and nonce)
@@ -24,14 +24,14 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What holds for the connections of a job. Larger is more.
+// The protection of a job's connections. A larger value includes the smaller ones.
 enum class protection : std::uint32_t {
     none,      // no key: any process that knows the job's name may connect
-    auth_only, // the connecting process has proved to have the key; what follows may be read and changed on the way
-    integrity, // and what follows cannot be changed
-    encrypted  // and not read
+    auth_only, // both ends have proved that they have the key; later data may be read and changed on the way
+    integrity, // and later data cannot be changed
+    encrypted  // nor read
 };
-// Its word in COLLX_SECURITY and in messages.
+// The name of a level in COLLX_SECURITY and in messages.
 constexpr const char* name_of(protection p) {
     constexpr const char* names[] = {"none", "auth_only", "integrity", "encrypted"};
     return p <= protection::encrypted ? names[static_cast<int>(p)] : "unknown";
@@ -39,7 +39,7 @@ constexpr const char* name_of(protection p) {
 
 namespace detail {
 
-// A library of cryptography. Key and tag have 32 bytes.
+// The interface to a cryptography library. Key and tag have 32 bytes.
 struct mac_component {
     const char* name;
     void (*sign)(const unsigned char* key, const void* text, std::size_t bytes, unsigned char* tag); // HMAC-SHA256
@@ -56,7 +56,7 @@ inline void draw_random(void* to, std::size_t bytes) {
     }
 }
 
-// 32 bytes that are wiped when they go.
+// 32 bytes that the destructor wipes.
 struct secret {
     unsigned char bytes[32] = {};
     secret() = default;
@@ -65,8 +65,8 @@ struct secret {
     ~secret() { ::explicit_bzero(bytes, sizeof bytes); }
 };
 
-// The second and third word. The first, a hello, is the transport's own and ends with a fresh nonce; it is signed
-// whole.
+// The second and the third message. The first, a hello, is defined by the transport and ends with a fresh nonce; the
+// whole hello is signed.
 struct auth_answer {
     unsigned char nonce[32] = {}, tag[32] = {};
 };
@@ -83,7 +83,7 @@ public:
     static constexpr std::size_t least_bytes = 32, most_bytes = 1024;
 
     job_key() = default;
-    // Of a text that was made at random, such as 64 hexadecimal digits. Errors: unsupported without a component ·
+    // Makes a key from random text, such as 64 hexadecimal digits. Errors: unsupported without a component ·
     // invalid_argument for a text that is too short or too long.
     [[gnu::cold]] explicit job_key(name_view text) {
         if (text.size() < least_bytes || text.size() > most_bytes)
@@ -101,7 +101,7 @@ public:
     }
     explicit operator bool() const { return macs_ != nullptr; }
 
-    // 16 digits by which ranks of the job `about` find out whether their keys are the same, "-" without a key.
+    // 16 digits by which the ranks of job `about` compare their keys; "-" without a key.
     [[gnu::cold]] kept_text fingerprint(name_view about) const {
         if (macs_ == nullptr) return "-";
         const kept_text text = "collx fingerprint " + kept_text(about);
@@ -136,7 +136,7 @@ public:
         sign_words("collx connects1", h, a, sizeof a, p.tag);
         return p;
     }
-    // What only the two ends of this connection know: keys for what follows are made of it.
+    // A secret of the two ends of this connection. The keys for its later data are derived from it.
     template <class Hello>
     [[gnu::cold]] detail::secret session(const Hello& h, const detail::auth_answer& a) const {
         detail::secret s;
@@ -148,7 +148,7 @@ private:
     void sign(const void* text, std::size_t bytes, unsigned char* tag) const {
         macs_->sign(key_.bytes, text, bytes, tag);
     }
-    // role | hello | the first bytes of the answer: all of fixed size, so that they cannot run together.
+    // Signs role | hello | the first `of_answer` bytes of the answer. All have fixed sizes, so it is unambiguous.
     template <class Hello>
     void sign_words(const char (&role)[16], const Hello& h, const detail::auth_answer& a, std::size_t of_answer,
                     unsigned char* tag) const {
@@ -171,7 +171,7 @@ private:
     const detail::mac_component* macs_ = nullptr;
 };
 
-// How a job's connections are protected. A key and none go together.
+// How a job's connections are protected. The key is empty if and only if the level is none.
 struct job_protection {
     protection level = protection::none;
     job_key key;

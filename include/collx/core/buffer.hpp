@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx::buffer(x): any tensor, as a view. The one place that decides how a user's type is seen, in this order:
+// collx::buffer(x) makes a view of any tensor. Only this header decides how a user's type is seen, in this order:
 //     1. buffer_traits<X>::view(x)                  for a type you do not own
 //     2. x.collx_buffer(), or collx_buffer(x) beside the type
 //     3. x is a view already
 //     4. Eigen, mdspan and vectors with wrapped pointers, by shape (buffer_families.hpp)
 //     5. a contiguous range with a size
 //     6. any other random-access range with a size: an input, computed as it is read
-// What it cannot see it refuses with a sentence that says what to do. A type that finds its element type at run time
-// (DLPack, torch) is seen through as<T>(x), in as.hpp. It must not know what is done with the view.
+// Any other type is refused with a message that says what to do. A type whose element type is known only at run time
+// (DLPack, torch) is viewed by as<T>(x), in as.hpp. It must not know what is done with the view.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ struct buffer_traits {};
 
 namespace detail {
 
-// Hides collx::buffer itself, so that only functions beside the user's type are found.
+// Hides any other collx_buffer, so that only functions in the namespace of the user's type are found.
 namespace adl {
 void collx_buffer() = delete;
 template <class X>
@@ -52,7 +52,7 @@ concept has_member_buffer = requires(X& x) {
     x.collx_buffer();
 };
 
-// From `bits` on the types are refused.
+// How a type is seen. Types from `bits` on are refused.
 enum class seen_as : unsigned char {
     traits,
     member,
@@ -96,7 +96,7 @@ constexpr seen_as how_seen() {
 template <class X>
 inline constexpr seen_as how_seen_v = how_seen<X>();
 
-// The sentences. Each says what was found and what to write instead.
+// Each message says what was found and what to write instead.
 template <class X>
 constexpr void refuse() {
     constexpr seen_as kind = how_seen_v<X>;
@@ -139,7 +139,7 @@ constexpr auto see(X& x) {
         return input_view<range_iterator<X>>(range_begin(x), range_size(x));
     } else {
         refuse<X>();
-        return contiguous_view<std::byte>(); // so that the sentence is the only error
+        return contiguous_view<std::byte>(); // so that the message is the only error
     }
 }
 
@@ -161,12 +161,12 @@ struct buffer_fn {
 
 } // namespace detail
 
-// The view of x. A const buffer gives a view that is no output; a computed range is never one.
+// Makes the view of x. The view of a const buffer or of a computed range is no output.
 // Requires: x outlives the view (a temporary does until the end of the full expression).
 // Cost: none; no element is touched.
 inline constexpr detail::buffer_fn buffer{};
 
-// collx::buffer(x) would compile.
+// A type X for which collx::buffer(x) compiles.
 template <class X>
 concept Buffer = detail::how_seen_v<std::remove_reference_t<X>> <
                  detail::seen_as::bits&& BufferView<detail::seen_t<std::remove_reference_t<X>>>;
@@ -175,7 +175,7 @@ concept Buffer = detail::how_seen_v<std::remove_reference_t<X>> <
 template <class X>
 using buffer_t = detail::seen_t<std::remove_reference_t<X>>;
 
-// Which kind of memory a verb is given decides which of its forms is meant.
+// Buffers in a device's or in the host's memory. The kind selects the overload of a verb.
 template <class X>
 concept DeviceBuffer = Buffer<X> && memory_kind_v<buffer_t<X>>
 == memory_kind::device;
@@ -183,8 +183,8 @@ template <class X>
 concept HostBuffer = Buffer<X> && memory_kind_v<buffer_t<X>>
 == memory_kind::host;
 
-// Says that a view's memory is a device's: on_device(strided(p, n, 3)). Pointers with a type that says so (Thrust's)
-// and device_view need no such word.
+// Marks a view's memory as a device's: on_device(strided(p, n, 3)). Not needed for device_view, nor for pointers whose
+// type says so (Thrust's).
 template <class X>
 constexpr auto on_device(X&& x) {
     using view = buffer_t<X>;
@@ -196,7 +196,7 @@ constexpr auto on_device(X&& x) {
     else return on_device_view<view>(buffer(x));
 }
 
-// Refuses, with a sentence, a buffer that cannot take a result. Verbs call it with the type of their output.
+// Refuses, with a message, a buffer that cannot take a result. Verbs call it with the type of their output.
 template <class X>
 constexpr void require_output() {
     constexpr bool is_text = std::is_array_v<std::remove_reference_t<X>> &&
@@ -209,7 +209,7 @@ constexpr void require_output() {
         "buffer of your own that is not const, for example a std::vector.");
 }
 
-// Says that x is both input and output of a call that could be read otherwise.
+// Marks x as both input and output of a call where the arguments alone could mean something else.
 template <class X>
 constexpr in_place_view<buffer_t<X>> in_place(X&& x) {
     require_output<X>();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Families of tensors recognised by what they can do, without their headers: ranges, Eigen, mdspan, DLPack, torch and
-// vectors with wrapped pointers (Thrust). Each family is one concept and one function that makes the view.
-// It must not know in which order they are tried; that is buffer.hpp.
+// Families of tensors recognised by their members, without their headers: ranges, Eigen, mdspan, DLPack, torch and
+// vectors with wrapped pointers (Thrust). Each family is one concept and one function that makes the view. It must not
+// know in which order they are tried; buffer.hpp decides that.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 // ------------------------------------------------------------------------------------------------- ranges
-// <ranges> costs 0.4 s, so begin and size are found here: array, member, or a function beside the type.
+// <ranges> costs 0.4 s, so begin and size are looked up here: array, member, or a function beside the type.
 namespace adl {
 template <class X, std::size_t N>
 constexpr X* begin(X (&x)[N]) {
@@ -86,8 +86,8 @@ concept has_raw_data = requires(X& x) {
     requires std::is_pointer_v<decltype(x.data())>;
 };
 
-// An owning vector whose iterators do not call themselves contiguous (thrust::host_vector): storage it can grow, and a
-// pointer to it.
+// An owning vector whose iterators are not marked contiguous (thrust::host_vector). It can grow, and it has a pointer
+// to its storage.
 template <class X>
 concept vector_like = has_raw_data<X> && requires(std::remove_cv_t<X>& x) {
     x.capacity();
@@ -114,7 +114,7 @@ constexpr auto contiguous_range_data(X& x) {
     }
 }
 
-// std::vector<bool> packs its elements into bits: there is no bool to point to.
+// std::vector<bool>, which packs its elements into bits: no pointer to a bool exists.
 template <class X>
 concept bit_vector = requires(std::remove_cv_t<X>& x) {
     typename X::reference;
@@ -134,7 +134,7 @@ concept matrix_like = requires(X& x) {
     { x.outerStride() } -> std::convertible_to<std::ptrdiff_t>;
 };
 
-// A matrix with its own storage, or a piece of a vector: no gaps, and the type says so.
+// A matrix with its own storage, or a part of a vector. Its type says that it has no gaps.
 template <class X>
 concept dense_matrix = matrix_like<X> &&(
     requires {
@@ -146,7 +146,7 @@ concept dense_matrix = matrix_like<X> &&(
         requires int(X::InnerStrideAtCompileTime) == 1;
     });
 
-// Numbered in the matrix's own storage order: column by column unless it is row-major.
+// Elements are numbered in the matrix's storage order: column by column unless it is row-major.
 template <class X>
 constexpr auto matrix_view(X& x) {
     using element = std::remove_pointer_t<decltype(x.data())>;
@@ -179,7 +179,7 @@ concept says_reference = requires {
 template <class X>
 concept refers_to_elements = !says_reference<X> || std::is_same_v<typename X::reference, typename X::element_type&>;
 
-// One whose accessor gives the elements themselves: what it scales or conjugates as it is read does not lie in memory.
+// An mdspan whose accessor returns references: values that are scaled or conjugated on reading do not lie in memory.
 template <class X>
 concept mdspan_like = mdspan_shaped<X> && refers_to_elements<X> && requires(X& x) {
     requires std::is_same_v < std::remove_cvref_t<decltype(x.data_handle())>,
@@ -205,7 +205,7 @@ concept fancy_vector = requires(X& x) {
     { x.size() } -> std::convertible_to<std::size_t>;
 };
 
-// A pointer that gives a proxy instead of an element points to memory that this processor cannot read.
+// A pointer that dereferences to a proxy points to memory that the host cannot read.
 template <class X>
 constexpr auto fancy_view(X& x) {
     using element = std::remove_pointer_t<decltype(x.data().get())>;
@@ -214,8 +214,7 @@ constexpr auto fancy_view(X& x) {
     return view(x.data().get(), static_cast<std::size_t>(x.size()));
 }
 
-// ------------------------------------------------------------------------------------------------- element type at run
-// time
+// --------------------------------------------------------------------------------- element type at run time
 template <class X>
 concept dlpack_tensor = requires(X& x) {
     x.data;
@@ -233,7 +232,7 @@ concept managed_dlpack_tensor = requires(X& x) {
     requires dlpack_tensor<decltype(x.dl_tensor)>;
 };
 
-// torch::Tensor: whether data_ptr<T>() exists cannot be asked without a T; float exists for all of them.
+// torch::Tensor. A concept cannot ask for data_ptr<T>() without a T; data_ptr<float>() always exists.
 template <class X>
 concept torch_tensor = requires(X& x) {
     x.template data_ptr<float>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Chrome's trace events (chrome://tracing, Perfetto) as text: a process for each communicator, a line in it for each
-// rank. What the simulator predicts (sim/traces.hpp) and what a run recorded (job/recorded_calls.hpp) are both written
-// here, so that they can be laid over each other: process 0 is the simulated machine, others are communicators.
+// Writes Chrome's trace events (chrome://tracing, Perfetto): a process for each communicator, in it a line for each
+// rank. The simulator's predictions (sim/traces.hpp) and recorded runs (job/recorded_calls.hpp) both use this class, so
+// that one view can show both: process 0 is the simulated machine, the others are communicators.
 #pragma once
 
 #include <cstdio>
@@ -13,7 +13,7 @@ COLLX_BEGIN_NAMESPACE
 
 class chrome_trace {
 public:
-    static constexpr int simulated = 0; // the process of what was predicted
+    static constexpr int simulated = 0; // the process of predicted calls
 
     void name_process(int pid, const std::string& name) {
         add("{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":", pid);
@@ -23,12 +23,12 @@ public:
         add("{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"rank %d\"}}", pid, rank,
             rank);
     }
-    // From begin_ns on, for `ns`. arguments: the inside of a JSON object.
+    // Adds an event that begins at begin_ns and lasts `ns`. arguments: the inside of a JSON object.
     void event(int pid, int rank, const std::string& name, double begin_ns, double ns, const std::string& arguments) {
         add("{\"ph\":\"X\",\"name\":");
         finish(name, pid, rank, begin_ns, arguments, ",\"dur\":%.6f", ns / 1e3);
     }
-    // The same for what overlaps other events of its line. id: its own among those of the process.
+    // The same for an event that may overlap others of its line. id: unique among those of the process.
     void overlapping(int pid, int rank, unsigned long long id, const std::string& name, double begin_ns, double ns,
                      const std::string& arguments) {
         constexpr const char* format = ",\"cat\":\"async\",\"id\":\"%llx\"";
@@ -39,7 +39,7 @@ public:
     }
     std::string text() const { return "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[" + text_ + "\n]}\n"; }
 
-    // A JSON string. Other than printable ASCII becomes a question mark.
+    // Quotes s as a JSON string. Characters other than printable ASCII become question marks.
     static std::string quoted(const std::string& s) {
         std::string out = "\"";
         for (const char c : s) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one clock of collx: monotonic nanoseconds. Deadlines, waits and measurements all read this one, so that no
-// wall-clock jump can end a call.
+// The one clock of collx: monotonic nanoseconds. Deadlines, waits and measurements all read it, so that a jump of the
+// wall clock cannot end a call.
 #pragma once
 
 #include <time.h>
@@ -18,7 +18,7 @@ inline std::int64_t now_ns() {
     return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
 }
 
-// A point in time that a whole sequence of waits shares.
+// A point in time up to which a whole sequence of waits may last.
 struct deadline {
     std::int64_t at_ns = INT64_MAX;
     static deadline in_ns(std::int64_t ns) { return {ns >= INT64_MAX / 2 ? INT64_MAX : now_ns() + ns}; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The words in which collx differs between compilers. It must not know anything about ranks, operating systems
-// or libraries, and no other header may test for a compiler where one of these words would do.
+// Macros for the differences between compilers. It must not know anything about ranks, operating systems or libraries,
+// and no other header may test for a compiler where one of these macros would do.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -25,27 +25,27 @@
 #define COLLX_NOINLINE
 #endif
 
-// Put before a function that throws and takes more arguments than fit into registers. clang joins the ends of two such
-// calls although the stack is not equally deep at them: what unwinds it then finds no handler.
+// Put before a function that throws and takes more arguments than fit into registers. clang merges the ends of two
+// calls of such a function even if their stack depths differ; the unwinder then finds no handler.
 #if defined(__clang__) && !defined(__CUDACC__)
 #define COLLX_NOMERGE [[clang::nomerge]]
 #else
 #define COLLX_NOMERGE
 #endif
 
-// Put before a loop of a fixed, small number of turns whose array must live in registers.
+// Put before a loop with a small, fixed number of iterations whose array must live in registers.
 #if defined(__CUDACC__)
 #define COLLX_UNROLL _Pragma("unroll")
-// Before a loop that a kernel's compiler would otherwise repeat four times for nothing.
+// Put before a loop that a kernel's compiler would otherwise unroll four times without benefit.
 #define COLLX_ROLLED _Pragma("unroll 1")
 #else
 #define COLLX_UNROLL _Pragma("GCC unroll 16")
 #define COLLX_ROLLED
 #endif
 
-// Functions that a program compiles with everything else, or, where COLLX_COMPILED is defined for all of it (the target
-// collx::collx does), finds in a library. A device's pass over a .cu file has no use for their bodies: none of them
-// launches a kernel.
+// Put before non-template functions. A header-only program compiles them with everything else. Where COLLX_COMPILED is
+// defined for the whole program (the target collx::collx does), they are in a library. A device's pass over a .cu file
+// does not need their bodies either: none of them launches a kernel.
 #if defined(COLLX_COMPILED) || defined(__CUDA_ARCH__)
 #define COLLX_ONCE
 #define COLLX_ONLY_DECLARED

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Words that every room which talks to the system needs: a descriptor that closes itself, a call repeated after a
-// signal, a poll with a deadline, a hash that is the same in all processes. Knows neither sockets nor files.
+// Helpers for code that calls the system: a descriptor that closes itself, a call repeated after a signal, a poll with
+// a deadline, retry pauses, a hash that is the same in all processes. Knows neither sockets nor files.
 #pragma once
 
 #include <poll.h>
@@ -35,7 +35,7 @@ public:
         return fd;
     }
     void close() {
-        if (fd_ >= 0) ::close(fd_); // Linux has closed it even when it says EINTR
+        if (fd_ >= 0) ::close(fd_); // Linux closes it even when close() fails with EINTR
         fd_ = -1;
     }
 
@@ -54,7 +54,7 @@ auto without_eintr(Call&& call) {
     }
 }
 
-// A deadline as poll() takes it: milliseconds rounded up, at most `longest_ms`.
+// Converts a deadline for poll(): milliseconds rounded up, at most `longest_ms`.
 [[gnu::cold]] inline int poll_ms(const deadline& until, int longest_ms) {
     const std::int64_t left_ns = until.left_ns();
     if (left_ns <= 0) return 0;
@@ -62,7 +62,7 @@ auto without_eintr(Call&& call) {
     return ms < longest_ms ? static_cast<int>(ms) : longest_ms;
 }
 
-// Waits for one descriptor. False when the deadline passed first.
+// Waits for an event of one descriptor. False when the deadline passes first.
 [[gnu::cold]] inline bool wait_for_event(int fd, short events, const deadline& until) {
     for (;;) {
         pollfd p{fd, events, 0};
@@ -76,13 +76,13 @@ auto without_eintr(Call&& call) {
     ::nanosleep(&t, nullptr);
 }
 
-// Waits between attempts: twice as long each time, with jitter so that many ranks do not come back together.
+// Pauses between attempts. Each is twice as long, with jitter so that many ranks do not retry at the same time.
 class retry_pause {
 public:
     explicit retry_pause(std::int64_t longest_ns)
         : longest_ns_(longest_ns),
           state_(static_cast<std::uint64_t>(now_ns()) ^ static_cast<std::uint64_t>(::getpid()) << 32) {}
-    // False when the deadline has passed. `nap` is replaced where a test looks at the times.
+    // False when the deadline has passed. A test that checks the times replaces `nap`.
     [[gnu::cold]] bool sleep(const deadline& until, void (*nap)(std::int64_t ns) = nap_ns) {
         const std::int64_t left_ns = until.left_ns();
         if (left_ns <= 0) return false;
@@ -99,9 +99,9 @@ private:
     std::uint64_t state_;
 };
 
-// How many connections one listener (a store's, a rank's) keeps open to processes that have not proved to have the key:
-// a quarter of the files that this process may open, and at most 1024. A job has two of them in one rank, so half is
-// left for it.
+// The number of connections that one listener (of a store or a rank) keeps open to processes that have not proved that
+// they have the key: a quarter of the files that this process may open, at least 8 and at most 1024. One rank of a job
+// has two listeners, so half of the files are left for the job.
 inline std::size_t most_strangers() {
     rlimit files{};
     const bool is_known = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
@@ -109,7 +109,7 @@ inline std::size_t most_strangers() {
     return quarter < 8 ? 8 : quarter > 1024 ? 1024 : quarter;
 }
 
-// FNV-1a with a final mix. Names things; protects nothing.
+// FNV-1a with a final mix. For names only: it does not protect against forgery.
 constexpr std::uint64_t hash_bytes(const char* text, std::size_t bytes, std::uint64_t seed) {
     std::uint64_t h = 0xcbf29ce484222325 ^ seed * 0x9e3779b97f4a7c15;
     for (std::size_t i = 0; i < bytes; ++i) h = (h ^ static_cast<unsigned char>(text[i])) * 0x100000001b3;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How long something may take: what std::chrono::seconds(5) and 5s convert to. A type of collx's own, for nvcc reads
-// std::chrono three times, 0.12 s in every .cu file, and libstdc++'s <chrono> brings <sstream> in C++20, 0.2 s for
-// every user. A program that says 5s includes <chrono> itself.
+// A span of time; std::chrono::seconds(5) and 5s convert to it. collx has its own type because nvcc reads std::chrono
+// three times, 0.12 s in every .cu file, and because libstdc++'s <chrono> includes <sstream> in C++20, 0.2 s for every
+// user. A program that writes 5s includes <chrono> itself.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// A std::chrono::duration of whole units, each of whole nanoseconds.
+// A std::chrono::duration with an integral count, whose unit is a whole number of nanoseconds.
 template <class D>
 concept whole_nanoseconds = requires(const D& d) {
     typename D::rep;
@@ -37,7 +37,7 @@ public:
     }
 
     constexpr std::int64_t count() const { return ns_; } // nanoseconds
-    // To std::chrono::nanoseconds.
+    // Converts to std::chrono::nanoseconds.
     template <detail::whole_nanoseconds D>
     requires(D::period::num == 1 && D::period::den == 1'000'000'000) constexpr operator D() const {
         return D(static_cast<typename D::rep>(ns_));
@@ -45,7 +45,7 @@ public:
     constexpr bool operator==(const duration&) const = default;
 
 private:
-    // hours::max() is for ever, too.
+    // Saturates: hours::max() means forever, too.
     template <class N>
     static constexpr std::int64_t in_ns(N n, std::intmax_t unit) {
         const std::int64_t most = INT64_MAX / unit;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What may travel: the element types. An element is copied as bytes from one rank to another, so it must be trivially
-// copyable, or its owner says that its bytes suffice (`enable_wire`). It must not know how bytes move, nor any foreign
-// header: Eigen's matrices and every complex type are recognised by shape.
+// Element types. An element is copied as bytes from one rank to another. So it must be trivially copyable, or its owner
+// declares that its bytes suffice (`enable_wire`). It must not know how bytes move, nor any foreign header: Eigen's
+// matrices and every complex type are recognised by their members.
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Opt in: "the bytes of a T are all there is to it", for a class whose copy constructor or assignment is not trivial.
+// Specialise as true if the bytes of a T are its whole value though its copy constructor or assignment is not trivial.
 // Requires: no pointers, no references, no resources inside.
 // Example: template <> inline constexpr bool collx::enable_wire<my::rotation> = true;
 template <class T>
@@ -26,7 +26,7 @@ inline constexpr bool enable_wire = false;
 
 namespace detail {
 
-// std::complex, cuda::std::complex and their like: two scalars, real() first.
+// std::complex, cuda::std::complex and similar types: two scalars, real() first.
 template <class T>
 concept complex_like = std::is_class_v<T> && requires(const T& z, typename T::value_type part) {
     requires std::is_arithmetic_v<typename T::value_type> || is_half_v<typename T::value_type>;
@@ -36,8 +36,8 @@ concept complex_like = std::is_class_v<T> && requires(const T& z, typename T::va
     T(part, part);
 };
 
-// Eigen::Matrix and Eigen::Array whose size is known: the scalars lie in the object itself. A Map or an expression has
-// a size too, but is not its own plain object.
+// Eigen::Matrix and Eigen::Array of fixed size: the scalars lie in the object itself. A Map or an expression has a size
+// too, but its PlainObject is another type.
 template <class T>
 concept fixed_matrix_like = std::is_class_v<T> && requires {
     typename T::Scalar;
@@ -49,19 +49,19 @@ concept fixed_matrix_like = std::is_class_v<T> && requires {
 
 } // namespace detail
 
-// True where the bytes of a T mean the same on another rank.
+// True if the bytes of a T mean the same on another rank.
 template <class T>
 inline constexpr bool is_wire_v = [] {
     if constexpr (enable_wire<T>) return true;
     else if constexpr (detail::fixed_matrix_like<T>) return is_wire_v<typename T::Scalar>;
     else if constexpr (std::is_pointer_v<T> || std::is_member_pointer_v<T> || std::is_null_pointer_v<T>)
-        return false; // an address of this process
+        return false; // an address is valid in one process only
     else if constexpr (std::is_object_v<T> && !std::is_array_v<T>)
         return std::is_trivially_copyable_v<T> || detail::complex_like<T>;
     else return false;
 }();
 
-// The standard's pair and tuple have assignments that are not trivial, though their bytes suffice.
+// The assignments of std::pair and std::tuple are not trivial, but their bytes suffice.
 template <class A, class B>
 inline constexpr bool enable_wire<std::pair<A, B>> = is_wire_v<A>&& is_wire_v<B>;
 template <class... Ts>
@@ -71,8 +71,8 @@ inline constexpr bool enable_wire<std::tuple<Ts...>> = (is_wire_v<Ts> && ...);
 template <class T>
 concept Element = std::is_same_v<T, std::remove_cv_t<T>> && is_wire_v<T>;
 
-// Refuses, with a sentence, a type that is no element. To a type with a destructor of its own the advice to send its
-// bytes would be wrong: what it owns is elsewhere.
+// Refuses, with a message, a type that is no element. A type with a destructor gets another message, because sending
+// its bytes would be wrong: what it owns is elsewhere.
 template <class T>
 constexpr void require_element() {
     constexpr bool owns = std::is_object_v<T> && !std::is_trivially_destructible_v<T>;
@@ -84,20 +84,20 @@ constexpr void require_element() {
                   "that its bytes suffice with collx::enable_wire<T> = true.");
 }
 
-// The type sums are kept in while they are computed; specialise `accumulator` for your own narrow types.
+// The type in which sums of T are computed; specialise `accumulator` for your own narrow types.
 template <class T>
 struct accumulator {
     using type = T;
 };
 template <class Format>
 struct accumulator<basic_half<Format>> {
-    using type = float; // a sum kept in bf16 stops growing at 256
+    using type = float; // a sum of ones in bf16 stops growing at 256
 };
 template <class Format>
 struct accumulator<basic_fp8<Format>> {
     using type = float;
 };
-// The type that sums of T are kept in.
+// The type in which sums of T are computed.
 template <class T>
 using accumulator_t = typename accumulator<T>::type;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What can go wrong, as one exception type with a code, the ranks concerned and a remedy. Transports and schedules
-// report through it; nothing here knows them. Kept to <exception> and a small buffer of its own: <stdexcept> and
-// <system_error> would cost every user 0.1 s of compile time.
+// Errors: one exception type with a code, the ranks concerned and a remedy. Transports and schedules report through it;
+// nothing here knows them. Uses only <exception> and a buffer inside the object: <stdexcept> and <system_error> would
+// cost every user 0.1 s of compile time.
 #pragma once
 
 #include <cstdarg>   // for va_list
@@ -14,19 +14,19 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What went wrong: the code of an error.
+// The code of an error.
 enum class errc : unsigned char {
-    invalid_argument, // this call cannot be right on this rank alone: null, overlapping, out of range, overflow
-    mismatch,         // ranks disagree on what is called: counts, types, operators, roots, order
+    invalid_argument, // the call is wrong whatever other ranks call: null, overlapping, out of range, overflow
+    mismatch,         // ranks disagree on the call: counts, types, operators, roots, order
     peer_failed,      // a rank died; error::peer() says which
-    timeout,          // a deadline passed; error::peer() says who was waited for
+    timeout,          // a deadline passed; error::peer() says which rank was waited for
     aborted,          // the communicator was aborted by some rank
     resource,         // the system has no more of something: memory, descriptors, processes
     unsupported,      // this machine or this build cannot do it
     environment,      // a COLLX_* variable or launcher setting makes no sense
-    protocol,         // a peer sent something its own schedule does not allow
-    forked,           // used in a child process that fork() made
-    security,         // a peer could not prove that it has the job's key, or what it sent was changed on the way
+    protocol,         // a peer sent something that its schedule does not allow
+    forked,           // collx was used in a child process that fork() made
+    security,         // a peer could not prove that it has the job's key, or its data were changed on the way
 };
 // The code with the highest number.
 inline constexpr errc last_errc = errc::security;
@@ -38,7 +38,7 @@ constexpr const char* name_of(errc c) {
     return names[static_cast<int>(c)];
 }
 
-// What collx throws. what() is one line: what happened, on which rank, with whom, and what to do about it.
+// The exception that collx throws. what() is one line: what happened, on which rank, with which peer, and the remedy.
 class error : public std::exception {
 public:
     error(errc code, int rank, int peer, const char* text, const char* remedy) noexcept
@@ -51,7 +51,7 @@ public:
     const char* what() const noexcept override { return what_; }
     errc code() const noexcept { return code_; }
     int rank() const noexcept { return rank_; } // the rank that reports, -1 before there is one
-    int peer() const noexcept { return peer_; } // the guilty or missing rank, -1 if none can be named
+    int peer() const noexcept { return peer_; } // the rank that failed or is missing, -1 if none can be named
     // Number of the collective on its communicator, 0 outside one.
     std::uint64_t sequence() const noexcept { return sequence_; }
     void set_sequence(std::uint64_t s) noexcept { sequence_ = s; }
@@ -63,8 +63,8 @@ private:
     int rank_, peer_;
 };
 
-// The ones that programs catch by type.
-// A rank died; peer() says which. The communicator has ended on all ranks; shrink() goes on without it.
+// Errors that programs catch by type.
+// A rank died; peer() says which. The communicator has ended on all ranks; shrink() continues without that rank.
 struct peer_failed : error {
     using error::error;
     explicit peer_failed(const error& e) : error(e) {}
@@ -74,7 +74,7 @@ struct timed_out : error {
     using error::error;
     explicit timed_out(const error& e) : error(e) {}
 };
-// Ranks called different things: counts, types, operators, roots or order. The message has both.
+// Ranks disagree on the call: counts, types, operators, roots or order. The message has both versions.
 struct mismatch : error {
     using error::error;
     explicit mismatch(const error& e) : error(e) {}
@@ -84,7 +84,7 @@ struct aborted : error {
     using error::error;
     explicit aborted(const error& e) : error(e) {}
 };
-// This call cannot be right on this rank alone.
+// The call is wrong on this rank, whatever other ranks call.
 struct invalid_argument : error {
     using error::error;
     explicit invalid_argument(const error& e) : error(e) {}
@@ -102,7 +102,7 @@ struct invalid_argument : error {
     }
 }
 
-// The same for a new error. Format as printf; kept out of line so that hot paths carry only a call.
+// Throws a new error. Format as for printf; kept out of line so that hot paths carry only a call.
 COLLX_NOMERGE [[noreturn, gnu::cold, gnu::noinline, gnu::format(printf, 5, 6)]] inline void
 fail(errc code, int rank, int peer, const char* remedy, const char* format, ...) {
     char text[400];

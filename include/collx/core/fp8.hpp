@@ -2,9 +2,9 @@
 //
 // The two 8-bit floating-point types as plain one-byte structs: e4m3 (four exponent bits, finite up to 448, no
 // infinity) and e5m2 (five, up to 57344), with the bits of the OCP standard and of CUDA's __nv_fp8_e4m3 and e5m2.
-// Arithmetic goes through float. Storing rounds to nearest even and stays finite: what is too large, and infinity,
-// becomes the largest number, as CUDA's conversions do by default. A NaN stays one.
-// In a kernel the device converts where it can (compute capability 8.9), to the same bits but for a NaN's sign.
+// Arithmetic goes through float. Conversion from float rounds to nearest even and stays finite: larger values and
+// infinity become the largest number, as CUDA's conversions do by default. A NaN stays a NaN. In a kernel the device
+// converts where it can (compute capability 8.9), to the same bits except for a NaN's sign.
 // Source: "OCP 8-bit Floating Point Specification", revision 1.0 (2023).
 #pragma once
 
@@ -19,7 +19,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// float -> 8 bits with `mantissa` bits below the exponent, whose bias is `bias`; at most max_bits.
+// Rounds to 8 bits with `mantissa` bits below the exponent, whose bias is `bias`; larger results become max_bits.
 COLLX_HD constexpr std::uint8_t fp8_bits_from_float(float value, int mantissa, int bias,
                                                     std::uint32_t max_bits) noexcept {
     const std::uint32_t x = __builtin_bit_cast(std::uint32_t, value);
@@ -27,14 +27,14 @@ COLLX_HD constexpr std::uint8_t fp8_bits_from_float(float value, int mantissa, i
     const std::uint32_t magnitude = x & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return static_cast<std::uint8_t>(sign | 0x7fu);
     const int exponent = static_cast<int>(magnitude >> 23) - 127, least = 1 - bias;
-    // Below half of the smallest number everything rounds to zero; so do float's own denormals.
+    // Values below half of the smallest number round to zero; so do float's own denormals.
     if (exponent < least - mantissa - 1) return sign;
     const int below = exponent < least ? least - exponent : 0, shift = 23 - mantissa + below;
     const std::uint32_t digits = (magnitude & 0x7fffffu) | 0x800000u;
     const std::uint32_t rest = digits & ((1u << shift) - 1u), tie = 1u << (shift - 1);
     std::uint32_t bits = digits >> shift;
     bits += (rest > tie || (rest == tie && (bits & 1u) != 0u)) ? 1u : 0u;
-    // The leading one of a normal number counts as one exponent; a carry does what it should.
+    // The leading one of a normal number adds one to the exponent field; so does a carry from rounding.
     if (exponent >= least) bits += static_cast<std::uint32_t>(exponent - least) << mantissa;
     return static_cast<std::uint8_t>(sign | (bits > max_bits ? max_bits : bits));
 }
@@ -58,7 +58,7 @@ COLLX_HD constexpr float float_from_fp8_bits(std::uint8_t bits, int mantissa, in
 #define COLLX_FP8_HARDWARE 1
 namespace detail::hardware {
 
-// Exact: every 8-bit number is one of 16 bits.
+// Exact: each 8-bit number has an equal f16.
 __device__ inline float from_f16_bits(std::uint16_t bits) {
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
@@ -68,8 +68,8 @@ __device__ inline float from_f16_bits(std::uint16_t bits) {
 } // namespace detail::hardware
 #endif
 
-// How the numbers of a format are encoded and decoded; where a device has instructions for that, two at a time, the
-// first number's bits the lower ones, and decoded to 16 bits each.
+// Encodes and decodes the numbers of a format. Device instructions convert two numbers at a time, the first one in the
+// lower bits, and decode to f16.
 struct e4m3_format {
     COLLX_HD static constexpr std::uint8_t encode(float x) noexcept {
         return detail::fp8_bits_from_float(x, 3, 7, 0x7eu);
@@ -91,7 +91,7 @@ struct e4m3_format {
 #endif
 };
 
-// The same with five bits of exponent and two of mantissa: more range, fewer digits; has infinities.
+// The same with five bits of exponent and two of mantissa: more range, less precision; has infinities.
 struct e5m2_format {
     COLLX_HD static constexpr std::uint8_t encode(float x) noexcept {
         return detail::fp8_bits_from_float(x, 2, 15, 0x7bu);
@@ -115,7 +115,7 @@ struct e5m2_format {
 #endif
 };
 
-// Conversions of one number and of two, by whatever the processor has.
+// Converts one number or two, by device instructions where there are some.
 template <class Numbers>
 struct fp8_format {
     COLLX_HD static constexpr std::uint8_t bits_from_float(float x) noexcept {
@@ -152,7 +152,7 @@ struct fp8_format {
 };
 #undef COLLX_FP8_HARDWARE
 
-// What e4m3 and e5m2 share; as basic_half does, a float converts implicitly, any other arithmetic type by name only.
+// The template of e4m3 and e5m2. As in basic_half, float converts implicitly, other arithmetic types only explicitly.
 template <class Format>
 struct basic_fp8 {
     using format = fp8_format<Format>;
@@ -176,7 +176,7 @@ struct basic_fp8 {
     COLLX_HD constexpr operator float() const noexcept { return format::float_from_bits(bits); }
 
 private:
-    // Once, not by way of the nearest float.
+    // Rounds to odd, so that the value is not rounded to the nearest twice.
     template <class Number>
     COLLX_HD static constexpr float rounded(Number value) noexcept {
         if constexpr (std::is_floating_point_v<Number>) return detail::round_to_odd(value);
@@ -184,7 +184,7 @@ private:
     }
 };
 
-// Eight-bit floating-point numbers, as wire types and elements; sums are kept in float.
+// 8-bit floating-point numbers, as wire types and elements; sums are kept in float.
 using e4m3 = basic_fp8<e4m3_format>;
 using e5m2 = basic_fp8<e5m2_format>;
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An array that grows, for what the library keeps. To a compiler each std::vector<T> is sixty functions and as many
-// small classes, and nvcc's three parsers read all of them anew: together a third of what collx.hpp cost a .cu file,
-// and <vector> itself a twelfth of the rest. This one is a dozen functions of a few lines. Programs hand in
-// std::vectors.
+// A growable array for the library's own data. To a compiler each std::vector<T> is sixty functions and as many small
+// classes, which nvcc's three parsers all read: together a third of the cost of collx.hpp in a .cu file; <vector>
+// itself costs a twelfth of the rest. This class has a dozen short functions. Programs pass std::vectors.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +13,22 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Requires: T moves without exceptions. An iterator is a pointer. Where constants are evaluated (proofs record while
-// compiling) there is no raw memory: room is made of default elements then, so T must have them.
+// Requires: T moves without exceptions. An iterator is a pointer. In constant evaluation (proofs record while
+// compiling) there is no raw memory: reserve() makes default elements there, so T must have them.
 template <class T>
 class growing_array {
 public:
     using value_type = T;
 
     constexpr growing_array() = default;
-    // Through the default constructor, after which an exception finds the destructor.
+    // Delegates to the default constructor, so that the destructor runs after an exception.
     constexpr explicit growing_array(std::size_t size) : growing_array() { resize(size); }
     constexpr growing_array(std::size_t size, const T& value) : growing_array() { assign(size, value); }
     constexpr growing_array(std::initializer_list<T> all) : growing_array() { append(all.begin(), all.size()); }
     constexpr growing_array(const T* from, const T* to) : growing_array() {
         append(from, static_cast<std::size_t>(to - from));
     }
-    // A copy of a std::vector<T>, say, or of one of what becomes a T.
+    // Copies a std::vector<T>, for example, or a list of values from which a T can be made.
     template <class List>
     requires requires(const List& l, const T*& p) {
         p = l.data(), l.size();
@@ -47,8 +46,8 @@ public:
             delete[] at_;
         } else {
             clear();
-            // Clang 14 asks whether a const variable can end while compiling, passes over `operator delete` with all
-            // that it is given, and then calls no destructor. A read of what it does not know there says no.
+            // Clang 14 emits no destructor call for a const variable whose destruction it can evaluate, and skips
+            // `operator delete` with its arguments in that check. Reading at_ outside of them makes the check fail.
             T* const memory = at_;
             ::operator delete(memory);
         }
@@ -69,7 +68,7 @@ public:
     constexpr T& back() { return at_[size_ - 1]; }
     constexpr const T& back() const { return at_[size_ - 1]; }
 
-    // The arguments may be parts of this array: the element is there before anything moves.
+    // The arguments may refer to parts of this array: the element is made before anything moves.
     template <class... Args>
     constexpr T& emplace_back(Args&&... args) {
         T made(static_cast<Args&&>(args)...);
@@ -113,7 +112,7 @@ public:
     constexpr void resize(std::size_t size) {
         while (size_ > size) pop_back();
         if (size > room_) reserve(size);
-        if constexpr (sizeof(T) == 1 && __is_trivially_copyable(T)) // memory, of which there may be much
+        if constexpr (sizeof(T) == 1 && __is_trivially_copyable(T)) // bytes, of which there may be many
             if (!__builtin_is_constant_evaluated() && size_ < size) {
                 __builtin_memset(static_cast<void*>(at_ + size_), 0, size - size_);
                 size_ = size;
@@ -144,7 +143,7 @@ public:
         if (!__builtin_is_constant_evaluated()) at_[size_].~T();
     }
     constexpr void clear() {
-        if constexpr (__is_trivially_copyable(T)) size_ = 0; // at once, however many bytes
+        if constexpr (__is_trivially_copyable(T)) size_ = 0; // at once, however many elements
         else
             while (size_ != 0) pop_back();
     }
@@ -175,7 +174,7 @@ private:
     std::size_t size_ = 0, room_ = 0;
 };
 
-// All for which `is_out(element)` is true leave; the others keep their order.
+// Removes all elements for which `is_out(element)` is true; the others keep their order.
 template <class T, class IsOut>
 void erase_if(growing_array<T>& all, IsOut&& is_out) {
     T* to = all.begin();

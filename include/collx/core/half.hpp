@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The two 16-bit floating-point types of machine learning as plain two-byte structs, so that a CPU-only build needs no
-// CUDA header. `f16` has the bits of IEEE 754 binary16 (and of CUDA's __half), `bf16` those of bfloat16 (a float cut in
-// half, __nv_bfloat16). All arithmetic goes through float: `a + b` is a float, and storing it rounds once.
-// It must not know about buffers: bulk conversion is in convert.hpp.
-// In a kernel the device converts, to the same bits but for a NaN's: it stays a NaN and loses its sign and payload.
+// CUDA header. `f16` has the bits of IEEE 754 binary16 (and of CUDA's __half), `bf16` those of bfloat16 (the upper half
+// of a float, __nv_bfloat16). All arithmetic goes through float: `a + b` is a float, and storing it rounds once.
+// It must not know about buffers.
+// In a kernel the device converts, to the same bits except for a NaN, which stays a NaN but loses its sign and payload.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +67,8 @@ COLLX_HD constexpr float float_from_bf16_bits(std::uint16_t bits) noexcept {
     return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
-// double or long double -> float rounded to odd: the low bit remembers that something was cut off, so that a second
-// rounding to fewer bits gives what one rounding of the double would have given.
+// double or long double -> float rounded to odd: the low bit is set where digits were cut off, so that a second
+// rounding to fewer bits gives the same result as one rounding of the double.
 // Source: S. Boldo, G. Melquiond, "When double rounding is odd" (2005).
 template <class Wide>
 COLLX_HD constexpr float round_to_odd(Wide value) noexcept {
@@ -95,7 +95,7 @@ COLLX_HD constexpr float round_to_odd_integer(Integer value) noexcept {
     const bool negative = value < Integer(0);
     double scale = 1;
     std::uint64_t magnitude = static_cast<std::uint64_t>(value);
-    if constexpr (sizeof(Integer) > 8) { // 128 bits, where the compiler counts them among the integers
+    if constexpr (sizeof(Integer) > 8) { // 128 bits, where std::is_integral includes them
         auto all = static_cast<std::make_unsigned_t<Integer>>(value);
         for (all = negative ? 0 - all : all; (all >> 64) != 0; scale *= 2) all = (all >> 1) | (all & 1);
         magnitude = static_cast<std::uint64_t>(all);
@@ -112,8 +112,8 @@ COLLX_HD constexpr float round_to_odd_integer(Integer value) noexcept {
 
 } // namespace detail
 
-// What f16 and bf16 share. `Format` supplies the two conversions of the bits.
-// A float converts implicitly (storing a result of float arithmetic), any other arithmetic type only by name.
+// The template of f16 and bf16. `Format` supplies the two conversions of the bits.
+// A float converts implicitly (storing a result of float arithmetic), any other arithmetic type only explicitly.
 template <class Format>
 struct basic_half {
     using format = Format;
@@ -171,7 +171,7 @@ __device__ inline float from_f16(std::uint16_t bits) {
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
     return x;
 }
-// Two at once: the first argument's bits are the lower ones.
+// Two at once: the bits of `low` are the lower ones.
 __device__ inline std::uint32_t two_f16(float low, float high) {
     std::uint32_t bits;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
@@ -232,7 +232,7 @@ struct bfloat16 {
     COLLX_HD static constexpr float float_from_bits(std::uint16_t b) noexcept {
         return detail::float_from_bf16_bits(b);
     }
-    // Of one word of memory, the lower half first.
+    // Decodes the two numbers of one word of memory, the lower half first.
     COLLX_HD static void floats_from_word(float (&x)[2], std::uint32_t both) noexcept {
         x[0] = __builtin_bit_cast(float, both << 16), x[1] = __builtin_bit_cast(float, both & 0xffff0000u);
     }

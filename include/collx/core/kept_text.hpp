@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Characters that are kept: what std::string is for, but its header costs every .cu file that includes collx 0.4 s, of
-// which collx's start-up used a dozen functions. Converts from std::string and to it, where a program includes that;
-// what only reads is name_view's.
+// Characters that are owned, as in std::string, whose header costs every .cu file that includes collx 0.4 s; collx's
+// start-up used a dozen of its functions. Converts from and to std::string where a program includes it. Functions that
+// only read are those of name_view.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ public:
     ~kept_text() { ::operator delete(at_); }
 
     const char* data() const noexcept { return at_ != nullptr ? at_ : ""; }
-    const char* c_str() const noexcept { return data(); } // ends with a zero
+    const char* c_str() const noexcept { return data(); } // zero-terminated
     char* data() noexcept { return at_ != nullptr ? at_ : none(); }
     std::size_t size() const noexcept { return size_; }
     bool empty() const noexcept { return size_ == 0; }
@@ -43,8 +43,8 @@ public:
     const char& operator[](std::size_t i) const noexcept { return data()[i]; }
     char& operator[](std::size_t i) noexcept { return data()[i]; }
     char back() const noexcept { return at_[size_ - 1]; }
-    // The first bytes, as a Plain lies in memory; there must be as many. By memcpy from data() g++ warns of what data()
-    // is of an empty text.
+    // Copies the first bytes into a Plain. Requires: size() >= sizeof(Plain). Reads at_, because g++ warns about a
+    // memcpy from data() of an empty text.
     template <class Plain>
     Plain as() const noexcept {
         static_assert(std::is_trivially_copyable_v<Plain>);
@@ -53,7 +53,7 @@ public:
         return x;
     }
 
-    // At most `count` characters from `from` on, which must not lie behind the end.
+    // At most `count` characters from `from` on. Requires: from <= size().
     kept_text substr(std::size_t from, std::size_t count = npos) const { return view().substr(from, count); }
     std::size_t find(name_view x, std::size_t from = 0) const noexcept { return view().find(x, from); }
     std::size_t find(char x, std::size_t from = 0) const noexcept { return view().find(x, from); }
@@ -64,7 +64,7 @@ public:
     std::size_t find_first_not_of(name_view which) const noexcept { return view().find_first_not_of(which); }
     bool starts_with(name_view x) const noexcept { return view().starts_with(x); }
 
-    // The text may be a part of this one. Cold, and so all that calls it: g++ compiles what makes texts for size.
+    // The text may be a part of this one. Cold, so that g++ optimises the functions that make texts for size.
     [[gnu::cold]] kept_text& append(name_view text) {
         if (text.empty()) return *this;
         if (size_ + text.size() > room_) {

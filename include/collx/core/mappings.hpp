@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Orders for mapped_view: where element i of a tensor lies. All number the elements as C does, last index fastest,
-// whatever the layout in memory, so a row-major and a column-major tensor can take part in the same collective.
+// Mappings for mapped_view: where element i of a tensor lies. All number the elements as C does, last index fastest,
+// whatever the layout in memory, so that a row-major and a column-major tensor can take part in the same collective.
 // It must not know whose tensor it is, nor include an mdspan.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Up to eight dimensions with a stride each, the number of dimensions known at run time.
-// Neighbouring dimensions that form one longer one are merged, so dense tensors of any rank have one dimension.
+// Up to eight dimensions with a stride each; their number is known at run time.
+// Adjacent dimensions that form one longer dimension are merged, so dense tensors of any rank have one dimension.
 class strided_mapping {
 public:
     static constexpr int max_rank = 8;
 
-    // Adds a dimension inside of those added so far.
-    // Ensures: false, and nothing added, where that would make more than max_rank that cannot be merged.
+    // Adds a dimension inside those added so far.
+    // Ensures: false, and nothing added, if there would be more than max_rank dimensions that cannot be merged.
     COLLX_HD constexpr bool add(std::size_t extent, std::ptrdiff_t stride) {
         if (extent == 1) return true;
         if (rank_ > 0 && strides_[rank_ - 1] == static_cast<std::ptrdiff_t>(extent) * stride) {
@@ -59,7 +59,7 @@ private:
     int rank_ = 0;
 };
 
-// The mapping of an mdspan (std, cuda::std, Kokkos): any layout, also one that has no strides.
+// The mapping of an mdspan (std, cuda::std, Kokkos), with any layout, including layouts without strides.
 template <class Mapping>
 class mdspan_mapping {
     using extents_type = std::remove_cvref_t<decltype(std::declval<const Mapping&>().extents())>;

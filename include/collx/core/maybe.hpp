@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A value that may be absent: what std::optional is for, of whose forty functions the library used six.
+// A value that may be absent, as std::optional, of whose forty functions the library used six.
 #pragma once
 
 #include <new>
@@ -37,7 +37,7 @@ public:
     }
     ~maybe() { reset(); }
 
-    // What was there goes first.
+    // Destroys the previous value first.
     template <class... Args>
     T& emplace(Args&&... args) {
         reset();

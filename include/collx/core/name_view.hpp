@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Characters that live elsewhere: what std::string_view is for, but its header costs every .cu file 0.3 s, for it
-// brings streams' declarations and a part of <ranges>. Converts from std::string and std::string_view and to them,
+// Characters that are stored elsewhere, as in std::string_view, whose header costs every .cu file 0.3 s because it
+// includes the declarations of streams and a part of <ranges>. Converts from and to std::string and std::string_view
 // where a program includes them.
 #pragma once
 
@@ -12,7 +12,7 @@ COLLX_BEGIN_NAMESPACE
 
 class name_view {
 public:
-    static constexpr std::size_t npos = ~std::size_t{0}; // no place
+    static constexpr std::size_t npos = ~std::size_t{0}; // not found
 
     constexpr name_view() noexcept : name_view(nullptr, 0) {}
     constexpr name_view(const char* text) noexcept : name_view(text, __builtin_strlen(text)) {}
@@ -28,19 +28,19 @@ public:
     constexpr const char* end() const noexcept { return data_ + size_; }
     constexpr char back() const noexcept { return data_[size_ - 1]; }
     constexpr char operator[](std::size_t i) const noexcept { return data_[i]; }
-    // At most `count` characters from `from` on, which must not lie behind the end.
+    // At most `count` characters from `from` on. Requires: from <= size().
     constexpr name_view substr(std::size_t from, std::size_t count = ~std::size_t{0}) const noexcept {
         return {data_ + from, count < size_ - from ? count : size_ - from};
     }
     constexpr bool starts_with(name_view x) const noexcept { return size_ >= x.size_ && substr(0, x.size_) == x; }
-    // Where x begins for the first time, from a place on; npos if nowhere.
+    // The position of the first x at or after `from`; npos if there is none.
     constexpr std::size_t find(name_view x, std::size_t from = 0) const noexcept {
         for (; from <= size_ && x.size_ <= size_ - from; ++from)
             if (substr(from, x.size_) == x) return from;
         return npos;
     }
     constexpr std::size_t find(char x, std::size_t from = 0) const noexcept { return find({&x, 1}, from); }
-    // Where x is for the last time, at a place or before it.
+    // The position of the last x at or before `last`; npos if there is none.
     constexpr std::size_t rfind(char x, std::size_t last = npos) const noexcept {
         for (std::size_t i = last < size_ ? last + 1 : size_; i > 0; --i)
             if (data_[i - 1] == x) return i - 1;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The shipped reduction operators: empty function objects that combine two elements. They take numbers, f16 and bf16,
-// user classes with the operator in question, and the compiler's short vectors (element by element, same rules).
-// Rules that hold for all of them, so that every rank can rely on them:
+// user classes that have the operator, and the compiler's short vectors (element by element, same rules).
+// Rules for all of them, so that every rank can rely on them:
 //   integers   wrap around, signed ones too;
-//   min, max   a NaN wins and comes out as the one quiet NaN of its type; -0 is less than +0. So the result has
-//              the same bits in whatever order and grouping it was computed. (Under -ffast-math the compiler drops both
-//              rules.)
-//   plus, ...  of floating-point numbers round, so their bits depend on the grouping; NaN payloads on the order too.
-// It must not know about buffers or algorithms; what an algorithm may ask of an operator is in op_traits.hpp.
+//   min, max   a NaN wins and becomes the one quiet NaN of its type; -0 is less than +0. So the bits of the result do
+//              not depend on the order and grouping. (Under -ffast-math the compiler drops both rules.)
+//   plus, ...  of floating-point numbers round: their bits depend on the grouping, and NaN payloads on the order too.
+// It must not know about buffers or algorithms; op_traits.hpp says what an algorithm may ask of an operator.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +27,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Sum. On bool it is refused: a sum of truth values that wraps at one would be their parity.
+// Sum. Refused for bool, whose sum would wrap at one and so be the parity.
 struct plus {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -46,14 +45,14 @@ struct plus {
     }
     template <class T>
     requires detail::numeric<T> COLLX_HD static constexpr T identity() { return T{}; }
-    static constexpr bool is_commutative = true; // `+` of a user's class is, by convention
+    static constexpr bool is_commutative = true; // by convention `+` of a user's class is, too
     template <class T>
     static constexpr bool is_exact_for = std::is_integral_v<T>;
     template <class T>
     static constexpr bool is_vectorisable_for = is_lane_v<T>;
 };
 
-// Product. Commutative for numbers only: a matrix product is not.
+// Product. Commutative for numbers only: a product of matrices is not.
 struct multiplies {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -76,7 +75,7 @@ struct multiplies {
     static constexpr bool is_vectorisable_for = is_lane_v<T>;
 };
 
-// Smallest and largest. For a class with `<`, the left operand stays where neither is smaller.
+// Smallest. For a class with `<`, the left operand is kept where neither is smaller.
 struct min {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -95,7 +94,7 @@ struct min {
     static constexpr bool is_vectorisable_for = is_lane_v<T>;
 };
 
-// The larger of two operands, as min.
+// Largest, with the rules of min.
 struct max {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -116,7 +115,7 @@ struct max {
 
 namespace detail {
 
-// The three bit operators answer alike.
+// The properties that the three bit operators share.
 struct bit_op {
     static constexpr bool is_commutative = true;
     static constexpr bool is_exact = true;
@@ -164,7 +163,7 @@ struct bit_xor : detail::bit_op {
     requires std::is_integral_v<T> COLLX_HD static constexpr T identity() { return T(0); }
 };
 
-// Truth of both, truth of either, truth of one alone: the result is T(true) or T(false), whatever true values went in.
+// Whether both operands are true. The result is T(true) or T(false), whatever true values the operands have.
 struct logical_and : detail::logical_op {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -176,7 +175,7 @@ struct logical_and : detail::logical_op {
     requires std::is_arithmetic_v<T> COLLX_HD static constexpr T identity() { return T(1); }
 };
 
-// Truth of either; the result is T(true) or T(false).
+// Whether either operand is true; the result is T(true) or T(false).
 struct logical_or : detail::logical_op {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -188,7 +187,7 @@ struct logical_or : detail::logical_op {
     requires std::is_arithmetic_v<T> COLLX_HD static constexpr T identity() { return T(0); }
 };
 
-// Truth of an odd number of operands: one of two. Over any grouping the parity of all.
+// Whether exactly one operand is true; over many operands, in any grouping, their parity.
 struct logical_xor : detail::logical_op {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -200,8 +199,8 @@ struct logical_xor : detail::logical_op {
     requires std::is_arithmetic_v<T> COLLX_HD static constexpr T identity() { return T(0); }
 };
 
-// Mean over ranks: the sum, divided once at the end. An integer sum wraps before it is divided, and the quotient is
-// rounded towards zero.
+// Mean over ranks: the sum is divided once at the end. A sum of integers wraps before it is divided, and the quotient
+// is rounded towards zero.
 struct average : plus {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -222,7 +221,7 @@ struct average : plus {
     }
 };
 
-// Sum of scaled contributions: each rank's own is multiplied by its own `scale`, which need not be the same everywhere.
+// Sum of scaled contributions: each rank multiplies its own by its own `scale`, which may differ between ranks.
 template <class Scale>
 struct premultiplied_sum : plus {
     Scale scale;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Hooks and wrappers. A hook is work on single elements that rides along in the pass that reduces: `pre` is applied
-// once to each rank's own contribution before it is combined, `post` once to each finished result. So scaling, casting
-// or adding a bias costs no pass of its own. The wrappers keep everything else that the wrapped operator says of
-// itself. It must not know when an executor calls the hooks.
+// Hooks and wrappers of operators. A hook changes single elements in the pass that reduces: `pre` is applied once to
+// each rank's own contribution before it is combined, `post` once to each finished result. So scaling, casting or
+// adding a bias needs no separate pass. The wrappers keep all other properties of the wrapped operator. It must not
+// know when an executor calls the hooks.
 #pragma once
 
 #include <type_traits>
@@ -26,7 +26,7 @@ concept has_context_pre = requires(const Op& op, const X& x, hook_context contex
     op.pre(x, context);
 };
 
-// Calls a user's hook, which may or may not want the context.
+// Calls a user's hook, with the context if it takes one.
 COLLX_EXEC_CHECK_DISABLE
 template <class F, class X>
 COLLX_HD constexpr decltype(auto) call_hook(const F& f, const X& x, hook_context context) {
@@ -39,16 +39,16 @@ concept hook_of = std::is_invocable_v<const F&, const X&> || std::is_invocable_v
 
 } // namespace detail
 
-// Whether the operator changes contributions of type X before it combines them.
+// Whether the operator has a hook for contributions of type X.
 template <class Op, class X>
 inline constexpr bool has_pre_v = detail::has_plain_pre<Op, X> || detail::has_context_pre<Op, X>;
-// Whether it changes results of type X.
+// Whether it has a hook for results of type X.
 template <class Op, class X>
 inline constexpr bool has_post_v = requires(const Op& op, const X& x, hook_context context) {
     op.post(x, context);
 };
 
-// What the operator makes of a contribution, and of a result; x itself where it has no such hook.
+// Applies the operator's hook for contributions, or for results. Returns x itself if there is no such hook.
 COLLX_EXEC_CHECK_DISABLE
 template <class Op, class X>
 COLLX_HD constexpr X apply_pre(const Op& op, const X& x, [[maybe_unused]] hook_context context) {
@@ -63,7 +63,7 @@ COLLX_HD constexpr X apply_post(const Op& op, const X& x, [[maybe_unused]] hook_
     else return x;
 }
 
-// Holds an operator and answers as it does, but for its hooks. (No [[no_unique_address]]: nvcc cannot pass such an
+// Holds an operator and has its properties, but not its hooks. (No [[no_unique_address]]: nvcc cannot pass such an
 // empty object to a kernel.)
 template <class Op>
 struct bare_op {
@@ -92,7 +92,7 @@ struct bare_op {
     constexpr void operator()(const T* in, T* inout, std::size_t n) const { op(in, inout, n); }
 };
 
-// With its hooks. The wrappers below derive from it and change one answer each.
+// The same with the operator's hooks. The wrappers below derive from it, and each changes one property.
 template <class Op>
 struct op_wrapper : bare_op<Op> {
     using bare_op<Op>::op;
@@ -113,14 +113,14 @@ struct op_wrapper : bare_op<Op> {
     }
 };
 
-// What commutative(op) makes.
+// The result of commutative(op).
 template <class Op>
 struct commutative_op : op_wrapper<Op> {
     template <class T>
     static constexpr bool is_commutative_for = true;
 };
 
-// An operator with a hook before its own, called on each contribution.
+// An operator with a hook that is called on each contribution, before the operator's own.
 template <class Op, class F>
 struct with_pre_op : op_wrapper<Op> {
     F hook;
@@ -137,7 +137,7 @@ struct with_pre_op : op_wrapper<Op> {
     }
 };
 
-// An operator with a hook after its own, called on each result.
+// An operator with a hook that is called on each result, after the operator's own.
 template <class Op, class F>
 struct with_post_op : op_wrapper<Op> {
     F hook;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Operators that say where: arg_min and arg_max on (value, index) pairs, top_k on short sorted lists of them. All three
-// use one total order, so any order and grouping of the operands gives the same bits: a NaN comes first (it is what a
-// user must see), then the better value, then the lower index; -0 and +0 are equal values.
+// Operators that say where a value is: arg_min and arg_max on (value, index) pairs, top_k on short sorted lists of
+// them. All three use one total order, so any order and grouping of the operands gives the same bits: a NaN comes first
+// (users must see it), then the better value, then the lower index; -0 and +0 are equal values.
 // Requires: an index occurs once among all contributions (two entries with the same index cannot be distinguished).
 // It must not know about buffers.
 #pragma once
@@ -17,8 +17,8 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// A value and where it was found. With a 4-byte value prefer a 4-byte index: `indexed<float, std::int32_t>` is 8 bytes
-// without padding, `indexed<float>` is 16 with 4 unused ones.
+// A value and the index where it was found. With a 4-byte value prefer a 4-byte index: `indexed<float, std::int32_t>`
+// has 8 bytes without padding, `indexed<float>` has 16 with 4 unused ones.
 template <class T, class Index = std::int64_t>
 struct indexed {
     T value;
@@ -31,7 +31,7 @@ indexed(T, Index) -> indexed<T, Index>;
 
 namespace detail {
 
-// indexed<T, I> and std::pair<T, I> alike (device code cannot assign a std::pair, so kernels take `indexed`).
+// indexed<T, I> and std::pair<T, I> (device code cannot assign a std::pair, so kernels take `indexed`).
 template <class P>
 struct entry_parts;
 template <class T, class Index>
@@ -57,7 +57,7 @@ template <class P>
 concept bounded_entry =
     indexed_entry<P> && bounded<typename entry_parts<P>::value_type> && bounded<typename entry_parts<P>::index_type>;
 
-// Does `a` come before `b`? `Largest` says whether larger or smaller values are better.
+// Whether `a` comes before `b`. `Largest`: larger values are better, else smaller ones.
 COLLX_EXEC_CHECK_DISABLE
 template <bool Largest, class P>
 COLLX_HD constexpr bool comes_first(const P& a, const P& b) {
@@ -92,12 +92,12 @@ struct arg_op {
 
 } // namespace detail
 
-// The smallest value with its index, and the largest.
+// Combines (value, index) pairs to the one with the smallest, or the largest, value.
 struct arg_min : detail::arg_op<false> {};
 struct arg_max : detail::arg_op<true> {};
 
-// The K best (largest) entries of one rank or of several, best first. A place that no entry has taken holds the highest
-// index and the lowest value; a new list has taken none.
+// The K best (largest) entries of one or more ranks, best first. An unused place holds the highest index and the lowest
+// value; in a new list all places are unused.
 template <class T, int K, class Index = std::int64_t>
 requires detail::bounded<T> && detail::bounded<Index> &&(K > 0) struct top_k_state {
     using value_type = T;
@@ -128,7 +128,7 @@ requires detail::bounded<T> && detail::bounded<Index> &&(K > 0) struct top_k_sta
     friend constexpr bool operator==(const top_k_state&, const top_k_state&) = default;
 };
 
-// Merges two lists of the K best.
+// Merges two lists of the K best entries.
 // Cost: K comparisons.
 template <int K>
 struct top_k {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Operators on running statistics: the state of a partial result is the element, merging two states is the operator.
+// Operators on running statistics: an element is the state of a partial result, and the operator merges two states.
 // welford merges counts, means and sums of squared deviations; online_softmax merges a maximum and a sum of
-// exponentials taken relative to it. Both treat their operands alike (swapping them gives the same bits); only the
-// grouping rounds differently. It must not know about buffers.
+// exponentials relative to it. Swapping the operands gives the same bits; only the grouping changes the rounding. It
+// must not know about buffers.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// How many values were seen, their mean, and the sum of their squared deviations from it.
+// The number of values, their mean, and the sum of their squared deviations from it.
 template <class T>
 requires std::is_floating_point_v<T>
 struct welford_state {
@@ -28,6 +28,7 @@ struct welford_state {
     COLLX_HD constexpr T sample_variance() const { return count > 1 ? m2 / static_cast<T>(count - 1) : T(0); }
 };
 
+// Merges two welford_states.
 // Source: T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 //         variances" (1979); B. P. Welford (1962) for one value at a time.
 struct welford {
@@ -40,7 +41,7 @@ struct welford {
         const std::uint64_t count = large.count + small.count;
         const T weight = static_cast<T>(small.count) / static_cast<T>(count);
         const T delta = small.mean - large.mean;
-        // Two equal counts need a formula that is symmetric in every bit; halves are exact.
+        // For equal counts the formula must be symmetric in every bit; halves are exact.
         const T mean = large.count == small.count ? large.mean / 2 + small.mean / 2 : large.mean + delta * weight;
         const T between = (delta * delta) * (static_cast<T>(large.count) * weight);
         return {count, mean, (large.m2 + small.m2) + between};
@@ -64,7 +65,7 @@ struct softmax_state {
 
 namespace detail {
 
-// <cmath> costs 0.16 s; the compiler knows the function without it.
+// <cmath> costs 0.16 s; the function is built into the compilers.
 template <class T>
 COLLX_HD inline T exponential(T x) {
 #if defined(__CUDA_ARCH__)
@@ -78,12 +79,12 @@ COLLX_HD inline T exponential(T x) {
 
 } // namespace detail
 
-// A NaN in either operand makes the result NaN.
+// Merges two softmax_states. A NaN in either operand makes the result NaN.
 // Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax" (2018).
 struct online_softmax {
     template <class T>
     COLLX_HD softmax_state<T> operator()(const softmax_state<T>& a, const softmax_state<T>& b) const {
-        // Also where both are -infinity: no inf - inf. Zeros may differ in their signs.
+        // This includes two maxima of -infinity, and so avoids inf - inf. Zeros may differ in their signs.
         if (a.max == b.max) return {detail::select_float<detail::larger>(a.max, b.max), a.sum + b.sum};
         if (a.max < b.max) return {b.max, b.sum + a.sum * detail::exponential(a.max - b.max)};
         if (b.max < a.max) return {a.max, a.sum + b.sum * detail::exponential(b.max - a.max)};

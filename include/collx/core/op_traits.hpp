@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What an algorithm may ask about a reduction operator, and the wrappers that change the answer. An operator is any
-// callable `op(a, b)` on elements, or `op(in, inout, n)` on arrays. Nothing can be found out about an unknown callable,
-// so collx assumes only what every reduction needs (associativity), and not what some algorithms would like
-// (commutativity); `commutative(f)` says more.
+// What an algorithm may ask about a reduction operator; the wrappers that change the answers are in op_hooks.hpp. An
+// operator is any callable `op(a, b)` on elements, or `op(in, inout, n)` on arrays. Of an unknown callable collx
+// assumes only associativity, which every reduction needs, and not commutativity, which some algorithms could use;
+// `commutative(f)` declares it.
 //
-// An operator answers with members, or `op_traits<Op>` answers for an operator that cannot be changed:
+// An operator has these members, or `op_traits<Op>` has them for an operator that cannot be changed:
 //     static constexpr bool is_commutative, is_associative, is_exact, is_vectorisable;
 //     static constexpr T identity();                       // or a template <class T>
 // and, where the answer depends on the element type, `template <class T> static constexpr bool is_commutative_for` etc.
@@ -31,7 +31,7 @@ struct op_traits {
     using unspecialised = void;
 };
 
-// What a hook may know beside the value: how many ranks take part, and which element of the buffer this is.
+// What a hook may use beside the value: the number of ranks, and the index of the element in the buffer.
 struct hook_context {
     int nranks;
     std::size_t index;
@@ -47,8 +47,8 @@ struct logical_or;
 
 namespace detail {
 
-// std::plus and its like are known by name: <functional>, where they live, costs 0.3 s, and a structure that is enough
-// to tell plus from minus they do not have. Both `std::plus<void>` and `std::__1::plus<int>` are read.
+// std::plus and similar classes are recognised by name: <functional>, where they are defined, costs 0.3 s, and they
+// have no members that would tell plus from minus. Accepts both `std::plus<void>` and `std::__1::plus<int>`.
 constexpr bool names_std_op(name_view name, name_view op) noexcept {
     if (!name.starts_with("std::") || name[name.size() - 1] != '>') return false;
     name = name.substr(5);
@@ -70,7 +70,7 @@ constexpr auto op_source_type() {
     else return std::type_identity<Op>{};
 }
 
-// The type whose members answer for Op.
+// The type whose members describe Op.
 template <class Op>
 using op_source = typename decltype(op_source_type<std::remove_cvref_t<Op>>())::type;
 
@@ -127,25 +127,24 @@ constexpr bool takes_short_vectors() {
 
 } // namespace detail
 
-// op(a, b) and op(b, a) mean the same. False for a callable that nothing is known about.
+// Whether op(a, b) equals op(b, a). False for a callable about which nothing is known.
 template <class Op, class T>
 inline constexpr bool is_commutative_v = detail::says_commutative<detail::op_source<Op>, T>();
 
-// op(op(a, b), c) and op(a, op(b, c)) mean the same, up to rounding. Assumed of every operator unless it says
-// otherwise.
+// Whether op(op(a, b), c) equals op(a, op(b, c)), up to rounding. True for every operator that does not say otherwise.
 template <class Op, class T>
 inline constexpr bool is_associative_v = detail::says_associative<detail::op_source<Op>, T>();
 
-// Any grouping gives the same bits (and any order, if it is commutative): integer sums, minima; not sums of floats.
+// Whether any grouping (and, if commutative, any order) gives the same bits: integer sums, minima; not sums of floats.
 template <class Op, class T>
 inline constexpr bool is_exact_v = detail::says_exact<detail::op_source<Op>, T>();
 
-// op may be called on short vectors of T, element by element. Says nothing about hooks.
+// Whether op may be called on short vectors of T, element by element. Says nothing about hooks.
 template <class Op, class T>
 inline constexpr bool
     is_vectorisable_v = detail::says_vectorisable<detail::op_source<Op>, T>() && detail::takes_short_vectors<Op, T>();
 
-// Whether the operator says a value that changes no operand: identity<T>() or identity.
+// Whether the operator declares a value that changes no operand: identity<T>() or identity().
 template <class Op, class T>
 inline constexpr bool has_identity_v =
     detail::has_typed_identity<detail::op_source<Op>, T> || detail::has_plain_identity<detail::op_source<Op>, T>;
@@ -159,17 +158,17 @@ requires has_identity_v<Op, T> COLLX_HD constexpr T identity() {
 }
 
 // An operator that takes arrays: op(const T* in, T* inout, std::size_t n) makes inout[i] = in[i] op inout[i] for all i.
-// One call for a run of elements, of any length; the arrays never overlap. What can be called both ways is called with
-// arrays.
+// One call takes a run of elements of any length; the arrays never overlap. An operator that takes both elements and
+// arrays is called with arrays.
 template <class Op, class T>
 concept ArrayOp = std::is_invocable_v < const std::remove_cvref_t<Op>
 &, const T*, T*, std::size_t > ;
 
-// The type that Op combines elements of type T in: the one that T is accumulated in, unless Op takes arrays of T only.
+// The type in which Op combines elements of type T: accumulator_t<T>, unless Op takes arrays of T only.
 template <class Op, class T>
 using combined_t = std::conditional_t<ArrayOp<Op, T> && !ArrayOp<Op, accumulator_t<T>>, T, accumulator_t<T>>;
 
-// A reduction operator on elements T: it takes two T, or two of the type that T is accumulated in, or arrays of these.
+// A reduction operator on elements T: it takes two T, or two accumulator_t<T>, or arrays of either.
 template <class Op, class T>
 concept ReduceOp = std::is_invocable_r_v < T,
         const std::remove_cvref_t<Op>
@@ -179,11 +178,11 @@ concept ReduceOp = std::is_invocable_r_v < T,
                               const accumulator_t<T>&> ||
         ArrayOp<Op, T> || ArrayOp<Op, accumulator_t<T>>;
 
-// Refuses, with a sentence, a callable that cannot reduce T. Verbs call it before they use the operator.
+// Refuses, with a message, a callable that cannot reduce T. Verbs call it before they use the operator.
 template <class Op, class T>
 constexpr void require_reduce_op() {
     require_element<T>();
-    constexpr bool combines = ReduceOp<Op, T>; // of a concept compilers would list all that is not so
+    constexpr bool combines = ReduceOp<Op, T>; // for a concept compilers would list every unmet requirement
     static_assert(combines,
                   "collx: this reduction operator cannot combine two elements. It must be callable on a const operator "
                   "object as op(const T&, const T&) and return something that converts to T. An operator of arrays is "
@@ -194,7 +193,7 @@ constexpr void require_reduce_op() {
         "it owns: collx::all_reduce(world, x, [&op](auto a, auto b) { return op(a, b); }).");
 }
 
-// Refuses, with a sentence, an operator whose operands an algorithm would have to swap.
+// Refuses, with a message, an operator whose operands an algorithm would have to swap.
 template <class Op, class T>
 constexpr void require_commutative() {
     static_assert(is_commutative_v<Op, T>,
@@ -203,7 +202,7 @@ constexpr void require_commutative() {
                   "algorithm that keeps rank order.");
 }
 
-// What messages call an operator, and a number that two ranks can compare to see whether they mean the same one.
+// The name of an operator in messages, and a number by which ranks compare their operators.
 template <class Op>
 constexpr name_view op_name() noexcept {
     name_view name = type_name<std::remove_cvref_t<Op>>();
@@ -215,12 +214,12 @@ constexpr std::uint64_t op_hash() noexcept {
     return fnv1a(op_name<Op>());
 }
 
-// The same of type and operator together, as far as every compiler spells them alike: other types than numbers count by
-// their size, and the program's own operators are all one.
+// A hash of element type and operator that does not depend on the compiler: types other than numbers count by their
+// size only, and all operators of the program count as one.
 template <class T, class Op>
 constexpr std::uint64_t kind_hash() noexcept {
     constexpr name_view name = type_name<Op>();
-    bool is_plain = name.starts_with("collx::"); // with arguments of templates compilers go apart
+    bool is_plain = name.starts_with("collx::"); // compilers spell template arguments differently
     for (const char c : name) is_plain = is_plain && c != '<' && c != '(';
     std::uint64_t h = is_plain ? op_hash<Op>() : 0;
     if constexpr (std::is_arithmetic_v<T>) h ^= type_hash<T>();

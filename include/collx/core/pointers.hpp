@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Owning pointers, one owner or counted. The standard's bring <ostream> with them in C++20 (0.2 s for every user of
-// collx.hpp), only to print addresses. std::exchange and std::swap ask five questions of each type, which every .cu
-// file pays for three times.
+// Owning pointers with one owner or a count of owners. The standard's include <ostream> in C++20 (0.2 s for every user
+// of collx.hpp), only to print addresses. std::exchange and std::swap check five properties of each type, which every
+// .cu file pays for three times.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// One owner. Movable; a T may be a derived class of the pointee if the base's destructor is virtual.
+// One owner. Movable. The object may be of a class derived from T if T's destructor is virtual.
 template <class T>
 class sole_ptr {
 public:
@@ -46,14 +46,14 @@ private:
     T* p_ = nullptr;
 };
 
-// A new T of these arguments, and its sole owner.
+// Makes a new T of these arguments. Returns its sole owner.
 template <class T, class... Args>
 sole_ptr<T> make_sole(Args&&... args) {
     return sole_ptr<T>(new T(std::forward<Args>(args)...));
 }
 
 namespace detail {
-// Written by: every owner, when it comes (relaxed) and goes (acquire-release).
+// Written by: every owner, when it joins (relaxed) and when it leaves (acquire-release).
 struct owner_count {
     atomic<long> owners{1};
     virtual ~owner_count() = default;
@@ -66,7 +66,7 @@ struct counted_value final : owner_count {
 };
 } // namespace detail
 
-// Any number of owners, from any threads.
+// Any number of owners, in any threads.
 template <class T>
 class counted_ptr {
 public:
@@ -79,7 +79,7 @@ public:
     counted_ptr(const counted_ptr<U>& o) : p_(o.get()), count_(o.count()) {
         join();
     }
-    // Shares `whole`, and points to a part of it.
+    // Shares ownership of `whole`, and points to a part of it.
     template <class U>
     counted_ptr(const counted_ptr<U>& whole, T* part) : p_(part), count_(whole.count()) {
         join();
@@ -114,7 +114,7 @@ private:
     detail::owner_count* count_ = nullptr;
 };
 
-// A new T of these arguments, and its first owner. Cost: one allocation.
+// Makes a new T of these arguments. Returns its first owner. Cost: one allocation.
 template <class T, class... Args>
 counted_ptr<T> make_counted(Args&&... args) {
     auto* made = new detail::counted_value<T>(std::forward<Args>(args)...);

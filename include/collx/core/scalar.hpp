@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Facts about numbers that the operators need: bounds, one, and a minimum and maximum of floating-point values whose
-// bits do not depend on the order of the operands. It must not know about operators.
+// Properties of numbers for the operators: bounds, one, and a minimum and maximum of floating-point values whose bits
+// do not depend on the order of the operands. It must not know about operators.
 #pragma once
 
 #include <cstddef>
@@ -51,15 +51,15 @@ COLLX_HD constexpr T one() {
     else return T(1);
 }
 
-// Integers, alone or in short vectors: arithmetic on them wraps.
+// Whether T is an integer or a short vector of integers. Arithmetic on them wraps.
 template <class T>
 inline constexpr bool wraps_v = std::is_integral_v<lane_t<T>> && !std::is_same_v<lane_t<T>, bool>;
 
-// Floating-point numbers, alone or in short vectors.
+// Whether T is a floating-point number or a short vector of them.
 template <class T>
 inline constexpr bool floating_lanes_v = is_float_v<lane_t<T>>;
 
-// What a T is divided by: the scalar of a complex number or a matrix, T itself for a number.
+// The type that divides a T: the scalar of a complex number or a matrix, T itself for a number.
 template <class T>
 constexpr auto scalar_type() {
     if constexpr (is_half_v<T>) return std::type_identity<float>{};
@@ -85,8 +85,8 @@ COLLX_HD constexpr bool sign_bit(const T& x) {
     else return __builtin_signbit(x);
 }
 
-// Which of two values to keep. Equal values differ in the sign of zero at most: there the smaller one is negative when
-// either is, so their bits may be joined.
+// Selects the smaller, or the larger, of two values. Equal values can differ only in the sign of zero, so their bits
+// can be joined: the smaller zero is negative if either is, the larger one if both are.
 struct smaller {
     template <class V>
     static auto first(const V& a, const V& b) {
@@ -111,7 +111,7 @@ struct larger {
 };
 
 #if defined(__CUDA_ARCH__)
-// The same as below, but for the bits of a NaN, in one instruction instead of four branches.
+// select_float in one instruction instead of four branches; only the bits of a NaN differ.
 template <class Pick>
 __device__ inline float select_by_hardware(float a, float b) {
     float x;
@@ -121,7 +121,7 @@ __device__ inline float select_by_hardware(float a, float b) {
 }
 #endif
 
-// Minimum or maximum with a NaN winning and -0 < +0, equal in every bit for (a, b) and (b, a).
+// Minimum or maximum. A NaN wins, -0 < +0, and (a, b) and (b, a) give the same bits.
 template <class Pick, class T>
 requires(!is_short_vector_v<T>) COLLX_HD constexpr T select_float(const T& a, const T& b) {
 #if defined(__CUDA_ARCH__)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Signals kept away from a thread: all of them around the start of one of collx's own, which inherits that, so that the
-// program's handlers never run on it; SIGPIPE around a system call that has no flag for that.
+// Blocks signals of a thread: all of them around the start of a thread of collx, which inherits the mask, so that the
+// program's handlers never run on it; SIGPIPE around a system call that has no flag against it.
 #pragma once
 
 #include <signal.h>
@@ -13,7 +13,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// This thread's signals are blocked while the object lives, and then as they were.
+// Blocks all signals of this thread while the object lives, then restores the mask.
 class signals_blocked {
 public:
     signals_blocked() {
@@ -29,8 +29,8 @@ private:
 };
 
 // Calls of this thread raise no SIGPIPE while the object lives. Keeps errno. A call may raise the signal and still
-// report bytes: splice() does when the connection breaks between two of its pages. So what is pending at the end is
-// asked, not errno. A signal that was pending before stays so.
+// report bytes: splice() does when the connection breaks between two of its pages. So the destructor looks for a
+// pending signal, not at errno. A signal that was pending before stays pending.
 class sigpipe_blocked {
 public:
     sigpipe_blocked() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What helps where the system gives no more of something: it follows from the reason that the system gave (errno) and
-// from the limits of this process. A remedy that cannot help costs its reader an hour.
+// Remedies where the system is out of a resource, chosen by its reason (errno) and by the limits of this process. A
+// remedy that cannot help costs its reader an hour.
 #pragma once
 
 #include <pthread.h>
@@ -18,7 +18,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// What a rank is short of. The others hear it with the rank's failure (transport/failure.hpp), as a number.
+// The resource that a rank lacks. Other ranks receive it as a number with the rank's failure (transport/failure.hpp).
 enum class shortage : std::uint8_t {
     unknown,
     open_files,
@@ -31,7 +31,7 @@ enum class shortage : std::uint8_t {
 };
 inline constexpr shortage last_shortage = shortage::memory;
 
-// What they say to it.
+// The remedy in the errors of the other ranks.
 [[gnu::cold]] inline const char* remedy_there(shortage s) {
     switch (s) {
         case shortage::open_files: return "raise its limit of open files (ulimit -n)";
@@ -45,37 +45,37 @@ inline constexpr shortage last_shortage = shortage::memory;
         default: return "raise its limits (ulimit -n for connections, ulimit -v, the job's memory); see its output";
     }
 }
-// That a call which would have made a descriptor failed for.
+// Finds the shortage from the errno of a failed call that makes descriptors.
 constexpr shortage shortage_of_descriptor(int reason) {
     return reason == EMFILE                        ? shortage::open_files
            : reason == ENFILE                      ? shortage::system_files
            : reason == ENOMEM || reason == ENOBUFS ? shortage::memory
                                                    : shortage::unknown;
 }
-// By the remedy that this rank's own error names.
+// Finds the shortage from the remedy in this rank's own error.
 [[gnu::cold]] inline shortage shortage_in(const char* text) {
     constexpr const char* signs[] = {nullptr,      "ulimit -n", "fs.file-max", "ulimit -v",
                                      "ulimit -f)", "ulimit -l", "ulimit -u",   "memory limit of this job"};
     shortage found = shortage::unknown;
     for (int s = 1; s <= static_cast<int>(last_shortage); ++s)
         if (std::strstr(text, signs[s]) != nullptr) {
-            if (found != shortage::unknown) return shortage::unknown; // a list of limits says none
+            if (found != shortage::unknown) return shortage::unknown; // a text that lists several limits names none
             found = static_cast<shortage>(s);
         }
     return found;
 }
 
-// Of this process; SIZE_MAX: none.
+// A limit of this process; SIZE_MAX: none.
 inline std::size_t limit_of(decltype(RLIMIT_AS) what) {
     rlimit l{};
     return ::getrlimit(what, &l) != 0 || l.rlim_cur == RLIM_INFINITY ? SIZE_MAX : static_cast<std::size_t>(l.rlim_cur);
 }
 
-// Whether a call that would have made a descriptor found none, or no memory for one. The other end has no part in it.
+// Whether a call that makes descriptors failed for lack of one, or of memory for it: not a fault of the other end.
 inline bool is_out_of_descriptors(int reason) {
     return reason == EMFILE || reason == ENFILE || reason == ENOMEM || reason == ENOBUFS;
 }
-// After a call that would have made a descriptor: socket, memfd_create, eventfd, open, dup.
+// The remedy for the errno of a failed call that makes descriptors: socket, memfd_create, eventfd, open, dup.
 [[gnu::cold]] inline const char* remedy_for_descriptor(int reason) {
     switch (reason) {
         case EMFILE: return "raise the limit of open files (ulimit -n)";
@@ -89,7 +89,7 @@ inline bool is_out_of_descriptors(int reason) {
     }
 }
 
-// After mmap() of pages that need no memory yet.
+// The same for mmap() of pages that need no memory yet.
 [[gnu::cold]] inline const char* remedy_for_mapping(int reason) {
     switch (reason) {
         case EAGAIN: return "raise the limit of locked memory (ulimit -l), or do not lock all memory (mlockall)";
@@ -101,7 +101,7 @@ inline bool is_out_of_descriptors(int reason) {
     }
 }
 
-// After fork().
+// The same for fork().
 [[gnu::cold]] inline const char* remedy_for_process(int reason) {
     switch (reason) {
         case EAGAIN:
@@ -111,8 +111,8 @@ inline bool is_out_of_descriptors(int reason) {
     }
 }
 
-// After pthread_create(), which says EAGAIN both where there may be no more threads and where there is no address space
-// for a stack.
+// The same for pthread_create(), which returns EAGAIN both when no more threads are allowed and when there is no
+// address space for a stack.
 [[gnu::cold]] inline const char* remedy_for_thread() {
     pthread_attr_t usual;
     std::size_t stack_bytes = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Names and hashes of types, computed at compile time. Two ranks compare hashes to notice that they disagree about what
-// they are reducing, so a hash must not depend on the compiler for the types that are the same everywhere: arithmetic
-// types hash by kind and width (`long` and `long long` are both "i64"), all others by the compiler's spelling.
+// Names and hashes of types, computed at compile time. Two ranks compare hashes to detect that they reduce different
+// types, so the hash of an arithmetic type must not depend on the compiler. Arithmetic types hash by kind and width
+// (`long` and `long long` are both "i64"), all others by the compiler's spelling.
 // It must not know what a type is used for.
 #pragma once
 
@@ -27,8 +27,7 @@ constexpr name_view pretty_function() noexcept {
 #endif
 }
 
-// Every compiler decorates the name in its own way, always with the same text before and after it: learn both from a
-// type whose spelling is known.
+// Every compiler puts fixed texts before and after the name. Their lengths come from a type of known spelling.
 struct name_frame {
     std::size_t before, after;
 };
@@ -73,7 +72,7 @@ constexpr name_view type_name() noexcept {
     return detail::spelled_name<T>();
 }
 
-// A number that two ranks can compare to see whether they mean the same type.
+// A number by which two ranks check that they mean the same type.
 // Ensures: equal for arithmetic types of the same kind and width whatever the compiler; for other types equal for equal
 //          spelling, so ranks built by different compilers may differ on templates of such types.
 template <class T>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The compiler's short vectors (`__attribute__((vector_size(N)))`, GCC and clang): the one way to get full-speed loops
-// at -O2, where GCC 12 vectorises no loop by itself, without including anything. The operators of op.hpp take them like
-// numbers, element by element. It must not know about operators or buffers.
+// The compiler's short vectors (`__attribute__((vector_size(N)))`, GCC and clang). They need no include and give
+// full-speed loops at -O2, where GCC 12 vectorises no loop by itself. The operators of op.hpp take them like numbers,
+// element by element. It must not know about operators or buffers.
 #pragma once
 
 #include <type_traits>
@@ -12,7 +12,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What a short vector may hold.
+// Whether T can be the element of a short vector.
 template <class T>
 inline constexpr bool is_lane_v = (std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8) ||
                                   std::is_same_v<T, float> || std::is_same_v<T, double>;
@@ -36,7 +36,7 @@ inline constexpr unsigned short_vector_bytes = 32;
 inline constexpr unsigned short_vector_bytes = 16;
 #endif
 
-// True for a short vector: the only types that can be subscripted and are neither class, array nor pointer.
+// True for short vectors. No other types can be subscripted and are neither class, union, array nor pointer.
 template <class T>
 inline constexpr bool is_short_vector_v = [] {
     if constexpr (std::is_class_v<T> || std::is_union_v<T> || std::is_array_v<T> || std::is_pointer_v<T>) return false;
@@ -61,7 +61,7 @@ using lane_t = typename lane<V>::type;
 
 namespace detail {
 
-// Unsigned arithmetic wraps; signed overflow would be undefined. Small integers must not be multiplied as int either.
+// The type for arithmetic that wraps. Signed overflow is undefined, also where small integers are multiplied as int.
 template <class T>
 struct wrapping {
     using type = unsigned;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Buffer views: what the rest of collx sees of a tensor. A view is a small value that borrows memory and numbers the
-// elements 0 .. size() - 1; rank r's element i is combined with every other rank's element i, so that numbering is the
-// order in which tensors of different memory layouts meet. Views never own and never allocate.
+// Buffer views: how the rest of collx sees a tensor. A view is a small value that refers to memory and numbers the
+// elements 0 .. size() - 1. Element i of one rank is combined with element i of every other rank, whatever the memory
+// layouts of their tensors. Views never own and never allocate.
 // It must not know which user types turn into which view; that is buffer.hpp.
 #pragma once
 
@@ -19,7 +19,7 @@ COLLX_BEGIN_NAMESPACE
 // Where the elements can be read: by this processor, or by a device only.
 enum class memory_kind : unsigned char { host, device };
 
-// Shape: a sequence of `size()` elements of `value_type`.
+// A view of a tensor. Shape: a sequence of `size()` elements of `value_type`.
 // Requires: V::is_contiguous   data() points to all elements in order
 //           V::is_output       elements can be assigned
 //           V::is_window       the memory was allocated by collx to be shared with other ranks
@@ -35,7 +35,7 @@ concept BufferView = std::copyable<V> && Element<typename V::value_type> && requ
     { v.data() } -> std::convertible_to<const typename V::value_type*>;
 });
 
-// A view whose elements lie in memory in runs: from element i on, `contiguous_run(i)` of them lie side by side at
+// A view whose elements lie in memory in runs: from element i on, `contiguous_run(i)` elements lie side by side at
 // `pointer(i)`, so a kernel may work run by run.
 template <class V>
 concept RunView = BufferView<V> && requires(const V& v, std::size_t i) {
@@ -43,14 +43,14 @@ concept RunView = BufferView<V> && requires(const V& v, std::size_t i) {
     { v.pointer(i) } -> std::convertible_to<const typename V::value_type*>;
 };
 
-// Where the elements of a view lie: what it says, else host memory.
+// The kind of memory of a view: V::memory if there is one, else host memory.
 template <class V>
 inline constexpr memory_kind memory_kind_v = [] {
     if constexpr (requires { V::memory; }) return V::memory;
     else return memory_kind::host;
 }();
 
-// Elements side by side. `contiguous_view<const T>` is an input only.
+// Contiguous elements. `contiguous_view<const T>` is an input only.
 template <class T>
 class contiguous_view {
 public:
@@ -89,7 +89,7 @@ public:
     using contiguous_view<T>::contiguous_view;
 };
 
-// The same of any other view.
+// Any other view, of an accelerator's memory.
 template <BufferView V>
 class on_device_view : public V {
 public:
@@ -97,8 +97,8 @@ public:
     COLLX_HD constexpr explicit on_device_view(const V& v) : V(v) {}
 };
 
-// A view of a tensor that says at run time whether the host can read it. Verbs refuse one that it cannot; on_device()
-// makes it one of a device.
+// A view that says at run time whether the host can read its memory. Verbs refuse it if not; on_device() turns it into
+// the view of a device.
 template <BufferView V>
 class located_view : public V {
 public:
@@ -126,7 +126,7 @@ public:
     COLLX_HD constexpr strided_view(T* data, std::size_t rows, std::size_t cols, std::ptrdiff_t row_stride,
                                     std::ptrdiff_t col_stride)
         : data_(data), rows_(rows), cols_(cols), row_stride_(row_stride), col_stride_(col_stride) {
-        // Rows that follow one another at the same stride are one long row: no division per element.
+        // Rows that follow one another at the same stride are one long row, which saves a division per element.
         if (rows_ > 1 && (cols_ <= 1 || row_stride_ == static_cast<std::ptrdiff_t>(cols_) * col_stride_)) {
             if (cols_ == 1) col_stride_ = row_stride_;
             cols_ *= rows_;
@@ -141,7 +141,7 @@ public:
         const std::size_t col = i - row * cols_;
         return data_ + static_cast<std::ptrdiff_t>(row) * row_stride_ + static_cast<std::ptrdiff_t>(col) * col_stride_;
     }
-    // Elements from i on, one after the other: one division for all of them.
+    // Visits the elements from i on in order, with one division in all.
     class walker {
     public:
         COLLX_HD constexpr walker(const strided_view& v, std::size_t i)
@@ -161,8 +161,8 @@ public:
 
     private:
         T* data_;
-        std::ptrdiff_t step_, at_ = 0, wrap_ = 0; // from an element to the next, where that is, from row to row
-        std::size_t cols_, left_ = 0;             // of a row
+        std::ptrdiff_t step_, at_ = 0, wrap_ = 0; // to the next element; its place; to the next row
+        std::size_t cols_, left_ = 0;             // per row; left in this one
     };
     COLLX_HD constexpr walker walk(std::size_t i) const { return {*this, i}; }
     COLLX_HD constexpr std::size_t contiguous_run(std::size_t i) const {
@@ -178,8 +178,8 @@ private:
     std::ptrdiff_t col_stride_ = 1;
 };
 
-// A tensor of any rank: `Mapping` says how many elements there are (`size()`), where element i lies (`offset(i)`), and
-// that `run()` elements lie side by side from each multiple of `run()` on. See mappings.hpp.
+// A tensor of any rank. `Mapping` has the number of elements (`size()`) and the place of element i (`offset(i)`); from
+// each multiple of `run()` on, `run()` elements lie side by side. See mappings.hpp.
 template <class T, class Mapping>
 class mapped_view {
 public:
@@ -196,7 +196,7 @@ public:
     COLLX_HD constexpr T& operator[](std::size_t i) const { return *pointer(i); }
     COLLX_EXEC_CHECK_DISABLE
     COLLX_HD constexpr T* pointer(std::size_t i) const {
-        // Inside the first run (all of a dense tensor) there is nothing to compute.
+        // The first run (all of a dense tensor) needs no computation.
         return data_ + (i < run_ ? static_cast<std::ptrdiff_t>(i) : mapping_.offset(i));
     }
     COLLX_HD constexpr std::size_t contiguous_run(std::size_t i) const { return run_ - i % run_; }
@@ -209,7 +209,7 @@ private:
     std::size_t run_; // at least 1
 };
 
-// Elements that are computed when they are read: any random-access iterator. Never an output.
+// Elements that are computed when they are read, by any random-access iterator. Never an output.
 template <class Iterator>
 class input_view {
     using reference = decltype(*std::declval<const Iterator&>());
@@ -244,7 +244,7 @@ private:
     std::size_t size_;
 };
 
-// Says that one buffer is both input and output, where a call could be read otherwise.
+// Marks one buffer as both input and output of a call that could otherwise mean something else.
 template <BufferView V>
 struct in_place_view {
     V view;
@@ -257,14 +257,14 @@ inline constexpr bool is_in_place_v = false;
 template <class V>
 inline constexpr bool is_in_place_v<in_place_view<V>> = true;
 
-// `n` elements from p on.
+// Views `n` elements from p on.
 template <class T>
 constexpr contiguous_view<T> view(T* p, std::size_t n) {
     require_element<std::remove_cv_t<T>>();
     return {p, n};
 }
 
-// One element.
+// Views one element.
 template <class T>
 constexpr contiguous_view<T> value(T& x) {
     return view(__builtin_addressof(x), 1);
@@ -272,20 +272,20 @@ constexpr contiguous_view<T> value(T& x) {
 template <class T>
 void value(const T&& x) = delete; // a temporary would be gone before the result arrives
 
-// Every `stride`-th element from p on, n of them.
+// Views every `stride`-th element from p on, n of them.
 template <class T>
 constexpr strided_view<T> strided(T* p, std::size_t n, std::ptrdiff_t stride) {
     return {p, n, stride};
 }
 
-// A matrix, numbered row by row. Strides count elements.
+// Views a matrix, numbered row by row. Strides count elements.
 template <class T>
 constexpr strided_view<T> strided2d(T* p, std::size_t rows, std::size_t cols, std::ptrdiff_t row_stride,
                                     std::ptrdiff_t col_stride = 1) {
     return {p, rows, cols, row_stride, col_stride};
 }
 
-// n elements that are computed as they are read: first[0] .. first[n - 1].
+// Views n elements that are computed as they are read: first[0] .. first[n - 1].
 template <class Iterator>
 constexpr auto input(const Iterator& first, std::size_t n) {
     if constexpr (std::is_pointer_v<Iterator>) return contiguous_view<const std::remove_pointer_t<Iterator>>(first, n);

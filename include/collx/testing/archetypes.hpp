@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The least that models the concepts of channels: nothing may be asked of an end that is not here. A queue of messages
-// between two ends of one thread.
+// The smallest types that model the channel concepts: code over channels may use nothing of an end that is not here.
+// They are the two ends of a queue of messages in one thread.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ COLLX_BEGIN_NAMESPACE
 
 namespace testing {
 
-// At most `depth` messages.
+// A queue of at most `depth` messages.
 struct message_queue {
     std::size_t depth = 4;
-    std::deque<std::vector<std::byte>> committed, arrived; // before and after the sender moves
+    std::deque<std::vector<std::byte>> committed, arrived; // before and after move_sender()
     std::vector<std::byte> acquired;
 };
 
-// A sending end that can do what SendingEnd asks, and nothing else.
+// A sending end that has what SendingEnd requires, and nothing else.
 class sending_archetype {
 public:
     explicit sending_archetype(message_queue& q) : q_(q) {}
@@ -41,7 +41,7 @@ private:
     message_queue& q_;
 };
 
-// A receiving end that can do what ReceivingEnd asks, and nothing else.
+// A receiving end that has what ReceivingEnd requires, and nothing else.
 class receiving_archetype {
 public:
     explicit receiving_archetype(message_queue& q) : q_(q) {}

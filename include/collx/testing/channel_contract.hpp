@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The contract of channels (transport/channel_concept.hpp) as a suite: check_channel(make, facts) runs both ends of a
-// channel in one thread and returns the rules that were broken. What takes two threads to see (a message that shows
-// before its bytes) is not found here; run collectives under -fsanitize=thread for that.
+// channel in one thread and returns the rules that were broken. It does not find errors that take two threads (a
+// message that is visible before its bytes); run collectives under -fsanitize=thread for these.
 //
 //   arrival    a committed message arrives while both sides move
 //   order      messages arrive in the order of their commits, each once
-//   content    with the bytes that were committed
-//   size       message_bytes() is what was committed
-//   commit     nothing shows before commit(); acquiring again without one makes no second message
+//   content    a message has the bytes that were committed
+//   size       message_bytes() is the number of bytes that were committed
+//   commit     nothing arrives before commit(); acquiring again without one makes no second message
 //   room       at least facts.least_messages fit while the receiver takes none
-//   credit     and at most facts.most_messages
-//   stay       what peek() gave stays as it is until release()
-//   drained    once is_drained(), all arrives without the sender; it becomes true when all is taken
+//   credit     at most facts.most_messages fit then
+//   stay       the bytes at peek() do not change until release()
+//   drained    once is_drained(), all messages arrive without the sender; it becomes true when all are taken
 //
 // Example: auto r = collx::testing::check_channel([] { return my_link(); }, {.most_bytes = 4096});
 //          if (!r.is_clean()) std::puts(r.text().c_str());
@@ -33,8 +33,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace testing {
 
-// A channel with both of its ends in one thread, and what moves each side on. Where nothing needs to, move_ does
-// nothing.
+// A channel with both ends in one thread, and functions that move each side on; they may do nothing.
 template <class L>
 concept ChannelUnderTest = requires(L& link) {
     { link.tx() } -> SendingEnd;
@@ -43,24 +42,24 @@ concept ChannelUnderTest = requires(L& link) {
     link.move_receiver();
 };
 
-// What a channel promises, for the suite.
+// The properties of a channel, for the suite.
 struct channel_facts {
     std::size_t most_bytes = 4096; // of a message
-    int least_messages = 1;        // that fit while none is taken
-    int most_messages = 10'000;    // likewise
-    // For what must happen. Only broken rules wait so long.
+    int least_messages = 1;        // messages that must fit while none is taken
+    int most_messages = 10'000;    // messages that may fit while none is taken
+    // The time in which things must happen. Only broken rules wait so long.
     std::int64_t limit_ns = 10'000'000'000;
     std::uint64_t seed = 1;
 };
 
-// Content that says which message it belongs to, byte by byte.
+// The content of a message: each byte depends on the message's number.
 inline std::byte byte_of(std::uint64_t message, std::size_t i) {
     return static_cast<std::byte>(message * 31 + i * 7 + (i >> 8));
 }
 inline void fill_message(std::byte* to, std::uint64_t message, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i) to[i] = byte_of(message, i);
 }
-// Whether these bytes are those that the suite sends as this message.
+// Whether these bytes are the content of this message.
 inline bool is_message(const std::byte* from, std::uint64_t message, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i)
         if (from[i] != byte_of(message, i)) return false;
@@ -121,7 +120,7 @@ private:
         tx.commit(bytes);
         return true;
     }
-    // Of the message that has come: whether it is the one of that number and size.
+    // Whether the message that has arrived is the one of that number and size.
     template <class Rx>
     bool is_right(Rx& rx, std::uint64_t message, const std::vector<std::size_t>& sent) {
         const std::size_t announced = rx.message_bytes(), bytes = sent[message];
@@ -135,7 +134,7 @@ private:
         if (announced != bytes) return breaks("size", "message_bytes() is not what was committed", message);
         return breaks("content", "its bytes are not those that were committed", message);
     }
-    // Takes what was sent from `received` on.
+    // Takes all messages from number `received` on.
     template <class Link>
     bool take_all(Link& link, std::uint64_t received, const std::vector<std::size_t>& sent, const char* rule,
                   bool moves_sender = true) {
@@ -151,7 +150,7 @@ private:
     }
 
     // ------------------------------------------------------------------ rules
-    // Sizes and turns at random: mostly full, at times empty.
+    // Random sizes and turns: the channel is mostly full, at times empty.
     void check_traffic() {
         auto link = make_();
         auto& tx = link.tx();
@@ -262,7 +261,7 @@ private:
 
 } // namespace detail
 
-// make(): a new ChannelUnderTest (it need not be movable). Cost: some milliseconds for a channel in memory.
+// Checks a channel. make(): a new ChannelUnderTest (it need not be movable). Cost: some ms for a channel in memory.
 template <class Make>
 report check_channel(Make&& make, const channel_facts& facts = {}) {
     using link = decltype(make());

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The contract of endpoints (transport/transport_concept.hpp) as a suite: check_transport<T>() makes endpoints of three
-// ranks in one process, connects them and returns the rules that were broken: those of channel_contract.hpp for the
-// channels between two of them, both ways, and
+// ranks in one process, connects them and returns the rules that were broken. These are the rules of
+// channel_contract.hpp for a channel to a higher and one to a lower rank, and
 //
-//   address    at most endpoint_address::most_bytes, and the same at each call
-//   limit      most_bytes() is 256 at least
-//   apart      messages of different peers do not mix, and one that is not taken does not hold up those of another
-//   alive      is_gone() is false while the peer's endpoint is there
-//   last_words what a peer committed before its end arrives
-//   gone       is_gone() becomes true after its end, and sending to it does no harm
+//   address    has at most endpoint_address::most_bytes, and is the same at each call
+//   limit      most_bytes() is at least 256
+//   apart      messages of different peers do not mix, and one that is not taken does not delay those of another peer
+//   alive      is_gone() is false while the peer's endpoint exists
+//   last_words messages that a peer committed before its end arrive
+//   gone       is_gone() becomes true after the peer's end, and sending to it does no harm
 #pragma once
 
 #include <cstring>
@@ -75,7 +75,7 @@ private:
             if (until.passed()) return false;
         return true;
     }
-    // Sends as much as fits, up to `most`; returns how many.
+    // Sends as many messages as fit, up to `most`; returns their number.
     static int send(three_endpoints<E>& all, int from, int to, std::uint64_t first, std::size_t bytes, int most) {
         int sent = 0;
         auto& tx = all.at[from]->tx(to);
@@ -107,7 +107,7 @@ private:
     }
     void check_apart() {
         three_endpoints<E> all;
-        const int waiting = send(all, 1, 0, 1000, 200, 10'000); // nothing takes these until later
+        const int waiting = send(all, 1, 0, 1000, 200, 10'000); // taken only at the end
         all.move();
         for (std::uint64_t m = 0; m < 50; ++m) {
             const auto is_sent = [&] { return send(all, 2, 0, m, 64, 1) == 1; };
@@ -145,7 +145,7 @@ private:
 
 } // namespace detail
 
-// facts: of its channels; most_bytes is the endpoint's. Cost: that of two dozen endpoints.
+// Checks a transport. facts: those of its channels, with the endpoint's most_bytes. Cost: that of two dozen endpoints.
 template <class T>
 report check_transport(channel_facts facts = {}) {
     static_assert(Transport<T>, "collx: a transport has a name (static constexpr const char*) and a static constexpr "

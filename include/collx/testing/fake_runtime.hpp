@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A GPU runtime without a GPU: device memory is memory of the host that other processes can map, a stream is a queue
-// that a thread works off, blocks are threads, a handle names a file of the process that made it. What it refuses it
-// refuses like CUDA. So the calls, links and proxies above a GpuRuntime run, and fail, in tests and under sanitizers;
-// and a program can try its stream-ordered calls where there is no GPU.
+// A GPU runtime without a GPU: device memory is host memory that other processes can map, a stream is a queue that a
+// thread works off, blocks are threads, and a handle names a file of the process that made it. It refuses what CUDA
+// refuses. So the calls, links and proxies above a GpuRuntime run, and fail, in tests and under sanitizers; and a
+// program can try its stream-ordered calls where there is no GPU.
 #pragma once
 
 #include <fcntl.h>
@@ -34,11 +34,11 @@ class fake_gpus {
 public:
     struct plan {
         int devices = 4;
-        int processors = 4;     // of each
-        int first_uuid = 0;     // so that processes may see different devices, or the same ones
+        int processors = 4;     // of each device
+        int first_uuid = 0;     // lets processes see different devices, or the same ones
         bool cooperates = true; // see gpu_facts
         unsigned handles = bit_of(handle_kind::ipc);
-        int fabric = 0; // which one: handles of another cannot be opened
+        int fabric = 0; // the fabric's number: handles of another cannot be opened
         bool multicasts = false;
         gpu_access (*access)(int from, int to) = [](int, int) { return gpu_access{true, true, 0}; };
     };
@@ -54,7 +54,7 @@ public:
     const plan& what() const { return plan_; }
     fake_stream& default_stream(int device) { return *defaults_[static_cast<std::size_t>(device)]; }
 
-    // Programs allocate their own buffers with it, too.
+    // Allocates memory, also for the programs' own buffers.
     void* allocate(std::size_t bytes, int device, memory_place place = memory_place::device, bool is_foreign = false) {
         const std::size_t all = (bytes + 4095) / 4096 * 4096 + 4096;
         const int fd = ::memfd_create("collx-fake-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -74,7 +74,7 @@ public:
         for (auto m = memory_.begin(); m != memory_.end(); ++m)
             if (m->base == p) {
                 ::munmap(m->base, m->bytes);
-                // Refused while another mapping can write it.
+                // Sealing is refused while another mapping can write the file.
                 if (is_shown_by_ipc && ::fcntl(m->fd, F_ADD_SEALS, F_SEAL_WRITE) != 0) freed_while_open.fetch_add(1);
                 m->bytes = 0;
                 drop(*m);
@@ -89,7 +89,7 @@ public:
             if (m.base <= at && at < m.base + m.bytes) return {m.place, m.device, m.is_foreign};
         return {};
     }
-    // A handle, by its kind: "/proc/PID/fd/FILE BYTES FABRIC", or the numbers of a file that is given away.
+    // A handle, by its kind: "/proc/PID/fd/FILE BYTES FABRIC", or the numbers of a file that is handed over.
     memory_handle handle_of(gpu_mapping& shown) {
         const unsigned bit = bit_of(shown.kind);
         if ((refuses_handles.load() & bit) != 0 || (plan_.handles & bit) == 0)
@@ -129,7 +129,7 @@ public:
                 return;
             }
     }
-    // Allocations and mappings that were not given back.
+    // The number of allocations and mappings that were not released.
     std::size_t pieces() {
         const std::lock_guard lock(mutex_);
         return memory_.size() + opened_.size();
@@ -138,19 +138,19 @@ public:
     // For tests.
     std::atomic<unsigned> refuses_handles{0}; // bits of kinds that cannot be exported
     std::atomic<unsigned> refuses_opening{0};
-    std::atomic<unsigned> loses_stores{0}; // kinds whose mappings here keep what is written
+    std::atomic<unsigned> loses_stores{0}; // kinds whose mappings are private: stores do not reach the peer
     std::atomic<int> granted{0};           // devices that were given access to memory of this process
     std::atomic<int> busy{0};              // multiprocessors that other kernels hold
     std::atomic<int> enabled{0};           // calls that enabled peer access
     std::atomic<unsigned> loaded{0};       // bits of devices that kernels were loaded on
-    std::atomic<int> unloaded_launches{0}; // of kernels, on a device where they had not been loaded
-    std::atomic<int> freed_while_open{0};  // by CUDA IPC, in another process
+    std::atomic<int> unloaded_launches{0}; // of kernels that had not been loaded on the device
+    std::atomic<int> freed_while_open{0};  // memory that another process had open by CUDA IPC
     std::atomic<unsigned> closing_takes_us{0};
     std::atomic<bool> takes_turns{false}; // kernels of set-up run one after the other
     std::mutex turn;
     std::atomic<int> fused_launches{0};
     enum class multicast_step : int { none, make, open, join, bind };
-    std::atomic<multicast_step> refuses_multicast{multicast_step::none}; // which step fails, on `refusing_device`
+    std::atomic<multicast_step> refuses_multicast{multicast_step::none}; // the step that fails, on `refusing_device`
     std::atomic<int> refusing_device{0};
     std::atomic<int> joined{0}; // devices that were added to multicast objects
 
@@ -234,8 +234,8 @@ public:
     void close_memory(gpu_mapping& m) const { gpus_->close(m.at); }
     void grant(std::byte*, std::size_t, int) const { gpus_->granted.fetch_add(1); }
 
-    // Addresses of all ranks' memories are no addresses here: twin_env has the memories themselves. An object is two
-    // numbers: of the devices that it is for, and of those that have joined.
+    // A multicast object has no address for all memories here, because twin_env has the memories themselves. It is two
+    // numbers: of the devices that it is made for, and of those that have joined.
     gpu_mapping make_multicast(std::size_t, int devices, handle_kind kind) const {
         refuse_if(fake_gpus::multicast_step::make);
         gpu_mapping m{static_cast<std::byte*>(gpus_->allocate(1, current_)), 4096, kind};
@@ -259,7 +259,7 @@ public:
     }
     void close_multicast(gpu_mapping& m) const {
         if (m.file >= 0) ::close(m.file);
-        gpus_->close(m.at), gpus_->free(m.at); // whichever it is
+        gpus_->close(m.at), gpus_->free(m.at); // made or opened: the other call finds nothing
         m = {};
     }
 
@@ -278,11 +278,11 @@ public:
     struct event {
         std::atomic<std::uint64_t> asked{0}, reached{0};
     };
-    // An event may be freed before what waits for it in a stream has run.
+    // An event may be freed before the work that waits for it in a stream has run.
     using kept_event = std::shared_ptr<event>;
     void* make_event() const { return new kept_event(std::make_shared<event>()); }
     void free_event(void* e) const { delete static_cast<kept_event*>(e); }
-    // While a stream is captured its order is the graph's: neither makes a node.
+    // While a stream is captured, the graph keeps its order: record() and wait() add no node.
     void record(void* e, void* s) const {
         if (stream_of(s).is_capturing()) return;
         const kept_event x = *static_cast<kept_event*>(e);
@@ -352,7 +352,7 @@ private:
     void count_if_unloaded() const {
         if ((gpus_->loaded.load() >> current_ & 1) == 0) gpus_->unloaded_launches.fetch_add(1);
     }
-    // body(env, shared, rank of the launch, lane) on each block.
+    // Runs body(env, shared, rank of the launch, lane) on each block.
     template <class Body>
     void launch_blocks(int lanes, int ranks, void* s, const Body& body) const {
         if (lanes * ranks > gpus_->what().processors - gpus_->busy.load())

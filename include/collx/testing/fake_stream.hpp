@@ -17,7 +17,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// A queue of work in order, worked off by a thread of its own; or, while it is captured, written down.
+// A queue of work that its own thread works off in order. While the stream is captured, work is only recorded.
 class fake_stream {
 public:
     explicit fake_stream(int device) : device_(device), worker_([this] { work_off(); }) {}
@@ -51,7 +51,7 @@ public:
         const std::lock_guard lock(mutex_);
         return capture_;
     }
-    // As if something had been put into the stream that cannot be captured.
+    // As if an operation that cannot be captured had been put into the stream.
     void break_capture() {
         const std::lock_guard lock(mutex_);
         is_broken_ = is_capturing_;
@@ -93,9 +93,9 @@ private:
     std::condition_variable changed_;
     std::deque<std::function<void()>> queue_;
     std::vector<std::function<void()>> captured_;
-    std::uint64_t capture_ = 0; // the last one's number
+    std::uint64_t capture_ = 0; // number of the last one
     bool is_capturing_ = false, is_broken_ = false, is_busy_ = false, ends_ = false;
-    std::thread worker_; // last: it uses the others
+    std::thread worker_; // last member: it uses the others
 };
 
 // A captured stream. Its work may run any number of times.

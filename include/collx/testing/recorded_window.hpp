@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A window that also writes down what is done with it, for tests that look for races: sentences() of
-// window_sentences.hpp says what the record shows. It is used as a window is; only the rank's own part is loaded and
-// stored by calls, which a span would not tell of.
+// A window that also records its uses, for tests that look for races: sentences() of window_sentences.hpp describes the
+// races in the record. It is used like a window, except that calls load and store the rank's own part: accesses through
+// a span could not be recorded.
 //
 //   collx::testing::window_uses uses(4);
 //   collx::run_threads(4, [&](collx::communicator& w) {
@@ -25,25 +25,25 @@
 COLLX_BEGIN_NAMESPACE
 namespace testing {
 
-// Used as a window<T>; the last argument of each call is the place in the program that errors name. What throws is not
-// recorded.
+// Used as a window<T>; the last argument of each call is the line of the program that errors name. A call that throws
+// is not recorded, unless it is a fetch, an exchange or a get of one element.
 template <class T>
 class recorded_window {
 public:
-    // As the line of the caller.
+    // A line of the program.
     using line = code_line;
 
-    // Arguments behind the record are those of window<T>. Collective.
+    // Makes a window. Arguments behind the record are those of window<T>. Collective.
     // Errors: invalid_argument, for a record of another number of ranks.
     template <class Part>
     recorded_window(window_uses& uses, communicator& c, Part&& part)
         : window_(checked(uses, c), std::forward<Part>(part)), uses_(&uses), id_(uses.next_window(c.rank())) {}
 
-    // As of window<T>.
+    // As in window<T>.
     int rank() const { return window_.rank(); }
     int ranks() const { return window_.ranks(); }
     std::size_t size(int peer) const { return window_.size(peer); }
-    // What it records the uses of. Not recorded: what is done with it directly.
+    // The window itself; uses of it are not recorded.
     window<T>& unrecorded() { return window_; }
 
     // Reads n elements of this rank's own part.
@@ -53,7 +53,7 @@ public:
         access(kind::load, rank(), place, n, from);
         return x;
     }
-    // Reads one.
+    // Reads one element.
     T load(std::size_t place, line from = line::here()) { return load(place, 1, from)[0]; }
     // Writes into this rank's own part: a contiguous range or one element.
     template <class X>
@@ -63,7 +63,7 @@ public:
         access(kind::store, rank(), place, v.size(), from);
     }
 
-    // As of window<T>.
+    // As in window<T>.
     template <class X>
     void put(int peer, std::size_t place, const X& x, line from = line::here()) {
         window_.put(peer, place, x);
@@ -103,7 +103,7 @@ public:
         return window_.exchange(peer, place, expected, desired);
     }
 
-    // As of window<T>.
+    // As in window<T>.
     void signal(int peer, line from = line::here()) { window_.signal(peer), add(kind::signal, peer, from); }
     void wait(int peer, std::uint64_t count = 1, duration timeout = {}, line from = line::here()) {
         window_.wait(peer, count, timeout), add(kind::wait, peer, from, count);

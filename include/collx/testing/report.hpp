@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a contract suite found: the rules that were broken, by name. Needs no test framework: a test of any kind asks
-// is_clean() and prints text().
+// The findings of a contract suite: the rules that were broken, by name. Needs no test framework: any test can check
+// is_clean() and print text().
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace testing {
 // A rule that a type under test breaks.
 struct broken_rule {
     std::string rule; // one of those that the suite lists
-    std::string what; // happened
+    std::string what; // what happened
 };
 
 class report {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The machine of the host twin: the kernels' own code on host threads, one thread (or more) per block, all blocks of a
-// launch at once. What runs on a GPU is thereby what the sanitizers see; only cuda_env.cuh is not.
+// The machine of the host twin: it runs the kernels' own code on host threads, one or more per block, all blocks of a
+// launch at once. So the sanitizers see the code that runs on a GPU, except cuda_env.cuh.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace device {
 // Launches the kernels of a fused team as host threads.
 class twin_machine {
 public:
-    // threads: of a block's group. separate: each rank has a launch of its own, as on several devices; launches then
-    // wait in a queue per rank until synchronize(), and the ranks' queues run beside each other.
+    // threads: of a block's group. separate: each rank has its own launch, as on several devices. Launches then wait in
+    // a queue per rank until synchronize(), which runs the queues in parallel.
     explicit twin_machine(unsigned threads = 1, bool separate = false) : threads_(threads), separate_(separate) {}
 
     std::byte* allocate(int, std::size_t bytes) {
@@ -45,9 +45,9 @@ public:
             fail(errc::invalid_argument, rank, -1, "pass memory, or a size of 0", "the %s buffer is null", which);
     }
 
-    // A rank whose blocks never start, as if it had not made the call: for tests of deadlines.
+    // The blocks of this rank never start, as if it had not made the call: for tests of deadlines.
     void leave_out(int rank) { missing_ = rank; }
-    // Only these lanes run, as if other ranks moved the others' pieces: for tests of counts that no memory holds.
+    // Runs only these lanes, as if other ranks moved the others' pieces: for tests of counts that no memory holds.
     void run_only(std::vector<int> lanes) { only_ = std::move(lanes); }
 
     template <class Protocol, int Groups, class Algorithm, class Types>
@@ -91,7 +91,7 @@ private:
         queues_.resize(static_cast<unsigned>(ranks));
         for (int r = 0; r < ranks; ++r) queues_[static_cast<unsigned>(r)].push_back([f, r] { f(r, 1); });
     }
-    // The blocks of ranks first, first + 1, …: body(env, shared, rank, lane) on each of their threads.
+    // Runs the blocks of ranks first, first + 1, …: body(env, shared, rank, lane) on each of their threads.
     template <class Body>
     void run(int group_count, int lanes, int first, int count, const Body& body) const {
         std::vector<std::thread> threads;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The environment of a block on the host: what a kernel asks of the machine, answered with threads and std::atomic_ref.
-// One host thread per block is enough for all orders between blocks; more than one per block show a missing barrier
-// inside it, too. ThreadSanitizer sees every word that is shared. The twin of cuda_env.cuh.
+// The environment of a block on the host: what a kernel needs of the machine, made of threads and std::atomic_ref. One
+// host thread per block is enough for all orders between blocks; several per block also show a missing barrier inside
+// it. ThreadSanitizer sees every word that is shared. The counterpart of cuda_env.cuh.
 #pragma once
 
 #include <sched.h>
@@ -17,7 +17,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// A barrier that also answers whether any thread said yes. The last to come opens it for this turn's number.
+// A barrier that also returns whether any thread passed true. The last thread to arrive starts the next turn.
 class twin_barrier {
 public:
     explicit twin_barrier(unsigned threads) : threads_(threads) {}
@@ -46,7 +46,7 @@ private:
 
 class twin_env {
 public:
-    // `index` of `threads` threads in group `group`; barriers of the group and of all groups of the block.
+    // Thread `index` of `threads` in group `group`, with the barriers of its group and of the block.
     twin_env(unsigned index, unsigned threads, int group, unsigned groups, twin_barrier& mine, twin_barrier& block)
         : index_(index), threads_(threads), group_(group), groups_(groups), barrier_(mine), block_(block) {}
 
@@ -75,9 +75,9 @@ public:
         store_relaxed(&p->high, x.high);
     }
 
-    // A line of 128 bytes: no processor's store is that wide, so here one thread moves it, the flag is its lock: it
-    // leaves last (release), is looked at first (acquire), and the data are plain words, in which ThreadSanitizer finds
-    // a thread that touches a line before its flag, or writes one that is still read.
+    // A line of 128 bytes. No store of a processor is that wide, so one thread moves it, and its flag is a lock: it is
+    // stored last (release) and loaded first (acquire). The data are plain words, so ThreadSanitizer finds a thread
+    // that touches a line before its flag, or writes one that is still being read.
     static constexpr unsigned line_threads = 1;
     static bool any_of_line(bool mine) { return mine; }
     static bool try_load_lines(const unit16* pair, std::uint64_t flag, unit16 (&cells)[2][line_cells]) {
@@ -100,7 +100,7 @@ public:
         }
     }
 
-    // What a switch does, in an order that is not the ranks': the reference for multicast.cuh.
+    // Reduces as a switch does, in another order than the ranks': the reference for multicast.cuh.
     template <class Types, class Args>
     static typename Types::wire_pack reduce_all(const Args& a, const typename Types::op_type& op, std::size_t at) {
         using acc = typename Types::acc_type;
@@ -120,7 +120,7 @@ public:
         for (int r = 0; r < a.shape.ranks; ++r)
             for (int k = 0; k < Types::elems; ++k) a.rank(r).out.data()[at + static_cast<unsigned>(k)] = w.v[k];
     }
-    // The same of memories that lie alike on all ranks: `at` bytes behind the beginning of each.
+    // The same for memories with one layout on all ranks: `at` bytes behind the beginning of each.
     template <class Op, class T, int V>
     static pack<T, V> reduce_at(std::byte* const* memories, int ranks, const std::byte*, std::size_t at) {
         pack<T, V> w = load_pack<twin_env, T, V>(memories[ranks - 1] + at);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Races in recorded uses of windows: two accesses to the same bytes, at least one a write, of which neither is complete
-// before the other begins. As in the schedules' verifier (sched/races.hpp) ranks carry clocks, a signal carries its
-// giver's, and a wait takes that of exactly the signal it asks for; so the order found holds for every interleaving,
-// and one run decides. What a run chose by test(), fetch() or exchange() is as it was.
+// Finds races in recorded uses of windows: two accesses to the same bytes, at least one a write, neither of which is
+// complete before the other begins. As in the schedules' verifier (sched/races.hpp), ranks have clocks: a signal
+// carries its giver's, and a wait takes that of exactly the signal that it asks for. So the order found holds for every
+// interleaving, and one run decides. The outcomes of test(), fetch() and exchange() are those of the run.
 //
-// An access of its own rank (load, store, get, fetch) is complete when its call returns. A put or accumulate is not,
-// on other hosts: it is there once its target has waited for a later signal of its rank, or its rank has flushed, or
-// after a fence; only what its rank sends to the same target later comes after it in any case. A put that travels with
-// its signal is there when that signal is taken. So a record of threads also finds what fails between hosts only.
+// A load, store, get or fetch is complete when its call returns. A put or accumulate to another host is not: it is
+// complete once its target has waited for a later signal of its rank, its rank has flushed, or all have passed a fence.
+// Only later data from its rank to the same target always come after it. A put that travels with its signal is complete
+// when that signal is taken. So a record of threads also shows races that occur between hosts only.
 //
-// Cost: ranks^2 * windows numbers for each signal under way; accesses that all ranks know to be complete are forgotten.
+// Cost: ranks^2 * windows numbers for each signal; accesses that all ranks know to be complete are dropped.
 #pragma once
 
 #include <algorithm>
@@ -23,28 +23,28 @@
 COLLX_BEGIN_NAMESPACE
 namespace testing {
 
-// A use of a rank: the how-manyeth of its record, from 0 on.
+// A use, by its number in the record of its rank, from 0 on.
 struct window_use_at {
     int rank = -1;
     std::size_t number = 0;
 };
 
-// What is wrong, and what would order it.
+// A race, and what would order its uses.
 struct window_race {
     // no_signal: the first rank gives the second none after its use. unwaited: it does, and the second does not wait
-    // for it before its own. unflushed: the second has heard of the first, whose put may be under way. travels: the
-    // first is a put that travels with its signal. operators: atomic to each other, but the result depends on the
+    // for it before its own use. unflushed: the second knows of the first use, but its put may be under way. travels:
+    // the first use is a put that travels with its signal. operators: both are atomic, but the result depends on their
     // order. starved: no race; the second use is a wait for more signals, or a fence of more ranks, than there are.
     enum class cause { no_signal, unwaited, unflushed, travels, operators, starved };
     cause why = cause::no_signal;
     window_use_at first, second;
-    std::size_t at = 0, bytes = 0; // that both touch
-    std::size_t signal = 0;        // unwaited: the number of the signal, from 1 on. no_signal: the last before; 0: none
+    std::size_t at = 0, bytes = 0; // the bytes that both touch
+    std::size_t signal = 0; // unwaited: the signal's number, from 1 on. no_signal: that of the last one before; 0: none
 };
 
 namespace detail {
 
-// Reads a record once, rank by rank as far as waits allow.
+// Reads a record once, rank by rank, as far as waits allow.
 class window_races {
 public:
     explicit window_races(const window_uses& uses)
@@ -70,22 +70,22 @@ public:
 
 private:
     using kind = window_use::kind;
-    // Of each rank: how many of its uses are known of. Then of each window and pair of ranks: up to which use the puts
-    // of the one into the part of the other are there; then the same of those that travel with signals.
+    // For each rank: how many of its uses are known. Then for each window and pair of ranks: the use up to which the
+    // puts of the one into the part of the other are complete; then the same for puts that travel with signals.
     using clock = std::vector<std::size_t>;
     struct rank_state {
         std::size_t next;
         clock knows;
     };
-    struct given { // from one rank to one other
+    struct given { // signals from one rank to one other
         std::vector<clock> clocks;
-        std::vector<std::size_t> numbers; // uses that gave them
+        std::vector<std::size_t> numbers; // the uses that gave them
         std::size_t taken = 0;
     };
     struct access {
         window_use_at who;
         const window_use* use;
-        clock heard; // of each rank, when it began
+        clock heard; // uses of each rank that were known when it began
     };
 
     static std::size_t sized(int i) { return static_cast<std::size_t>(i); }
@@ -100,7 +100,7 @@ private:
         for (std::size_t i = 0; i < into.size(); ++i) into[i] = from[i] > into[i] ? from[i] : into[i];
     }
 
-    // The next use of a rank. False: it must wait, or there is none.
+    // Takes the next use of a rank. False: it must wait, or there is none.
     bool step(std::size_t r) {
         rank_state& me = ranks_[r];
         if (me.next == of(r).size()) return false;
@@ -133,7 +133,7 @@ private:
         me.knows[r] = me.next = after;
         return true;
     }
-    // All ranks are in the same fence, or in a call beside the window.
+    // Takes the same fence, or call beside the window, on all ranks. False: they are not all in one.
     bool meet() {
         const window_use* first = nullptr;
         for (std::size_t r = 0; r < n_; ++r) {
@@ -152,14 +152,14 @@ private:
         return true;
     }
 
-    // Whether it is complete before what rank r does now.
+    // Whether access a is complete before what rank r does now.
     bool is_done(const access& a, std::size_t r) const {
         const clock& knows = ranks_[r].knows;
         const std::size_t by = sized(a.who.rank), part = sized(a.use->peer);
         if (a.use->travels) return knows[stored(a.use->window, by, part)] > a.who.number;
         if (by == r) return true;
         if (a.use->what != kind::put && a.use->what != kind::accumulate) return knows[by] > a.who.number;
-        if (part == by) return knows[by] > a.who.number; // into its own part at once
+        if (part == by) return knows[by] > a.who.number; // complete at once in its own part
         return knows[there(a.use->window, by, part)] > a.who.number;
     }
     void touch(std::size_t r, const window_use& u) {
@@ -183,8 +183,8 @@ private:
         }
         all.swap(kept), least = 2 * all.size() + 64;
     }
-    // a was read before b, which says nothing of what the program meant: see missing_order. One race for each pair of
-    // ranks and places in the program.
+    // Adds a race, one for each pair of ranks and places in the program. a was read before b, but the program may have
+    // meant the other order: see missing_order.
     void add(const access& a, const access& b, bool is_same) {
         for (const window_race& x : races_)
             if ((is_like(x.first, a.who) && is_like(x.second, b.who)) ||
@@ -209,9 +209,9 @@ private:
         return a.rank == b.rank && x.what == y.what && x.window == y.window && x.from.line == y.from.line;
     }
 
-    // Either of two accesses may be the one that should come first. Most likely the one after which a signal goes out
-    // that the other rank never takes; then one without such a signal; last one whose signal the other takes later,
-    // which may be meant for what it does then. Of two that are alike, the one of which the other has heard almost.
+    // Which of two accesses should come first: preferably one that a signal follows which the other rank never takes;
+    // then one without a later signal; last one whose signal the other rank takes later, as it may be meant for a later
+    // use. Of two that are alike, the one with fewer uses up to it of which the other rank does not know.
     struct missing_order {
         enum order { never_taken, no_signal, taken_later } what;
         std::size_t uses_unheard, signals_before;
@@ -241,8 +241,8 @@ private:
     }
 
     struct part_state {
-        std::deque<access> all{}; // that not all ranks know to be complete
-        std::size_t least = 64;   // to look for those that may go
+        std::deque<access> all{}; // not known to all ranks to be complete
+        std::size_t least = 64;   // number at which those that are known are dropped
     };
     const window_uses& uses_;
     std::size_t n_, pairs_;
@@ -254,10 +254,10 @@ private:
 
 } // namespace detail
 
-// All races of a record, one for each pair of ranks and places in the program, in the order of the second use; then the
-// waits that no signal ends. Call it when the ranks have ended.
-// Cost: accesses * those that are not known to be complete meanwhile.
-// Requires: orders by signals, fences, and met(); a lock that ranks make of values, by exchange() say, is none to it.
+// Returns all races of a record, one for each pair of ranks and places in the program, in the order of the second use;
+// then the waits that no signal ends. Call it when the ranks have ended.
+// Cost: accesses * accesses that are not yet known to be complete.
+// Requires: orders by signals, fences, and met(). A lock that ranks make of values, say by exchange(), is none.
 inline std::vector<window_race> races_of(const window_uses& uses) { return detail::window_races(uses).run(); }
 
 } // namespace testing

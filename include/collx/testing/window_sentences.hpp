@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a record of windows shows, for people: both accesses with ranks, bytes and lines of the program, and the signal
+// Describes a record of windows: both accesses of a race with ranks, bytes and lines of the program, and the signal
 // that is missing.
 #pragma once
 
@@ -35,7 +35,7 @@ inline std::string starved_text(const window_uses& uses, const window_race& x) {
     return use_text(uses, x.second) + " asks for more signals than " + name_of_rank(u.peer) +
            " gives before it waits itself, " + number(x.signal) + " in all";
 }
-// What would order the second after the first.
+// The remedy that would order the second use after the first.
 inline std::string remedy_text(const window_uses& uses, const window_race& x) {
     const window_use& first = uses.of(x.first.rank)[x.first.number];
     const std::string a = name_of_rank(x.first.rank), b = name_of_rank(x.second.rank), part = name_of_rank(first.peer);
@@ -63,7 +63,7 @@ inline std::string remedy_text(const window_uses& uses, const window_race& x) {
 
 } // namespace detail
 
-// One race as a sentence.
+// Describes one race.
 inline std::string sentence(const window_uses& uses, const window_race& x) {
     const window_use& u = uses.of(x.second.rank)[x.second.number];
     if (x.why == window_race::cause::starved)
@@ -72,7 +72,7 @@ inline std::string sentence(const window_uses& uses, const window_race& x) {
            detail::use_text(uses, x.first) + " and " + detail::use_text(uses, x.second) + " are not ordered; " +
            detail::remedy_text(uses, x);
 }
-// All races of a record, a line each; empty where there are none.
+// Describes all races of a record, a line each; empty if there are none.
 inline std::string sentences(const window_uses& uses) {
     std::string text;
     for (const window_race& x : races_of(uses)) text += sentence(uses, x) + '\n';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What ranks did to windows, each in its order: the record that recorded_window.hpp fills and window_races.hpp reads.
+// What ranks did to windows, each rank in its order. recorded_window.hpp fills the record, window_races.hpp reads it.
 // It must not know what an order means.
 #pragma once
 
@@ -12,11 +12,11 @@
 COLLX_BEGIN_NAMESPACE
 namespace testing {
 
-// Where a use stands in the program.
+// A place in the program.
 struct code_line {
     const char* file = "";
     int line = 0;
-    // The place of the call that it is a default argument of.
+    // The place of the call in which this is a default argument.
     static constexpr code_line here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
         return {file, line};
     }
@@ -24,8 +24,8 @@ struct code_line {
 
 // One use of a window by a rank.
 struct window_use {
-    // load, store: of the rank's own part. fetch: exchange(), too. meet: a collective call of all ranks beside the
-    // window, a barrier say.
+    // load, store: of the rank's own part. fetch: also exchange(). meet: a collective call of all ranks beside the
+    // window, for example a barrier.
     enum class kind : std::uint8_t {
         load,
         store,
@@ -41,39 +41,39 @@ struct window_use {
         meet
     };
     kind what = kind::load;
-    bool travels = false;      // put: in the line of its signal
-    int window = 0, peer = -1; // peer: of fence and meet none
+    bool travels = false;      // put: carried in the line of its signal
+    int window = 0, peer = -1; // peer: -1 for fence, meet and flush_all
     std::size_t at = 0, bytes = 0;
-    std::uint64_t count = 0; // wait: signals
-    std::uint64_t by = 0;    // accumulate, fetch: one number for each operator
+    std::uint64_t count = 0; // wait: number of signals
+    std::uint64_t by = 0;    // accumulate, fetch: a number that stands for the operator
     code_line from{};
 };
-// Whether it touches a part; in one instruction for each element; without changing it.
+// Whether it touches a part; is atomic for each element; only reads.
 constexpr bool is_access(window_use::kind k) { return k <= window_use::kind::fetch; }
 constexpr bool is_atomic(window_use::kind k) {
     return k == window_use::kind::accumulate || k == window_use::kind::fetch;
 }
 constexpr bool is_read(window_use::kind k) { return k == window_use::kind::load || k == window_use::kind::get; }
 
-// The record of all ranks, which are threads of this process: each writes its own. Read it when all have ended.
+// The record of all ranks, which are threads of this process. Each rank writes its own. Read it when all have ended.
 class window_uses {
 public:
     // Errors: invalid_argument, for less than one rank.
     explicit window_uses(int ranks) : of_(checked(ranks)), windows_(of_.size()) {}
 
-    // How many ranks there are.
+    // The number of ranks.
     int ranks() const { return static_cast<int>(of_.size()); }
-    // How many windows they have made.
+    // The number of windows that they have made.
     int windows() const {
         int most = 0;
         for (const int n : windows_) most = n > most ? n : most;
         return most;
     }
-    // What a rank did, in its order.
+    // The uses of a rank, in its order.
     const std::vector<window_use>& of(int rank) const { return of_[static_cast<std::size_t>(rank)]; }
-    // Adds a use at the end of a rank's.
+    // Adds a use behind those of a rank.
     void add(int rank, const window_use& u) { of_[static_cast<std::size_t>(rank)].push_back(u); }
-    // Says that a rank is in a collective call in which no rank goes on before all have come. It orders what the ranks
+    // Records that a rank is in a collective call that no rank leaves before all have entered. It orders what the ranks
     // did themselves, but completes no put.
     void met(int rank, code_line from = code_line::here()) {
         window_use u;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A transport that does harm to what goes over another one of the program's own, as a seed says:
-// per_peer{with_faults<mine, fault_plan{.seed = 7, .delay_one_in = 10}>{}}. With delays only it is a transport as good
-// as before; a message that is dropped never comes, so calls over it time out; after a cut the peer is gone.
+// A transport that injects faults into another transport of the program, as a seed says: per_peer{with_faults<mine,
+// fault_plan{.seed = 7, .delay_one_in = 10}>{}}. With delays only, every message still arrives. A message that is
+// dropped never arrives, so calls over it time out. After a cut the peer is gone.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ COLLX_BEGIN_NAMESPACE
 
 namespace testing {
 
-// one_in: of so many messages, on average; 0: none. There is no reordering: a channel has an order.
+// one_in: one fault in so many messages, on average; 0: none. Messages are not reordered: a channel has an order.
 struct fault_plan {
     std::uint64_t seed = 1;
     int delay_one_in = 0;
-    int delay_moves = 100; // how often the rank must move before the message, and those behind it, go on
+    int delay_moves = 100; // moves of the rank before the message, and those behind it, are sent
     int drop_one_in = 0;
-    std::uint64_t cut_after = UINT64_MAX; // messages to one peer; then nothing goes to it or comes from it
+    std::uint64_t cut_after = UINT64_MAX; // messages to one peer; then none goes to it or comes from it
 };
 
 template <CustomTransport T, fault_plan Plan>
@@ -38,7 +38,7 @@ class with_faults<T, Plan>::endpoint {
     static constexpr std::size_t most_held = 4;
     struct held {
         std::vector<std::byte> bytes;
-        std::uint64_t due = 0; // at that move
+        std::uint64_t due = 0; // the move at which it is sent
     };
     struct peer {
         endpoint* mine = nullptr;
@@ -85,7 +85,7 @@ public:
         for (int p = 0; p < size; ++p) tx(p).mine = this, tx(p).rank = p;
     }
     endpoint(const endpoint&) = delete;
-    ~endpoint() { // delays end here
+    ~endpoint() { // sends what is delayed
         moves_ = UINT64_MAX;
         for (peer& p : peers_) p.send();
     }

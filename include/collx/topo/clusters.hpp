@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Clusters of CPU hosts with one card each: fat tree, dragonfly, torus. Host k is the sites "h<k>.CPU" and "h<k>.NIC".
+// Clusters of CPU hosts with one card each: fat tree, dragonfly, torus. Host k has the sites "h<k>.CPU" and "h<k>.NIC".
 // Rates in GB/s per direction. Source of the shapes: Leiserson 1985 (fat tree); Kim et al. 2008 (dragonfly).
 #pragma once
 
@@ -13,7 +13,7 @@ COLLX_BEGIN_NAMESPACE
 namespace topo {
 
 namespace detail {
-// A CPU and its card, linked to a network switch.
+// Adds a CPU and its card, and links the card to a network switch.
 inline void add_host(graph& g, int number, int network_switch, double nic, double pcie) {
     const std::string name = "h" + std::to_string(number) + ".";
     const int cpu = g.add({name + "CPU", site_type::cpu, number}), card = g.add({name + "NIC", site_type::nic, number});
@@ -29,7 +29,7 @@ inline void positive(const char* what, std::initializer_list<int> counts) {
 }
 } // namespace detail
 
-// Leaves of `per_leaf` hosts, each linked to all `spines`. The links upward of a leaf are together as wide as its
+// Leaves of `per_leaf` hosts, each leaf linked to all `spines`. The uplinks of a leaf together have the rate of its
 // hosts' cards divided by `oversubscription` (1: full, 2: 2:1).
 inline graph fat_tree(int leaves, int per_leaf, int spines, double nic = 12.5, double oversubscription = 1) {
     detail::positive("a fat tree", {leaves, per_leaf, spines});
@@ -44,8 +44,8 @@ inline graph fat_tree(int leaves, int per_leaf, int spines, double nic = 12.5, d
     return g;
 }
 
-// `groups` of `routers` of `per_router` hosts: routers of a group all linked with one another, and one link between
-// each two groups, which begin at a group's routers in turn.
+// `groups` of `routers` of `per_router` hosts. All routers of a group are linked with one another. Any two groups have
+// one link; the links of a group end at its routers in turn.
 inline graph dragonfly(int groups, int routers, int per_router, double nic = 12.5, double global = 12.5) {
     detail::positive("a dragonfly", {groups, routers, per_router});
     graph g;
@@ -65,8 +65,8 @@ inline graph dragonfly(int groups, int routers, int per_router, double nic = 12.
     return g;
 }
 
-// A torus of the given lengths, one router and host at each place, the last coordinate counted first. A length of 2 has
-// one link between its two places, a length of 1 none.
+// A torus of the given lengths with one router and host at each place; the last coordinate varies fastest. A length of
+// 2 has one link between its two places, a length of 1 none.
 inline graph torus(const std::vector<int>& lengths, double nic = 12.5, double link = 12.5) {
     int places = 1;
     for (const int n : lengths) detail::positive("a torus", {n}), places *= n;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the kernel says of the machine that it runs on: NUMA nodes, caches and network cards, read from /sys without a
-// library; and a graph of topo/graph.hpp made of that. Another root than /sys may be a recorded tree.
-// What is not there is left out: containers hide much of it. Measures nothing.
+// What the kernel reports about this machine: NUMA nodes, caches and network cards, read from /sys without a library;
+// and a graph (topo/graph.hpp) made of that. Another root than /sys may be a recorded tree. Missing entries are left
+// out, as containers hide many of them. Measures nothing.
 #pragma once
 
 #include <dirent.h>
@@ -42,13 +42,13 @@ struct network_card {
 // What /sys says of this host.
 struct discovered {
     std::vector<numa_node> nodes;
-    std::vector<cache> caches; // each once, the small ones first
+    std::vector<cache> caches; // each once, lowest level first
     std::vector<network_card> cards;
 };
 
 namespace detail {
 
-// The first line of a file, without its end; empty where there is none.
+// Reads the first line of a file, without its end; empty if there is none.
 inline std::string line_of(const std::string& path) {
     char text[4096] = "";
     std::FILE* f = std::fopen(path.c_str(), "re");
@@ -64,13 +64,13 @@ inline int number_of(const std::string& text, int if_none) {
     const long n = std::strtol(text.c_str(), &end, 10);
     return end != text.c_str() && n >= INT32_MIN && n <= INT32_MAX ? static_cast<int>(n) : if_none;
 }
-// "512K" and the like.
+// Parses a size such as "512K".
 inline std::uint64_t bytes_of(const std::string& text) {
     char* end = nullptr;
     const std::uint64_t n = std::strtoull(text.c_str(), &end, 10);
     return *end == 'K' ? n << 10 : *end == 'M' ? n << 20 : *end == 'G' ? n << 30 : n;
 }
-// "0-3,8,10-11" as numbers, at most 64 Ki of them.
+// Parses a list such as "0-3,8,10-11", at most 64 Ki numbers.
 inline std::vector<int> list_in(const std::string& text) {
     std::vector<int> all;
     for (const char* at = text.c_str(); *at >= '0' && *at <= '9';) {
@@ -81,7 +81,7 @@ inline std::vector<int> list_in(const std::string& text) {
     }
     return all;
 }
-// What a directory holds: with a prefix what is called that and a number, in order of these, else all.
+// The entries of a directory. With a prefix: those named by it and a number, in the order of the numbers.
 inline std::vector<std::string> entries(const std::string& path, const std::string& prefix = "") {
     std::vector<std::string> names;
     DIR* d = ::opendir(path.c_str());
@@ -99,7 +99,7 @@ inline std::vector<std::string> entries(const std::string& path, const std::stri
 
 } // namespace detail
 
-// Reads it. root: another place than /sys, for tests. What is not there is left out.
+// Reads /sys. root: another place, for tests. Missing entries are left out.
 inline discovered discover(const std::string& root = "/sys") {
     discovered d;
     const std::string nodes = root + "/devices/system/node", cores = root + "/devices/system/cpu";
@@ -129,7 +129,7 @@ inline discovered discover(const std::string& root = "/sys") {
                      [](const cache& a, const cache& b) { return a.level < b.level; });
     for (const auto& name : detail::entries(root + "/class/net")) {
         const std::string at = root + "/class/net/" + name;
-        DIR* device = ::opendir((at + "/device").c_str()); // what is no device is no card: bridges, lo, veth
+        DIR* device = ::opendir((at + "/device").c_str()); // bridges, lo and veth have no device
         if (device == nullptr) continue;
         ::closedir(device);
         d.cards.push_back({name, detail::number_of(detail::line_of(at + "/device/numa_node"), -1),
@@ -139,9 +139,9 @@ inline discovered discover(const std::string& root = "/sys") {
     return d;
 }
 
-// NUMA nodes as CPUs, numbered as in `d`, and behind them the cards that are up, each at the rate of its speed. Between
-// nodes `gb_per_s` at distance 20, less in proportion where they are farther apart, which is a guess: firmware says who
-// is near, not how wide the way is. A card whose node is not known is at all of them.
+// Makes a graph of NUMA nodes as CPUs, numbered as in `d`, followed by the cards that are up, each at the rate of its
+// speed. The rate between nodes is `gb_per_s` at distance 20 and inversely proportional to the distance. That is a
+// guess: firmware reports distances, not rates. A card whose node is not known is linked to all nodes.
 inline graph graph_of(const discovered& d, double gb_per_s = 40) {
     graph g;
     for (const auto& n : d.nodes) g.add({"CPU" + std::to_string(n.number), site_type::cpu, 0, -1, 1, n.number});

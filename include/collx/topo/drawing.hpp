@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pictures of a machine: SVG with rings over it, and DOT for Graphviz. In the SVG every host is a block of rows, CPUs
-// over PCIe switches over GPUs and cards over NVSwitches, and the network lies below; each site has a column of its own
-// in its row, so that no label lies over another.
+// Pictures of a machine: SVG with rings over it, and DOT for Graphviz. In the SVG every host is a block of rows: CPUs
+// over PCIe switches over GPUs and cards over NVSwitches. The network lies below. Each site has its own column in its
+// row, so that labels do not overlap.
 #pragma once
 
 #include <algorithm>
@@ -26,14 +26,14 @@ inline std::string escaped(const std::string& text) {
 }
 
 struct placed {
-    int x = 0, y = 0; // of the middle
+    int x = 0, y = 0; // of the centre
 };
 struct picture {
     std::vector<placed> at;
     int width = 0, height = 0;
 };
 
-// Hosts side by side, up to four in a row of blocks; what belongs to no host, or to several, in rows below.
+// Hosts side by side, up to four in a row of blocks; network switches in rows below.
 inline picture layout_of(const graph& g) {
     constexpr int column = 84, row = 70, rows = 5;
     const auto row_of = [&](int s) {
@@ -87,7 +87,7 @@ inline picture layout_of(const graph& g) {
 
 } // namespace detail
 
-// Links grey and as thick as they are wide, the rings on top; members filled.
+// Draws links grey, wider for a higher rate, the rings on top, and members filled.
 inline std::string to_svg(const graph& g, const std::vector<ring>& rings) {
     static constexpr const char* colours[] = {"#d9480f", "#1971c2", "#2f9e44", "#9c36b5", "#e8590c", "#0c8599"};
     const detail::picture p = detail::layout_of(g);
@@ -101,7 +101,7 @@ inline std::string to_svg(const graph& g, const std::vector<ring>& rings) {
     std::string svg = line;
     const auto draw = [&](const arc& a, const char* colour, int tenths, int aside) {
         const auto from = p.at[static_cast<std::size_t>(a.from)], to = p.at[static_cast<std::size_t>(a.to)];
-        const int bend = from.y == to.y ? 12 + std::abs(from.x - to.x) / 12 : 0; // over what lies between
+        const int bend = from.y == to.y ? 12 + std::abs(from.x - to.x) / 12 : 0; // around the sites between
         std::snprintf(line, sizeof line,
                       "<path d=\"M%d %d Q%d %d %d %d\" fill=\"none\" stroke=\"%s\" stroke-width=\"%d.%d\"/>\n",
                       from.x + aside, from.y, (from.x + to.x) / 2 + aside, (from.y + to.y) / 2 + 2 * bend, to.x + aside,
@@ -128,7 +128,7 @@ inline std::string to_svg(const graph& g, const std::vector<ring>& rings) {
     return svg + "</svg>\n";
 }
 
-// For `dot -Tsvg`: hosts as clusters, links with their GB/s.
+// Writes DOT for `dot -Tsvg`: hosts as clusters, links with their GB/s.
 inline std::string to_dot(const graph& g) {
     const auto quoted = [&](int s) {
         std::string text = "\"";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a set of rings does to a machine, in words: each ring, the links that are full, the gap to the bound, and which
-// single cable would raise the bound.
+// Explains what a set of rings does to a machine: each ring, the full links, the gap to the bound, and the single cable
+// that would raise the bound.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
-// Bytes/s on each arc.
+// The load of each arc, in bytes/s.
 inline std::vector<double> link_loads(const graph& g, const ring_set& set) {
     std::vector<double> loads(static_cast<std::size_t>(g.arcs()), 0);
     for (const ring& r : set.rings)
@@ -22,7 +22,7 @@ inline std::vector<double> link_loads(const graph& g, const ring_set& set) {
     return loads;
 }
 
-// "GPU0 -> (GPU3) -> GPU2 -> GPU0": who only passes on stands in brackets, also cards; switches are left out.
+// "GPU0 -> (GPU3) -> GPU2 -> GPU0": GPUs and cards that only pass data on are in brackets; switches are left out.
 inline std::string to_text(const graph& g, const ring& r) {
     if (r.members.empty()) return "no ring";
     std::string text = g.name(r.members[0]);
@@ -45,13 +45,13 @@ inline std::string gb_per_s(double bytes_per_s) {
 inline std::string link_name(const graph& g, const arc& a) {
     return g.name(a.from) + " -> " + g.name(a.to) + " (" + name_of(a.type) + ")";
 }
-// Why no links of worse classes carry a part, although the machine has some.
+// Why the rings use no links of worse classes although the machine has some.
 inline const char* why_no_worse(const ring_set& set) {
     if (set.allowed_bound < set.bound * (1 - 1e-6)) return "the limits exclude links that would raise this";
     if (set.allowed_bound < set.total() * quarter_more) return "worse classes would add less than a quarter";
     return "the search found no wider rings over worse classes";
 }
-// Full links, one arc of each.
+// One arc of each full link.
 inline std::vector<int> full_links(const graph& g, const std::vector<double>& loads) {
     std::vector<int> full;
     for (int i = 0; i < g.arcs(); ++i) {
@@ -62,12 +62,12 @@ inline std::vector<int> full_links(const graph& g, const std::vector<double>& lo
 }
 } // namespace detail
 
-// The bound if one of the full links were twice as wide, and which; at most `most` of them are tried. -1: none helps.
+// The full link that raises the bound most if it is twice as wide, and that bound. -1: none helps.
 struct better_cable {
     int arc = -1;
     double bound = 0;
 };
-// Finds it.
+// Finds it; tries at most `most` full links.
 inline better_cable find_better_cable(const graph& g, const ring_set& set, int most = 8) {
     better_cable best{-1, set.bound};
     if (set.rings.empty()) return best;
@@ -82,8 +82,8 @@ inline better_cable find_better_cable(const graph& g, const ring_set& set, int m
     return best;
 }
 
-// Rings, what they reach of what is possible, full links (the bottleneck) and what a better cable would change; at most
-// `most_lines` rings and links.
+// Describes the rings, their rate and the highest possible one, full links (the bottleneck) and what a better cable
+// would change; at most `most_lines` rings and links.
 inline std::string explain(const graph& g, const ring_set& set, std::size_t most_lines = 16) {
     if (set.rings.empty()) return "no ring: the members do not reach one another within the limits\n";
     char line[200];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A machine as a value: sites (processors, switches, network cards) and directed links with a rate and a latency. What
-// holds ranks is a GPU or a CPU; the rest passes data on. Knows no rank's program, no algorithm, and measures nothing.
-// topo/machines.hpp has machines that are sold; topo/path.hpp says how one site reaches another.
+// A machine as a value: sites (processors, switches, network cards) and directed links with a rate and a latency. Ranks
+// are on GPUs or CPUs; other sites only pass data on. Knows no rank's program, no algorithm, and measures nothing.
+// topo/machines.hpp has machines that are sold; topo/path.hpp finds paths from one site to another.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ enum class site_type : unsigned char { cpu, pcie_switch, gpu, nvswitch, nic, net
 // What connects two sites.
 enum class link_type : unsigned char { nvlink, c2c, pcie, socket, network };
 
-// Its words in pictures and explanations.
+// Its name in pictures and explanations.
 constexpr const char* name_of(site_type t) {
     constexpr const char* names[] = {"CPU", "PCIe switch", "GPU", "NVSwitch", "NIC", "network switch"};
     return names[static_cast<int>(t)];
@@ -29,14 +29,14 @@ constexpr const char* name_of(link_type t) {
     return names[static_cast<int>(t)];
 }
 
-// A cpu is one NUMA node. The NVSwitches of a machine to which every GPU is linked alike are one site with `units` > 1:
-// none of them is narrower than its GPUs together, so a ring never needs to know which one it crosses.
+// A cpu is one NUMA node. NVSwitches to which every GPU is linked in the same way are one site with `units` > 1: none
+// of them is narrower than its GPUs together, so a ring need not distinguish them.
 struct site {
     std::string name;
     site_type type = site_type::cpu;
-    int host = 0;                // which operating system it belongs to
+    int host = 0;                // the operating system that it belongs to
     int rail = -1;               // nic: cards of one rail are on one network switch; -1: not known
-    int units = 1;               // nvswitch: how many stand behind this site
+    int units = 1;               // nvswitch: the number of switches that this site stands for
     int numa = -1;               // number of the NUMA node, -1: not known
     double port_bytes_per_s = 0; // nic: rate of its port, 0: not known
     bool has_multicast = false;  // nvswitch: it reduces and multicasts (NVLink SHARP: those of H100 and later)
@@ -48,20 +48,20 @@ struct arc {
     link_type type = link_type::pcie;
     double bytes_per_s = 0; // of all lanes together
     double latency_ns = 0;
-    int lanes = 1; // how many links of this kind lie side by side
+    int lanes = 1; // the number of links side by side
 };
 
-// How a link is described: bytes/s in each direction, one-way latency, and how many links that are.
+// The speed of a link: bytes/s in each direction, one-way latency, and the number of links that this describes.
 struct link_speed {
     double bytes_per_s = 0;
     double latency_ns = 0;
     int lanes = 1;
-    double back_bytes_per_s = 0; // 0: as there
+    double back_bytes_per_s = 0; // 0: the same
 };
 
 class graph {
 public:
-    // Errors: invalid_argument where the name is taken, since sites are named in files and messages.
+    // Adds a site. Errors: invalid_argument where the name is taken, since files and messages name sites.
     int add(site s) {
         if (find(s.name) >= 0)
             fail(errc::invalid_argument, -1, -1, "give each site a name of its own",
@@ -71,8 +71,8 @@ public:
         return size() - 1;
     }
     // Links two sites in both directions; a second link of the same type adds to the first. Returns the arc a -> b.
-    // Errors: invalid_argument names both ends: a site that is not there, a link to itself, a rate that is no positive
-    // number, a negative latency.
+    // Errors: invalid_argument, with both ends, for a site that does not exist, a link to itself, a rate that is not a
+    // positive number, or a negative latency.
     int link(int a, int b, link_type type, const link_speed& speed) {
         check(a, b, type, speed);
         const double back = speed.back_bytes_per_s > 0 ? speed.back_bytes_per_s : speed.bytes_per_s;
@@ -100,7 +100,7 @@ public:
     // The arcs that leave a site, in the order in which they were linked.
     const std::vector<int>& arcs_of(int s) const { return arcs_of_[index(s)]; }
 
-    // The site of that name, or -1. require() has the error for a name that a user wrote.
+    // The site of that name, or -1. require() throws instead, for a name that a user wrote.
     int find(const std::string& name) const {
         for (int s = 0; s < size(); ++s)
             if (at(s).name == name) return s;
@@ -113,7 +113,7 @@ public:
                  "the machine has no site '%s'", name.c_str());
         return s;
     }
-    // The sites of a type, in order; of one host, or of all (-1).
+    // The sites of a type in order, of one host or of all (-1).
     std::vector<int> all(site_type type, int host = -1) const {
         std::vector<int> found;
         for (int s = 0; s < size(); ++s)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A machine with each direction of each link in the colour of how busy it is, and a legend below: as to_svg() lays it
-// out, so that no label lies over another.
+// Draws a machine as to_svg() lays it out, with each direction of each link in a colour for the share of the time in
+// which it is busy, and a legend below.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace detail {
 inline constexpr const char* heat_colours[] = {"#d9d9d9", "#fee391", "#fe9929", "#d9480f", "#7a0403"};
 inline constexpr const char* heat_words[] = {"nothing", "to 25 %", "to 50 %", "to 90 %", "above"};
 
-// Which colour that share of the time has.
+// The colour for a share of the time.
 constexpr int heat_of(double use) { return use <= 0 ? 0 : use <= 0.25 ? 1 : use <= 0.5 ? 2 : use <= 0.9 ? 3 : 4; }
 
 inline std::string heat_legend(const picture& p) {
@@ -34,9 +34,9 @@ inline std::string heat_legend(const picture& p) {
 
 } // namespace detail
 
-// use[i]: the share of the time in which arc i is busy, 0 to 1. A link's two directions lie side by side, and say name,
-// rate and share when they are pointed at.
-// Errors: invalid_argument where there is not one finite number of 0 or more for each arc.
+// Draws the machine. use[i]: the share of the time in which arc i is busy, 0 to 1. The two directions of a link lie
+// side by side; name, rate and share appear under the pointer.
+// Errors: invalid_argument unless there is one finite number of 0 or more for each arc.
 inline std::string to_heat_svg(const graph& g, const std::vector<double>& use) {
     bool is_good = use.size() == static_cast<std::size_t>(g.arcs());
     for (const double u : use) is_good = is_good && u >= 0 && std::isfinite(u);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The machine of a job from the machines of its hosts: joined at their rails, and what of a host's machine is the place
-// and the card of which rank. Knows no rank's program and no file.
+// Joins the machines of a job's hosts at their rails, and finds the place and the card of each rank in a host's
+// machine. Knows no rank's program and no file.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
-// GPUs in the order of their numbers, whatever their order in a file; CPUs where there are none.
+// The places of ranks: GPUs in the order of their numbers, whatever their order in a file; CPUs if there are none.
 inline std::vector<int> places_of_ranks(const graph& g) {
     std::vector<int> places = g.all(site_type::gpu);
     if (places.empty()) return g.all(site_type::cpu);
@@ -30,8 +30,8 @@ inline std::vector<int> places_of_ranks(const graph& g) {
     return places;
 }
 
-// By site: the card of its host that is its own, -1: none. The nearest by class and rate; sites that are equally near
-// to the same cards take them in turn.
+// By site: the card of its host that it uses, -1: none. It is the nearest one by class and rate. Sites that are equally
+// near to the same cards take them in turn.
 inline std::vector<int> own_cards(const graph& g) {
     std::vector<int> own(static_cast<std::size_t>(g.size()), -1);
     std::map<std::vector<int>, std::size_t> turns;
@@ -50,7 +50,7 @@ inline std::vector<int> own_cards(const graph& g) {
     return own;
 }
 
-// Equal for machines of the same sites and links in the same order, whatever else their files said.
+// Equal for machines with the same sites and links in the same order, whatever else their files contain.
 inline std::uint64_t content_hash(const graph& g) {
     std::string text;
     char line[160];
@@ -69,13 +69,13 @@ inline std::uint64_t content_hash(const graph& g) {
     return collx::detail::hash_bytes(text.data(), text.size(), 16);
 }
 
-// Hosts joined: cards of one rail are on one network switch, at the rates of their ports. Site s of host h is site
-// first[h] + s; names get "h<h>." in front where there are several.
+// Joined hosts: cards of one rail are linked to one network switch, at the rates of their ports. Site s of host h is
+// site first[h] + s. If there are several hosts, "h<h>." is put before names.
 struct joined_hosts {
     graph whole;
     std::vector<int> first;
 };
-// Joins them; one alone stays as it is.
+// Joins hosts; a single one stays as it is.
 inline joined_hosts join_hosts(const std::vector<const graph*>& hosts) {
     joined_hosts j;
     if (hosts.size() == 1) return {*hosts[0], {0}};

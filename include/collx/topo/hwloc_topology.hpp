@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The XML that hwloc exports (lstopo --of xml; versions 2 and 3): NUMA nodes, the PCIe tree, GPUs and cards with their
-// names in the system, and NVLinks where hwloc was built with NVML (distances2 "NVLinkBandwidth"). Source: hwloc 2.9
-// and 3.0, "Importing and exporting topologies from/to XML files". A library would need hwloc itself where the file is
-// read.
+// Reads the XML that hwloc exports (lstopo --of xml; versions 2 and 3): NUMA nodes, the PCIe tree, GPUs and cards with
+// their names in the system, and NVLinks if hwloc was built with NVML (distances2 "NVLinkBandwidth"). Source: hwloc 2.9
+// and 3.0, "Importing and exporting topologies from/to XML files". A library would require hwloc itself wherever a file
+// is read.
 #pragma once
 
 #include <cstdlib>
@@ -69,7 +69,7 @@ private:
         for (const xml_element& child : e.children)
             if (child.name == "object") collect_nodes(child);
     }
-    // The lowest node of "0x00000001,0x00000002": words of 32 bits, the highest first.
+    // The lowest node in a set such as "0x00000001,0x00000002": words of 32 bits, the highest first.
     int first_node(const attributes_of& of, int if_none) const {
         const std::string* set = of.e.find("nodeset");
         if (set == nullptr) return if_none;
@@ -118,9 +118,9 @@ private:
         note_index(of, d.bus_id);
         devices_.push_back(std::move(d));
     }
-    // Version 2 numbers network devices 2 and RDMA devices 3; version 3 has bits, 16 and 32.
+    // osdev_type is 2 for network devices and 3 for RDMA devices in version 2; version 3 has the bits 16 and 32.
     void add_name(const attributes_of& of) {
-        if (inside_ < 0) return; // of no PCI device, as a disk of a hypervisor
+        if (inside_ < 0) return; // of no PCI device, for example a disk of a hypervisor
         pci_device& d = devices_[static_cast<std::size_t>(inside_)];
         note_index(of, d.bus_id);
         const int kind = of.number("osdev_type", 0, 0, 1 << 16);
@@ -180,7 +180,7 @@ private:
             }
         }
     }
-    // MB/s between GPUs, and between GPUs and NVSwitches (PCI devices of class 0680), which are one site.
+    // Rates in MB/s between GPUs, and between GPUs and NVSwitches (PCI devices of class 0680), which become one site.
     void add_nvlinks(graph& g, const xml_element& e) {
         const matrix m = matrix_of(e);
         const attributes_of of{e, file_};
@@ -196,7 +196,7 @@ private:
                        {rate, to < 0 ? link_latencies::nvswitch : link_latencies::nvlink});
             }
     }
-    // Its site; -1: a device that is no GPU.
+    // The site of a GPU; -1: another device.
     int gpu_of(const std::string& index, const attributes_of& of) const {
         const auto bus = bus_of_.find(index);
         if (bus == bus_of_.end()) of.wrong("object " + index.substr(0, 40) + " is not there", "indexes are gp_index");
@@ -207,19 +207,19 @@ private:
     const std::string& file_;
     discovered nodes_;
     std::vector<pci_device> devices_;
-    std::vector<std::string> above_; // bridges around what is read
+    std::vector<std::string> above_; // the bridges above the object that is read
     std::set<std::string> seen_;
     std::map<std::string, std::string> bus_of_; // by gp_index
     std::map<std::string, int> gpus_;
-    bool has_bits_ = false; // of osdev_type
-    int inside_ = -1;       // which device's names are read
+    bool has_bits_ = false; // osdev_type is a set of bits
+    int inside_ = -1;       // the device whose names are read
 };
 
 } // namespace detail
 
-// The machine of an export of hwloc. file: how messages call it. Rates of PCIe links are those of the file, x16 of PCIe
-// 3 where it says none; rates between NUMA nodes are guessed from distances, as in graph_of(). Ports of cards are not
-// said.
+// Reads the machine from an export of hwloc. file: its name in messages. Rates of PCIe links are those of the file, x16
+// of PCIe 3 where it has none. Rates between NUMA nodes are guessed from distances, as in graph_of(). The rates of
+// cards' ports stay unknown.
 // Errors: invalid_argument as "FILE:LINE: what (remedy)".
 inline graph read_hwloc_topology(const std::string& text, const std::string& file = "topology") {
     const xml_element root = read_xml(text, file, xml_form::with_text);

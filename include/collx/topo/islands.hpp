@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A machine cut at its network: islands of sites that reach one another without it, each as a graph of its own, so that
-// equal hosts are searched once. A rack with NVLink between its hosts is one island.
+// Cuts a machine at its network into islands: sites that reach one another without it, each island as a separate graph.
+// So equal hosts are searched once. A rack with NVLink between its hosts is one island.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ COLLX_BEGIN_NAMESPACE
 namespace topo::detail {
 
 struct island {
-    graph local;              // sites and links, numbered anew
-    std::vector<int> site_of; // of a local site
-    std::vector<int> arc_of;  // of a local arc
-    std::vector<int> members; // local, in the order in which they were asked for
-    std::vector<int> cards;   // local, in order of rails; those that reach the network
+    graph local;              // sites and links with local numbers
+    std::vector<int> site_of; // the machine's, by local site
+    std::vector<int> arc_of;  // the machine's, by local arc
+    std::vector<int> members; // local, in the order in which they were given
+    std::vector<int> cards;   // local, those that reach the network, in order of rails
 };
 
-// Number of the island of each site.
+// The number of the island of each site.
 inline std::vector<int> island_numbers(const graph& g) {
     std::vector<int> number(static_cast<std::size_t>(g.size()), -1);
     int islands = 0;
@@ -40,7 +40,7 @@ inline std::vector<int> island_numbers(const graph& g) {
     return number;
 }
 
-// Islands that hold members, in the order of their first ones.
+// The islands that hold members, in the order of their first members.
 inline std::vector<island> islands_of(const graph& g, const std::vector<int>& members) {
     const std::vector<int> number = island_numbers(g);
     std::vector<int> local(static_cast<std::size_t>(g.size()), -1), place(static_cast<std::size_t>(g.size()), -1);
@@ -78,7 +78,7 @@ inline std::vector<island> islands_of(const graph& g, const std::vector<int>& me
     return all;
 }
 
-// Equal for islands that are searched with the same result.
+// A key: equal for islands whose search gives the same result.
 inline std::string shape_of(const island& in) {
     std::string shape;
     const auto add = [&](double number) { shape.append(reinterpret_cast<const char*>(&number), sizeof number); };
@@ -94,8 +94,8 @@ inline std::string shape_of(const island& in) {
     return shape;
 }
 
-// The way of fewest network links from card to card that has `speed` left, which is taken from it. No arcs: there is
-// none.
+// The path of fewest network links from card to card on which each link has `speed` left; subtracts `speed` from these.
+// No arcs: there is no path.
 inline path network_way(const graph& g, int from, int to, double speed, std::vector<double>& left) {
     std::vector<int> came(static_cast<std::size_t>(g.size()), -1), queue{from};
     for (std::size_t k = 0; k < queue.size() && came[static_cast<std::size_t>(to)] < 0; ++k)

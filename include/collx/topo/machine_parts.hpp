@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What machines are put together from: rates per link by generation, hosts of GPUs, and hosts joined by rails. The
-// machines themselves are topo/machines.hpp (GPUs) and topo/clusters.hpp (CPUs).
+// Parts of machines: rates per link by generation, hosts of GPUs, and hosts joined by rails. The machines themselves
+// are in topo/machines.hpp (GPUs) and topo/clusters.hpp (CPUs).
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
-// Which rates a machine is described with: those that its maker publishes, or those that NCCL counts on (a link's rate
-// less what its protocol takes), for comparison with NCCL's searches.
+// The rates that describe a machine: those that its maker publishes, or those that NCCL counts on (a link's rate less
+// its protocol's overhead), for comparison with NCCL's searches.
 enum class rate_basis : unsigned char { published, nccl };
 
 // GB/s in one direction. Source: makers' data sheets; NCCL 2.30 src/graph/topo.h. No published rate fits the socket
-// links of all processors of a kind, so NCCL's stand for both.
+// links of all processors of a kind, so both bases use NCCL's.
 struct link_rates {
     double nvlink = 0; // one link
     double pcie = 0;   // x16
@@ -24,9 +24,9 @@ struct link_rates {
     double nic = 0;
 };
 
-// One-way latencies in ns to begin with; a fit to measurements replaces them. Source: cuda-samples
-// p2pBandwidthLatencyTest (1.8 to 2.3 us a write by NVLink, through a switch or not), 0.1 to 0.2 us a network switch,
-// 0.5 to 1 us a PCIe round trip.
+// Initial one-way latencies in ns; a fit to measurements replaces them. Source: cuda-samples p2pBandwidthLatencyTest
+// (1.8 to 2.3 us for a write by NVLink, through a switch or not), 0.1 to 0.2 us for a network switch, 0.5 to 1 us for a
+// PCIe round trip.
 struct link_latencies {
     static constexpr double nvlink = 1900, nvswitch = 1000, c2c = 500, pcie = 250, socket = 150, network = 400;
 };
@@ -41,20 +41,20 @@ inline link_speed nvlinks(const link_rates& r, int lanes, double latency = link_
 inline link_speed pcie(const link_rates& r) { return {r.pcie * 1e9, link_latencies::pcie}; }
 inline link_speed network(const link_rates& r) { return {r.nic * 1e9, link_latencies::network}; }
 
-// CPUs, each linked with all others.
+// Adds CPUs, each linked with all others.
 inline void add_cpus(graph& g, const link_rates& r, int count) {
     for (int c = 0; c < count; ++c) g.add({numbered("CPU", c), site_type::cpu, 0, -1, 1, c});
     for (int a = 0; a < count; ++a)
         for (int b = a + 1; b < count; ++b) g.link(a, b, link_type::socket, {r.socket * 1e9, link_latencies::socket});
 }
-// A PCIe switch below a CPU or a switch.
+// Adds a PCIe switch below a CPU or a switch.
 inline int add_switch(graph& g, const link_rates& r, int above) {
     const int s = g.add({numbered("PCI", static_cast<int>(g.all(site_type::pcie_switch).size())),
                          site_type::pcie_switch, 0, -1, 1, g.at(above).numa});
     g.link(above, s, link_type::pcie, pcie(r));
     return s;
 }
-// A GPU or a card below a CPU or a switch. Cards are on the rail of their number, and have a port of the rates' kind.
+// Adds a GPU or a card below a CPU or a switch. A card is on the rail of its number, and its port has the rate r.nic.
 inline int add_device(graph& g, const link_rates& r, site_type type, int above) {
     const int number = static_cast<int>(g.all(type).size());
     const bool is_nic = type == site_type::nic;
@@ -71,7 +71,7 @@ inline void add_mesh(graph& g, const link_rates& r, int lanes, const std::vector
         g.link(gpus[static_cast<std::size_t>(a)], gpus[static_cast<std::size_t>(b)], link_type::nvlink,
                nvlinks(r, lanes));
 }
-// All GPUs to `units` switches, `lanes` links each in all.
+// Links all GPUs to `units` switches, with `lanes` links for each GPU in all.
 inline void add_nvswitch(graph& g, const link_rates& r, int units, int lanes, bool has_multicast) {
     const int s = g.add({"NVSwitch", site_type::nvswitch, 0, -1, units});
     g.at(s).has_multicast = has_multicast;
@@ -81,7 +81,7 @@ inline void add_nvswitch(graph& g, const link_rates& r, int units, int lanes, bo
 
 } // namespace detail
 
-// A copy of the sites and links of `one` behind those of `g`, as host `host`; names get `prefix`. Returns its first
+// Copies the sites and links of `one` behind those of `g`, as host `host`; names get `prefix`. Returns the first new
 // site.
 inline int add_copy(graph& g, const graph& one, int host, const std::string& prefix) {
     const int first = g.size();
@@ -99,8 +99,8 @@ inline int add_copy(graph& g, const graph& one, int host, const std::string& pre
     return first;
 }
 
-// `count` hosts of one kind; card c of each is on one network switch with card c of all others (a rail), at `nic` GB/s
-// in each direction. Site s of host h is site h * one.size() + s and is called "h<h>.<name>"; the switches come last.
+// Joins `count` hosts of one kind: card c of each is on one network switch with card c of all others (a rail), at `nic`
+// GB/s in each direction. Site s of host h is site h * one.size() + s, named "h<h>.<name>"; the switches come last.
 inline graph on_rails(const graph& one, int count, double nic) {
     if (count < 1) fail(errc::invalid_argument, -1, -1, "give at least one host", "%d hosts on rails", count);
     graph g;

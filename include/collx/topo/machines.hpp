@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Machines that are sold, as graphs, from published counts and rates. The numbers of GPUs and cards are those of their
-// names; several hosts are joined by on_rails() of topo/machine_parts.hpp, where the rate of the cards is given too.
+// Machines that are sold, as graphs, from published counts and rates. GPUs and cards have their makers' numbers.
+// Several hosts are joined by on_rails() of topo/machine_parts.hpp, which also takes the rate of the cards.
 #pragma once
 
 #include <collx/topo/machine_parts.hpp>
@@ -48,9 +48,9 @@ inline graph dgx_1p(rate_basis basis = rate_basis::published) {
     return g;
 }
 
-// 8 V100 with 6 NVLink 2 each, the hybrid cube mesh; the GPUs 01 23 45 67 share a PCIe switch with a card of 100
-// Gbit/s. Source: NVIDIA/nccl issue 671 (topology dump), readme of PyTorch's DDP benchmark; 25 GB/s a link, NCCL
-// counts 20.
+// 8 V100 with 6 NVLink 2 each, the hybrid cube mesh. The GPUs 01 23 45 67 share a PCIe switch with a card of 100
+// Gbit/s. Source: NVIDIA/nccl issue 671 (topology dump), readme of PyTorch's DDP benchmark; 25 GB/s a link, NCCL counts
+// 20.
 inline graph dgx_1v(rate_basis basis = rate_basis::published) {
     const bool raw = basis == rate_basis::published;
     const link_rates r{raw ? 25.0 : 20.0, raw ? 15.75 : 12.0, 6, 12.5};
@@ -60,8 +60,8 @@ inline graph dgx_1v(rate_basis basis = rate_basis::published) {
     return g;
 }
 
-// 16 V100, 12 NVSwitch: 6 links from each GPU to its board, and trunks between the boards as wide as these (8 links for
-// each of 6 pairs of switches: 48 for 8 GPUs of 6). 8 cards of 100 Gbit/s, one for a pair of GPUs.
+// 16 V100, 12 NVSwitch: 6 links from each GPU to its board, and as many in the trunks between the boards (8 links for
+// each of 6 pairs of switches: 48 for 8 GPUs of 6). 8 cards of 100 Gbit/s, one for each pair of GPUs.
 // Source: NVIDIA/nccl-tests issue 78 (matrix); trunks: NVIDIA's NVSwitch technical overview.
 inline graph dgx_2(rate_basis basis = rate_basis::published) {
     const bool raw = basis == rate_basis::published;
@@ -80,8 +80,8 @@ inline graph dgx_2(rate_basis basis = rate_basis::published) {
     return g;
 }
 
-// 8 A100, 6 NVSwitch, 12 NVLink 3 each. Two GPUs and two cards of 200 Gbit/s behind one PCIe switch, each GPU behind
-// another of its own (PXB); the pairs are at the NUMA nodes 3, 1, 7, 5 of 8.
+// 8 A100, 6 NVSwitch, 12 NVLink 3 each. Two GPUs and two cards of 200 Gbit/s are behind one PCIe switch, each GPU
+// behind a further one (PXB). The pairs are at the NUMA nodes 3, 1, 7, 5 of 8.
 // Source: NVIDIA/nccl issue 1505 (matrix); 25 GB/s a link, NCCL counts 20; AMD processors: 16 GB/s between nodes.
 inline graph dgx_a100(rate_basis basis = rate_basis::published) {
     const bool raw = basis == rate_basis::published;
@@ -121,7 +121,7 @@ inline graph hgx_b200(rate_basis basis = rate_basis::published) {
 
 // Trays of 4 B200 and 2 Grace, 18 in a rack; 18 switch chips, one link from each GPU to each. C2C from a Grace to each
 // of its two GPUs: 5 links of 45 GB/s (NCCL's dump: bw 44712, count 5). One card of 400 Gbit/s per GPU at its Grace's
-// PCIe. Source: NVIDIA GB200 NVL72 data sheet and a public topology dump. Each tray is a host; all share the switches.
+// PCIe. Source: NVIDIA GB200 NVL72 data sheet and a public topology dump. Trays are hosts that share the switches.
 inline graph gb200_nvl72(rate_basis basis = rate_basis::published, int trays = 18) {
     const bool raw = basis == rate_basis::published;
     const link_rates r{raw ? 50.0 : 40.1, raw ? 63.0 : 48.0, 6, 50};

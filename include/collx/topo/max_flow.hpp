@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How much can cross a machine at most: the flow from one site to another (Dinic 1970), and what follows from it for
-// rings and trees. Bounds only: they ignore which sites can forward, so a set of rings may stay below.
+// Bounds on the data that can cross a machine: the maximum flow from one site to another (Dinic 1970), and the bound
+// for rings and trees that follows. They ignore which sites can forward, so a set of rings may stay below.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ class flow_search {
 public:
     explicit flow_search(const graph& g) : g_(g) {}
 
-    // Bytes/s from one site to another, over all links at once. Every arc has another direction, so what flows back is
-    // added there. Bounded: at most as many rounds as there are sites.
+    // Bytes/s from one site to another, over all links together. The opposite arc takes the residual flow. Bounded: at
+    // most as many rounds as there are sites.
     double flow(int from, int to) {
         left_.resize(static_cast<std::size_t>(g_.arcs()));
         for (int i = 0; i < g_.arcs(); ++i) left_[static_cast<std::size_t>(i)] = g_.arc_at(i).bytes_per_s;
@@ -32,7 +32,7 @@ public:
     }
 
 private:
-    static constexpr double nothing = 1e-3; // bytes/s: what rounding leaves
+    static constexpr double nothing = 1e-3; // bytes/s: rounding errors
 
     bool find_levels(int from, int to) {
         level_.assign(static_cast<std::size_t>(g_.size()), -1);
@@ -72,11 +72,11 @@ private:
 
 } // namespace detail
 
-// The most bytes/s from one site to another.
+// The maximum bytes/s from one site to another.
 inline double max_flow(const graph& g, int from, int to) { return detail::flow_search(g).flow(from, to); }
 
-// No set of rings through the members carries more: each ring enters and leaves every part of the machine that holds
-// some members and not all.
+// The bound on the bytes/s of all rings through the members together. It holds because each ring enters and leaves
+// every part of the machine that has some members and not all.
 inline double ring_bound(const graph& g, const std::vector<int>& members) {
     detail::flow_search search(g);
     double bound = std::numeric_limits<double>::infinity();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The order that a machine gives some ranks: in each host along its widest ring of direct links, and so that those of
-// one place on two hosts have cards of one rail. No rank passes data on for others here, for neighbours that are no
-// members make no calls. Predicts which of ring and direct exchange loads the links less; nothing is measured.
+// Orders ranks by their machine: in each host along its widest ring of direct links, and so that ranks of one place on
+// two hosts have cards of one rail. No rank passes on data of others here, because neighbours that are no members make
+// no calls. Predicts whether ring or direct exchange loads the links less; measures nothing.
 #pragma once
 
 #include <algorithm>
@@ -16,21 +16,21 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
-// Where a rank stands: which host, and which site of its machine.
+// Where a rank is: its host, and its site in the host's machine.
 struct standing {
     int host = 0, site = 0;
 };
 
 struct member_order {
     std::vector<int> along; // all members, host after host
-    // Of members on one host, each at a GPU of its own: one ring, two of opposite directions where that loads the links
+    // For members on one host, each at a separate GPU: one ring, two of opposite directions if they load the links
     // less, or none. Each has all members.
     std::vector<std::vector<int>> rings;
-    // Seconds for each byte of an all_reduce, by the most loaded link: along the rings, and as each member exchanges a
-    // part with each other. 0: not asked.
+    // Seconds on the most loaded link for each byte of an all_reduce: along the rings, and by direct exchange of a part
+    // between any two members. 0: not computed.
     double ring_s = 0, direct_s = 0;
     bool has_rails = false;  // members of one host have cards of several rails
-    bool is_complete = true; // false: some host has no ring through its members, which stand in rank order
+    bool is_complete = true; // false: some host has no ring; its members are in the order of their sites
 };
 
 namespace detail {
@@ -42,7 +42,7 @@ inline double most_seconds(const graph& g, const std::vector<double>& load) {
     return seconds;
 }
 
-// The widest ring of direct ways; no members: there is none.
+// The widest ring of direct paths; without members if there is none.
 inline ring ring_through_sites(const graph& g, const std::vector<int>& sites) {
     if (sites.size() < 2) return {sites, {}};
     ring_options one;
@@ -53,7 +53,7 @@ inline ring ring_through_sites(const graph& g, const std::vector<int>& sites) {
     return set.rings.empty() ? ring{} : set.rings[0];
 }
 
-// Seconds for each byte of an all_reduce along a ring, or half along it and half against it, by the most loaded link.
+// Seconds on the most loaded link for each byte of an all_reduce along a ring, or half along it and half against it.
 inline double ring_seconds(const graph& g, const ring& r, bool both_ways) {
     std::vector<double> load(static_cast<std::size_t>(g.arcs()), 0);
     const double n = static_cast<double>(r.members.size()), each = 2 * (n - 1) / n / (both_ways ? 2 : 1);
@@ -65,7 +65,7 @@ inline double ring_seconds(const graph& g, const ring& r, bool both_ways) {
     return most_seconds(g, load);
 }
 
-// Seconds for each byte that every site exchanges with every other, a part with each, there and back.
+// The same where every site exchanges a part with every other site, there and back.
 inline double direct_seconds(const graph& g, const std::vector<int>& sites) {
     std::vector<double> load(static_cast<std::size_t>(g.arcs()), 0);
     for (const int a : sites)
@@ -77,7 +77,7 @@ inline double direct_seconds(const graph& g, const std::vector<int>& sites) {
     return most_seconds(g, load);
 }
 
-// By site: the rail of its own card, -1: it has none.
+// By site: the rail of the card that it uses, -1: none.
 inline std::vector<int> rails_of(const graph& g) {
     std::vector<int> rails = own_cards(g);
     for (int& r : rails)
@@ -85,7 +85,7 @@ inline std::vector<int> rails_of(const graph& g) {
     return rails;
 }
 
-// One host's sites along its ring, turned and mirrored so that as many places as possible have the rails of `lead`.
+// The sites of one host's ring, rotated and mirrored so that as many places as possible have the rails of `lead`.
 inline std::vector<int> aligned(const std::vector<int>& ring, const std::vector<int>& rail_of,
                                 const std::vector<int>& lead) {
     const std::size_t k = ring.size();
@@ -105,8 +105,8 @@ inline std::vector<int> aligned(const std::vector<int>& ring, const std::vector<
 
 } // namespace detail
 
-// members: by rank. machine_of: by host. Ensures: a function of its arguments alone. Cost: find_rings() once for each
-// kind of machine and set of sites.
+// Orders ranks. members: by rank. machine_of: by host. Ensures: depends on its arguments only. Cost: one find_rings()
+// for each kind of machine and set of sites.
 inline member_order order_members(const std::vector<standing>& members, const std::vector<const graph*>& machine_of) {
     member_order made;
     std::vector<int> hosts; // in the order of their first members
@@ -136,7 +136,7 @@ inline member_order order_members(const std::vector<standing>& members, const st
             made.has_rails = made.has_rails ||
                              rail_of[static_cast<std::size_t>(s)] != rail_of[static_cast<std::size_t>(in_order[0])];
             if (h == hosts[0]) lead.push_back(rail_of[static_cast<std::size_t>(s)]);
-            for (std::size_t r = 0; r < members.size(); ++r) // several may stand at one site
+            for (std::size_t r = 0; r < members.size(); ++r) // several may be at one site
                 if (members[r].host == h && members[r].site == s) made.along.push_back(static_cast<int>(r));
         }
         const bool each_alone = here == static_cast<int>(sites.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// NCCL's graph file (NCCL_GRAPH_FILE, NCCL_GRAPH_DUMP_FILE): orders of GPUs, one for each channel, with the cards by
-// which a channel enters and leaves a host. Read, written, and made of rings that were found here.
+// NCCL's graph file (NCCL_GRAPH_FILE, NCCL_GRAPH_DUMP_FILE): the order of the GPUs for each channel, with the cards by
+// which the channel enters and leaves a host. Reads it, writes it, and makes it from the rings of topo/rings.hpp.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct nccl_graph {
     std::vector<nccl_channel> channels;
 };
 
-// Errors: invalid_argument as "FILE:LINE: what (remedy)".
+// Reads a graph file. Errors: invalid_argument as "FILE:LINE: what (remedy)".
 inline std::vector<nccl_graph> read_nccl_graphs(const std::string& text, const std::string& file = "graph") {
     const xml_element root = read_xml(text, file);
     const detail::attributes_of of{root, file};
@@ -78,7 +78,7 @@ inline std::vector<nccl_graph> read_nccl_graphs(const std::string& text, const s
     return graphs;
 }
 
-// The text of a graph file: NCCL_GRAPH_FILE.
+// Writes the text of a graph file: NCCL_GRAPH_FILE.
 inline std::string write_nccl_graphs(const std::vector<nccl_graph>& graphs) {
     const auto number = [](double x) {
         char text[32];
@@ -115,7 +115,7 @@ inline std::string write_nccl_graphs(const std::vector<nccl_graph>& graphs) {
     return to_xml(root);
 }
 
-// The rings of one host as NCCL reads them: each GPU by its number among the GPUs of the host, cards likewise.
+// The rings of one host as NCCL reads them. GPUs and cards have their numbers among those of the host.
 inline nccl_graph nccl_graph_of(const graph& g, const ring_set& set, int host = 0) {
     nccl_graph out;
     out.speed_intra = out.speed_inter = set.bytes_per_s / 1e9;

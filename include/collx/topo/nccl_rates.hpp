@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Numbers in the files of NCCL: attributes with their line, and what rates their words stand for.
+// Numbers in the files of NCCL: attributes with their line, and the rates that their values stand for.
 #pragma once
 
 #include <cstdlib>
@@ -24,7 +24,7 @@ struct attributes_of {
         if (v == nullptr) wrong(std::string("the attribute '") + name + "' is missing", "add it");
         return *v;
     }
-    // An integer, hexadecimal after 0x; `if_none` where the attribute is not there or empty.
+    // An integer, hexadecimal after 0x; `if_none` where the attribute is missing or empty.
     int number(const char* name, int if_none, int least, int most) const {
         const std::string* v = e.find(name);
         if (v == nullptr || v->empty()) return if_none;
@@ -46,8 +46,8 @@ struct attributes_of {
     }
 };
 
-// GB/s of a PCIe link. NCCL counts 100 Mbit/s units a lane (60 where it knows no better), the published rates are 21/16
-// of that: 8 GT/s x16: 12 and 15.75.
+// GB/s of a PCIe link. NCCL counts units of 100 Mbit/s a lane (60 for an unknown speed). Published rates are 21/16 of
+// its: 12 and 15.75 at 8 GT/s x16.
 inline double pcie_rate(const std::string& speed, int width, rate_basis basis) {
     static constexpr std::pair<const char*, int> known[] = {{"2.5", 15},   {"5", 30},    {"5.0", 30},   {"8", 60},
                                                             {"8.0", 60},   {"16", 120},  {"16.0", 120}, {"32", 240},
@@ -67,8 +67,7 @@ inline double nvlink_rate(int sm, rate_basis basis) {
     if (sm >= 70) return raw ? 25 : 20;
     return raw ? 20 : 18;
 }
-// GPUs of this compute capability and later are behind NVSwitches that reduce and multicast, where they are behind
-// some.
+// From this compute capability on, the NVSwitches of GPUs that have some reduce and multicast.
 constexpr int first_multicast_sm = 90;
 // GB/s between CPUs (same source).
 inline double socket_rate(const std::string& arch, const std::string& vendor, int model) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// NCCL's topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE) as a machine, and back. The file has system > cpu > pci >
-// gpu and nic > net; attributes that are not needed here are left alone. All NVSwitches are one site.
+// Reads NCCL's topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE) as a machine. The file has system > cpu > pci > gpu
+// and nic > net; attributes that are not needed are ignored. All NVSwitches become one site.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +62,7 @@ private:
     void add_below(const xml_element& e, int above) {
         const attributes_of of{e, file_};
         if (e.name == "nic") return add_cards(e, above, 5000); // no PCIe is known: no limit
-        if (e.name == "pcilink") return;                       // its end may come later, and its rate is not said
+        if (e.name == "pcilink") return;                       // its other end may come later, and it has no rate
         if (e.name != "pci") of.wrong("not known here", "below <cpu> and <pci> are <pci>, <nic>, <gpu>");
         const std::string bus = of.needed("busid");
         if (buses_.count(bus) != 0) of.wrong("busid " + bus + " comes twice", "each device has its own");
@@ -162,7 +162,7 @@ private:
 
 } // namespace detail
 
-// The machine of an NCCL topology file. file: how messages call it.
+// Reads a machine from an NCCL topology file. file: its name in messages.
 // Errors: invalid_argument as "FILE:LINE: what (remedy)".
 inline graph read_nccl_topology(const std::string& text, const std::string& file = "topology",
                                 rate_basis basis = rate_basis::published) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A machine as NCCL's topology file. Only what the file can say: CPUs, PCIe, GPUs, NVLink, C2C and cards; the network
-// is left out, as NCCL finds it itself, and bus ids are made up from the numbers of sites.
+// Writes a machine as NCCL's topology file, which has only CPUs, PCIe, GPUs, NVLink, C2C and cards. The network is left
+// out, as NCCL finds it itself; bus ids are made from the numbers of sites.
 #pragma once
 
 #include <cmath>
@@ -37,7 +37,7 @@ private:
         std::snprintf(text, sizeof text, "%04x:%02x:%02x.0", s >> 13 & 0xffff, s >> 5 & 0xff, s & 31);
         return text;
     }
-    // The processor whose links between CPUs have this rate.
+    // Writes a processor for which NCCL counts the rate of this CPU's links to other CPUs.
     void add_processor(xml_element& cpu, int s) const {
         int rate = 10;
         for (const int i : g_.arcs_of(s))
@@ -53,7 +53,7 @@ private:
                                                : rate >= 10 ? "85"
                                                             : "79");
     }
-    // The PCIe generation and width that come nearest to the rate, published or counted.
+    // Writes the PCIe generation and width whose rate, published or NCCL's, is nearest.
     static void add_speed(xml_element& e, double bytes_per_s) {
         static constexpr const char* words[] = {"2.5", "5.0", "8.0", "16.0", "32.0", "64.0"};
         double best = 1e30;
@@ -73,7 +73,7 @@ private:
             const arc& a = g_.arc_at(i);
             const site_type type = g_.at(a.to).type;
             if (a.to == above || type == site_type::cpu) continue;
-            // A GPU that is at its CPU by C2C alone still has a place on PCIe.
+            // A GPU that is linked to its CPU by C2C alone still needs a place on PCIe.
             const bool is_c2c = a.type == link_type::c2c && type == site_type::gpu && !has_pcie(a.to);
             if (a.type != link_type::pcie && !is_c2c) continue;
             const char* kind = type == site_type::gpu ? "0x030200" : type == site_type::nic ? "0x020700" : "0x060400";
@@ -130,8 +130,8 @@ private:
 
 } // namespace detail
 
-// sm: compute capability of the GPUs (60 P100, 70 V100, 80 A100, 90 H100, 100 B200), from which NCCL takes the rate of
-// a link. GPUs are numbered in the order of the file.
+// Writes g. sm: compute capability of the GPUs (60 P100, 70 V100, 80 A100, 90 H100, 100 B200), from which NCCL takes
+// the rate of a link. GPUs are numbered in the order of the file.
 inline std::string write_nccl_topology(const graph& g, int sm) {
     return to_xml(detail::nccl_topology_writer(g, sm).write());
 }

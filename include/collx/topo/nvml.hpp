@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// NVLinks, which /sys does not show, from the driver's library (NVML), opened when it is asked and not needed: which
-// GPU or switch is at the other end of each link. Its functions are a table of pointers, so that a test or a program
-// may bring others. Source of names and layouts: NVIDIA's NVML API reference; nothing of its header is needed.
+// Finds NVLinks, which /sys does not show, by the driver's library (NVML): which GPU or switch is at the other end of
+// each link. The library is opened on use and may be absent. Its functions are a table of pointers, which a test or a
+// program may replace. Source of names and layouts: NVIDIA's NVML API reference; its header is not needed.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct nvml_pci_info {
     char bus_id[32]; // "00000000:3B:00.0"
 };
 
-// What is called of NVML, by its names; 0 is success. All null: there is no NVML here.
+// The functions of NVML that are called, by name; they return 0 on success. All null: there is no NVML.
 struct nvml_functions {
     using device = void*;
     int (*init)() = nullptr;                                       // nvmlInit_v2
@@ -44,8 +44,8 @@ struct nvml_functions {
     }
 };
 
-// The functions of the driver's library; all null where it is not there or lacks one. It stays open until the process
-// ends, since NVML's threads may outlive a shutdown.
+// Loads the functions of the driver's library; all null if it or one of them is missing. The library stays open until
+// the process ends, because NVML's threads may outlive a shutdown.
 inline nvml_functions load_nvml(const char* library = "libnvidia-ml.so.1") {
     void* const handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
     nvml_functions f;
@@ -70,7 +70,7 @@ struct nvml_gpu {
     int switch_links = 0;
     std::map<std::string, int> gpu_links; // by the other GPU's bus id
 };
-// What NVML said; problem: empty, or what could not be asked.
+// What NVML reports; problem: empty, or the query that failed.
 struct nvml_view {
     std::vector<nvml_gpu> gpus;
     std::string problem;
@@ -78,7 +78,7 @@ struct nvml_view {
 
 namespace detail {
 
-// Eight digits of the domain in capitals become four in small letters.
+// Converts NVML's bus id, with eight digits and capitals, to that of /sys, with four digits and small letters.
 inline std::string sysfs_bus_id(std::string id) {
     if (id.size() == 16 && id.compare(0, 4, "0000") == 0) id.erase(0, 4);
     for (char& c : id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -107,7 +107,7 @@ inline nvml_gpu links_of(const nvml_functions& f, nvml_functions::device device,
 
 } // namespace detail
 
-// The GPUs that NVML shows, with their links. A GPU that cannot be asked is left out, and `problem` names it.
+// Finds the GPUs that NVML shows, with their links. A GPU that cannot be queried is left out, and `problem` names it.
 inline nvml_view discover_nvlinks(const nvml_functions& f) {
     constexpr unsigned most_gpus = 1024;
     nvml_view view;
@@ -128,9 +128,9 @@ inline nvml_view discover_nvlinks(const nvml_functions& f) {
     return view;
 }
 
-// Adds NVLinks to the GPUs of a machine, at the rate of their generation. of_gpu: sites by bus id, as with_devices()
-// gives them; a GPU that is not there, as one of another container, is left out. A link that only one end names counts,
-// and of two different counts the larger one.
+// Adds NVLinks to the GPUs of a machine, at the rate of their generation. of_gpu: sites by bus id, from with_devices().
+// A GPU that is missing there, for example one of another container, is left out. A link that only one end reports
+// counts; if the ends report different counts, the larger one holds.
 inline void add_nvlinks(graph& g, const std::map<std::string, int>& of_gpu, const nvml_view& view,
                         rate_basis basis = rate_basis::published) {
     std::map<std::pair<int, int>, std::pair<int, double>> between; // lanes, and GB/s of one
@@ -157,14 +157,14 @@ inline void add_nvlinks(graph& g, const std::map<std::string, int>& of_gpu, cons
                {link.second * link.first * 1e9, link_latencies::nvlink, link.first});
 }
 
-// This host, or a recorded one, with NVLinks. problem: where not null, gets what NVML could not be asked.
+// The machine of this host, or a recorded one, with NVLinks. problem: if not null, gets the query of NVML that failed.
 inline graph discover_graph(const std::string& root, const nvml_functions& nvml, std::string* problem = nullptr) {
     discovered d = discover(root);
     if (d.nodes.empty()) d.nodes.push_back({});
     d.cards.clear();
     std::map<std::string, int> of_gpu;
     graph g = with_devices(graph_of(d), discover_pci(root), &of_gpu);
-    if (of_gpu.empty()) return g; // nothing to ask for
+    if (of_gpu.empty()) return g; // no need to ask NVML
     const nvml_view view = discover_nvlinks(nvml);
     if (problem != nullptr) *problem = view.problem;
     add_nvlinks(g, of_gpu, view);

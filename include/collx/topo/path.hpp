@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How one site reaches another: the class of a way, as NCCL names and orders them, and the best way with the reason.
-// The class of a way is the worst of its links; among ways the lower class is taken, then the one of more bytes/s, then
-// the one of fewer links. Search for rings is topo/ring_search.hpp; here one way is looked at and nothing is shared.
+// Paths from one site to another: their class, named and ordered as NCCL does, and the best path with the reason. The
+// class of a path is the worst of its links'. The best path has the lowest class, then the highest rate, then the
+// fewest links. Each path is found alone, as if it shared no link; topo/rings.hpp searches for rings.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
-// LOC itself, NVL by NVLink, NVB through one other GPU, C2C between CPU and GPU, PIX one PCIe switch, PXB several, P2C
-// by C2C and then the PCIe of that CPU, PXN through a GPU beside the card, PHB the PCIe of a CPU, SYS between CPUs, NET
-// the network, DIS no way.
+// LOC the site itself, NVL by NVLink, NVB through one other GPU, C2C between CPU and GPU, PIX one PCIe switch, PXB
+// several, P2C by C2C and then the PCIe of that CPU, PXN through a GPU beside the card, PHB the PCIe of a CPU, SYS
+// between CPUs, NET the network, DIS no path.
 enum class path_class : unsigned char { loc, nvl, nvb, c2c, pix, pxb, p2c, pxn, phb, sys, net, dis };
 
-// Its word in `nvidia-smi topo -m` and here.
+// Its name in `nvidia-smi topo -m` and here.
 constexpr const char* name_of(path_class c) {
     constexpr const char* names[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
                                      "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
@@ -30,10 +30,10 @@ struct path {
     std::vector<int> arcs; // in order
     path_class type = path_class::dis;
     double bytes_per_s = 0; // of its narrowest link
-    double latency_ns = 0;  // of all links
+    double latency_ns = 0;  // sum of its links
 };
 
-// The class that one link gives a way.
+// The class of one link.
 inline path_class class_of(const graph& g, const arc& a) {
     const auto one_is = [&](site_type t) { return g.at(a.from).type == t || g.at(a.to).type == t; };
     switch (a.type) {
@@ -49,12 +49,12 @@ inline path_class class_of(const graph& g, const arc& a) {
 
 namespace detail {
 
-// Ways over links of at most one class, from one site to another.
+// Searches for paths from one site to another over links of at most one class.
 class way_search {
 public:
     way_search(const graph& g, int from, int to) : g_(g), from_(from), to_(to) {}
 
-    // The best of those of at most this class, none: no arcs.
+    // The best path of at most this class; no arcs: there is none.
     path best(path_class most) {
         most_ = most;
         std::vector<double> rates;
@@ -62,7 +62,7 @@ public:
             if (admits(g_.arc_at(i))) rates.push_back(g_.arc_at(i).bytes_per_s);
         std::sort(rates.begin(), rates.end());
         rates.erase(std::unique(rates.begin(), rates.end()), rates.end());
-        std::size_t low = 0, high = rates.size(); // the widest at which there is a way, by halving
+        std::size_t low = 0, high = rates.size(); // binary search for the highest rate with a path
         path found;
         while (low < high) {
             const std::size_t middle = (low + high) / 2;
@@ -74,7 +74,7 @@ public:
     }
 
 private:
-    // P2C is PCIe of a CPU to which an end is linked by C2C, and that end takes its C2C.
+    // P2C uses the PCIe of a CPU to which an end is linked by C2C; that end must use its C2C.
     bool is_beside(int cpu, int end) const {
         const auto& out = g_.arcs_of(end);
         return std::any_of(out.begin(), out.end(),
@@ -93,7 +93,7 @@ private:
             default: return true;
         }
     }
-    // Breadth first over links, not sites: a card is left by the network only where it was not entered by it.
+    // Breadth first over links, not sites: a path may not enter and leave a card by the network.
     path shortest(double rate) const {
         std::vector<int> came(static_cast<std::size_t>(g_.arcs()), -2), queue;
         const auto visit = [&](int i, int before) {
@@ -123,7 +123,7 @@ private:
     path_class most_ = path_class::net;
 };
 
-// Fills in what follows from the links.
+// Fills in class, rate and latency from the links.
 inline path measured(const graph& g, path p) {
     p.type = path_class::loc;
     p.bytes_per_s = p.latency_ns = 0;
@@ -139,7 +139,7 @@ inline path measured(const graph& g, path p) {
     return p;
 }
 
-// By NVLink through one other GPU, the widest.
+// The widest path by NVLink through one other GPU.
 inline path through_neighbour(const graph& g, int from, int to) {
     path best;
     for (const int first : g.arcs_of(from))
@@ -157,8 +157,8 @@ inline path through_neighbour(const graph& g, int from, int to) {
 
 } // namespace detail
 
-// The best way that needs no GPU in between but as NVB; type DIS where there is none. relays: false: not as NVB either,
-// as data goes that no GPU passes on.
+// The best path, which passes through no GPU except as NVB; type DIS if there is none. relays: false: no NVB either,
+// for data that no GPU passes on.
 inline path find_path(const graph& g, int from, int to, bool relays = true) {
     if (from == to) return {{}, path_class::loc, 0, 0};
     detail::way_search search(g, from, to);
@@ -175,9 +175,9 @@ inline path find_path(const graph& g, int from, int to, bool relays = true) {
     return {};
 }
 
-// From a GPU to a card through a GPU beside the card (PXN): that GPU is of the same host, reaches the card by PCIe
-// switches or by its own CPU (P2C), and us by NVLink. Only where it is wider than the direct way, or that one is worse
-// than PXN. For sending: a card does not write to another GPU's neighbour. No arcs: there is none.
+// The path from a GPU to a card through a GPU beside the card (PXN). That GPU is on the same host, reaches the card by
+// PCIe switches or by its own CPU (P2C), and `gpu` by NVLink. Only if it is wider than the direct path, or the direct
+// path is worse than PXN. For sending only: a card does not write to another GPU's neighbour. No arcs: there is none.
 inline path find_pxn(const graph& g, int gpu, int nic) {
     const path direct = find_path(g, gpu, nic);
     path best;
@@ -199,7 +199,7 @@ inline path find_pxn(const graph& g, int gpu, int nic) {
     return best;
 }
 
-// As find_path. Errors: invalid_argument where there is no way, with both names.
+// As find_path. Errors: invalid_argument, with both names, if there is no path.
 inline path best_path(const graph& g, int from, int to) {
     path p = find_path(g, from, to);
     if (p.type == path_class::dis)
@@ -208,7 +208,7 @@ inline path best_path(const graph& g, int from, int to) {
     return p;
 }
 
-// "GPU0 -NVLink 50- GPU3", GB/s.
+// Writes a path as "GPU0 -NVLink 50- GPU3", in GB/s.
 inline std::string to_text(const graph& g, const path& p) {
     std::string text = p.arcs.empty() ? "" : g.name(g.arc_at(p.arcs[0]).from);
     for (const int i : p.arcs) {
@@ -219,7 +219,7 @@ inline std::string to_text(const graph& g, const path& p) {
     return text;
 }
 
-// Class and rate of the way, the links that give it both, and what else there is.
+// Explains the best path: its class and rate, the links that determine them, and a PXN path if there is one.
 inline std::string why(const graph& g, int from, int to) {
     const path p = best_path(g, from, to);
     if (p.arcs.empty()) return g.name(from) + " is itself: LOC";

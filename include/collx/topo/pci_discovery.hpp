@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// GPUs, cards and the PCIe switches between them as /sys/devices shows them, or a recorded tree, added to the NUMA
-// nodes of topo/discovery.hpp. NVLink does not show there. What is not there is left out; measures nothing.
+// GPUs, cards and the PCIe switches between them, as /sys/devices or a recorded tree shows them, added to the NUMA
+// nodes of topo/discovery.hpp. NVLink is not shown there. Missing entries are left out; measures nothing.
 #pragma once
 
 #include <algorithm>
@@ -90,16 +90,16 @@ private:
 // All PCI devices, in the order of their bus ids.
 inline std::vector<pci_device> discover_pci(const std::string& root = "/sys") { return detail::pci_walk(root).run(); }
 
-// The PCIe switches, GPUs ("GPU0", ... by bus id) and cards (called as their RDMA device or interface) of a host, below
-// its CPUs, which `g` has already. A switch is two bridges for Linux, its port upward and the one downward, and one
-// site here; a root port is the CPU's. A link is as wide as the slower of its ends, and x16 of PCIe 3 where neither
-// says. of_gpu: where not null, gets the site of each GPU by its bus id. Requires: bridges are among the devices.
+// Adds the PCIe switches, GPUs ("GPU0", ... by bus id) and cards (named as their RDMA device or interface) of a host
+// below its CPUs, which `g` has already. Linux shows a switch as two bridges, its upstream and its downstream port;
+// here it is one site. A root port is the CPU's. A link has the rate of its slower end, or of PCIe 3 x16 if neither is
+// known. of_gpu: if not null, gets the site of each GPU by bus id. Requires: bridges are among the devices.
 inline graph with_devices(graph g, const std::vector<pci_device>& devices,
                           std::map<std::string, int>* of_gpu = nullptr) {
     std::map<std::string, const pci_device*> by_id;
     for (const pci_device& d : devices) by_id[d.bus_id] = &d;
     std::map<std::string, int> sites;
-    // The site of a device, and before it that of what it hangs at: two bridges up, else its CPU.
+    // Adds the site of a device, and first the site above it: two bridges up, else its CPU.
     const auto add = [&](const auto& self, const pci_device& dev, site s) -> int {
         if (const auto it = sites.find(dev.bus_id); it != sites.end()) return it->second;
         int above = 0;
@@ -120,7 +120,7 @@ inline graph with_devices(graph g, const std::vector<pci_device>& devices,
     };
     int gpus = 0, cards = 0;
     for (const pci_device& dev : devices) {
-        // A display of another maker is a server's console.
+        // A display controller of another vendor is a server's console.
         const bool is_makers = dev.vendor == 0x10de || dev.vendor == 0x1002;
         const bool is_gpu = dev.type >> 8 == 0x0302 || (dev.type >> 8 == 0x0300 && is_makers),
                    is_card = dev.type >> 16 == 0x02 && !dev.names.empty();
@@ -136,10 +136,10 @@ inline graph with_devices(graph g, const std::vector<pci_device>& devices,
     return g;
 }
 
-// This host, or a recorded one: NUMA nodes with what with_devices() puts below them.
+// The machine of this host, or a recorded one: NUMA nodes with the devices that with_devices() adds.
 inline graph discover_graph(const std::string& root = "/sys") {
     discovered d = discover(root);
-    if (d.nodes.empty()) d.nodes.push_back({}); // hidden: all is beside one CPU
+    if (d.nodes.empty()) d.nodes.push_back({}); // hidden: everything is at one CPU
     d.cards.clear();
     return with_devices(graph_of(d), discover_pci(root));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// As many rings of one rate through the same stops as fit side by side: depth first over the ways of topo/routes.hpp,
-// with the rate taken from every link that a ring crosses. Complete unless the budget of steps ends; deterministic. A
-// stop is a rank or the card by which a ring enters and leaves a host.
+// Packs as many rings of one rate through the same stops as fit side by side. Searches depth first over the paths of
+// topo/routes.hpp and subtracts the rate from every link that a ring crosses. Complete unless the budget of steps is
+// spent; deterministic. A stop is a rank or the card by which a ring enters and leaves a host.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo::detail {
 
-// stops[i] to stops[i + 1] by ways[i], the last to the first.
+// ways[i] is the path from stops[i] to stops[i + 1]; the last one leads to the first stop.
 struct stop_ring {
     std::vector<int> stops;
     std::vector<const path*> ways;
@@ -19,16 +19,16 @@ struct stop_ring {
 
 class ring_packing {
 public:
-    // pivots: where ring k begins: pivots[k % size], a member or a card.
-    // once: no GPU comes twice in a ring, as a member or between two.
+    // pivots: ring k begins at pivots[k % size], a member or a card.
+    // once: no GPU occurs twice in a ring, as a member or between two.
     ring_packing(const graph& g, const std::vector<int>& members, const std::vector<int>& pivots, routes& r, bool once)
         : g_(g), members_(members), pivots_(pivots), routes_(r), once_(once) {}
 
-    // Up to `most` rings of `rate` bytes/s. In mirrored pairs: each ring together with its reverse.
+    // Up to `most` rings of `rate` bytes/s. in_pairs: each ring together with its reverse.
     std::vector<stop_ring> find(double rate, int most, long budget, bool in_pairs) {
         rate_ = rate, most_ = most, steps_left_ = budget, in_pairs_ = in_pairs;
         left_.resize(static_cast<std::size_t>(g_.arcs()));
-        // A little more than there is, so that k shares of a k-th fit.
+        // A little more than the rate, so that k shares of a k-th fit.
         for (int i = 0; i < g_.arcs(); ++i) left_[static_cast<std::size_t>(i)] = g_.arc_at(i).bytes_per_s * (1 + 1e-9);
         found_.clear(), best_.clear(), choices_.clear();
         begin_ring();
@@ -42,7 +42,7 @@ private:
         const path* way;
     };
 
-    // True: all that were asked for are found, or the budget is spent.
+    // Returns true if `most` rings are found, or the budget is spent.
     bool begin_ring() {
         if (found_.size() > best_.size()) best_ = found_;
         if (static_cast<int>(best_.size()) >= most_ || steps_left_ <= 0) return true;
@@ -54,8 +54,8 @@ private:
         choices_.pop_back();
         return is_done;
     }
-    // Rings from one pivot are looked for in the order of their choices, since a set of them has no order: while all
-    // choices are those of the ring before, none of an earlier number is tried.
+    // A set of rings has no order, so rings from one pivot are searched in the order of their choices: while all
+    // choices are those of the ring before, no lower one is tried.
     bool extend(stop_ring& ring, bool is_as_before) {
         const int here = ring.stops.back();
         const std::vector<choice> open = choices_from(ring, here);
@@ -85,7 +85,7 @@ private:
         found_.resize(found_.size() - (in_pairs_ ? 2 : 1));
         return is_done;
     }
-    // Better classes first, then shorter ways, then the next in order: the ring in rank order is tried first.
+    // Better classes first, then shorter paths, then the next in order: the ring in rank order is tried first.
     std::vector<choice> choices_from(const stop_ring& ring, int here) {
         std::vector<choice> open;
         const auto add = [&](int to) {
@@ -141,7 +141,7 @@ private:
         if (in_pairs_) left(g_.arc_at(i).back) += rate_;
     }
     double& left(int i) { return left_[static_cast<std::size_t>(i)]; }
-    // The same ways backwards, which are kept here.
+    // The same ring backwards; its paths are stored in kept_.
     stop_ring reversed(const stop_ring& ring) {
         stop_ring r;
         r.stops.assign(1, ring.stops[0]);
@@ -162,7 +162,7 @@ private:
     const bool once_;
     std::vector<double> left_;
     std::vector<stop_ring> found_, best_;
-    std::vector<std::vector<std::size_t>> choices_; // of each ring, by number
+    std::vector<std::vector<std::size_t>> choices_; // of each ring, as indices
     std::map<std::vector<int>, path> kept_;
     double rate_ = 0;
     long steps_left_ = 0;

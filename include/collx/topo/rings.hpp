@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sets of rings through some ranks' sites that share no link beyond its rate, with the bound that no set passes. Within
-// an island (topo/islands.hpp) rings are packed; across the network ring k enters and leaves each island by the card of
-// rail k, so that no flow crosses rails. Search over what the machine says; nothing is measured.
+// Finds sets of rings through some ranks' sites in which no link carries more than its rate, and a bound that no set
+// exceeds. Within an island (topo/islands.hpp) rings are packed. Across the network ring k enters and leaves each
+// island by the card of rail k, so that no flow crosses rails. Searches the machine's description; measures nothing.
 #pragma once
 
 #include <algorithm>
@@ -17,34 +17,33 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
-// members[i] sends to members[i + 1] by hops[i], the last to the first.
+// members[i] sends to members[i + 1] by hops[i]; the last one sends to the first.
 struct ring {
     std::vector<int> members;
     std::vector<path> hops;
 };
-// Rings that run at once, and how good they are.
+// Rings that run at the same time, and their rates.
 struct ring_set {
     std::vector<ring> rings;    // none: there is no ring
     double bytes_per_s = 0;     // of each ring
-    double bound = 0;           // bytes/s that no set passes (max-flow over all links)
+    double bound = 0;           // bytes/s that no set exceeds (max-flow over all links)
     double class_bound = 0;     // the same over links of the classes that were used
     double allowed_bound = 0;   // the same over links of the classes that the options allow
     way_limits limits;          // the worst classes that were needed
-    bool is_complete = true;    // false: the budget ended a search, which costs rate, never correctness
+    bool is_complete = true;    // false: a search ended at its budget; there may be wider rings
     bool is_rank_order = false; // the search found nothing better than one ring in the order given
     double total() const { return bytes_per_s * static_cast<double>(rings.size()); }
 };
-// What find_rings() may do.
+// Options of find_rings().
 struct ring_options {
-    way_limits limits;          // worst ways that may be taken
+    way_limits limits;          // the worst paths that may be used
     std::vector<double> speeds; // bytes/s of a ring, to try in this order; empty: the rates of links and their shares
     int most_rings = 32;
-    bool once = false; // no GPU twice in a ring, also not between two members: as algo::on_route takes a ring
-    long budget =
-        1 << 14; // steps of one attempt (an island's shape, one rate, one pair of classes); 16 times that in all
+    bool once = false;     // no GPU twice in a ring, also not between two members: algo::on_route needs that
+    long budget = 1 << 14; // steps of one attempt (island shape, rate, pair of classes); 16 attempts may use it up
 };
 
-// The GPUs and members along a ring, those that only pass on between the others.
+// The sites of a ring in order: members, and GPUs between them that only pass data on.
 inline std::vector<int> ranks_along(const graph& g, const ring& r) {
     std::vector<int> sites;
     for (std::size_t h = 0; h < r.hops.size(); ++h) {
@@ -67,10 +66,10 @@ public:
         rails_ = islands_[0].cards.size();
         for (const island& in : islands_) rails_ = std::min(rails_, in.cards.size());
     }
-    // Classes from the best on. A worse one is used only where it could carry a quarter more: NVLink that is full is
-    // not mixed with PCIe for the little that this adds.
+    // Tries classes from the best on. A worse one is used only where it could carry a quarter more: full NVLink is not
+    // mixed with PCIe for a smaller gain.
     ring_set run() {
-        if (islands_.size() > 1 && rails_ == 0) return std::move(result_); // no card joins them all
+        if (islands_.size() > 1 && rails_ == 0) return std::move(result_); // some island has no card
         for (const path_class intra : {path_class::nvl, path_class::nvb, path_class::phb, path_class::sys})
             for (const path_class inter :
                  {path_class::pxb, path_class::p2c, path_class::pxn, path_class::phb, path_class::sys}) {
@@ -80,18 +79,18 @@ public:
                 bound_ = islands_.size() == 1 ? ring_bound(within(limits.intra), members_) : result_.bound;
                 if (bound_ >= result_.total() * quarter_more && bound_ > 0) try_speeds(limits);
             }
-        result_.allowed_bound = bound_; // of the worst classes, which come last
+        result_.allowed_bound = bound_; // that of the worst classes, which come last
         return std::move(result_);
     }
 
 private:
     struct packed {
-        std::vector<ring> rings; // local; of several islands: hops.front() from the card, hops.back() to it
+        std::vector<ring> rings; // local; with several islands hops.front() leaves the card, hops.back() leads to it
         bool is_complete = true;
     };
 
     bool is_enough() const { return result_.total() >= bound_ * (1 - 1e-9); }
-    // The machine with links of at most this class.
+    // The machine with only the links of at most this class.
     graph within(path_class most) const {
         graph some;
         for (int s = 0; s < g_.size(); ++s) some.add(g_.at(s));
@@ -133,7 +132,7 @@ private:
         all.erase(std::unique(all.begin(), all.end(), [](double a, double b) { return a - b < 1e-9 * a; }), all.end());
         return all;
     }
-    // An island's rings, found once for all of its shape.
+    // The rings of an island, found once for all islands of its shape.
     const packed& pack(const island& in, const way_limits& limits, double speed, int most,
                        std::map<std::string, routes>& ways) {
         const std::string shape = shape_of(in);
@@ -166,7 +165,7 @@ private:
         }
         return rings;
     }
-    // Rings of the whole machine, as many as the network carries.
+    // Makes rings of the whole machine, as many as the network carries; keeps them if they are better.
     void keep(const std::vector<const packed*>& parts, int count, double speed, const way_limits& limits) {
         std::vector<double> left;
         for (int i = 0; i < g_.arcs(); ++i) left.push_back(g_.arc_at(i).bytes_per_s * (1 + 1e-9));
@@ -192,7 +191,7 @@ private:
         for (path& p : r.hops) p = global(islands_[0], std::move(p));
         return r;
     }
-    // Ring k of each island, joined from card to card.
+    // Joins ring k of all islands from card to card.
     ring across(const std::vector<const packed*>& parts, int k, double speed, std::vector<double>& left) const {
         ring r;
         for (std::size_t at = 0; at < islands_.size(); ++at) {
@@ -217,12 +216,12 @@ private:
     const std::vector<island> islands_;
     std::size_t rails_ = 0;
     std::map<std::pair<std::string, double>, packed> known_;
-    double bound_ = 0;       // of the classes that are tried
-    int attempts_left_ = 16; // that may end at their budget
+    double bound_ = 0;       // of the classes that are being tried
+    int attempts_left_ = 16; // attempts that may still end at their budget
     ring_set result_;
 };
 
-// One ring in the order given over the best single ways, as wide as the most loaded link lets it be.
+// One ring in the order given over the best path of each pair, with the rate that its most loaded link allows.
 inline ring_set rank_order_ring(const graph& g, const std::vector<int>& members) {
     ring_set set;
     ring r{members, {}};
@@ -243,9 +242,9 @@ inline ring_set rank_order_ring(const graph& g, const std::vector<int>& members)
 
 } // namespace detail
 
-// The widest set of rings that was found through the members: GPUs or CPUs, two or more, each once.
-// Ensures: deterministic; no link carries more than its rate; total() <= bound, and without limits, speeds and once not
-// below one ring in the order given over the best single ways. No rings where members do not reach one another.
+// Returns the widest set of rings that the search finds through the members: GPUs or CPUs, two or more, each once.
+// Ensures: deterministic; no link carries more than its rate; total() <= bound, and without limits, speeds and once at
+// least that of one ring in the order given over the best paths. No rings where members do not reach one another.
 // Cost: bounded by budget steps for each rate and pair of classes, and two max-flows for each member.
 // Errors: invalid_argument for fewer than two members, one that is no GPU or CPU of the machine, one that comes twice.
 inline ring_set find_rings(const graph& g, const std::vector<int>& members, const ring_options& options = {}) {

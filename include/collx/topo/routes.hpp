@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The ways among which a search chooses: all that lead from one stop of a ring to the next over links of at most some
-// class, through switches and CPUs, by NVLink through other GPUs, and to a card through a GPU beside it (PXN).
+// The paths among which a search chooses: from one stop of a ring to the next over links of at most some class, through
+// switches and CPUs, by NVLink through other GPUs, and to a card through a GPU beside it (PXN).
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
-// What ways a search may use.
+// The paths that a search may use.
 struct way_limits {
     path_class intra = path_class::sys; // worst class between two ranks of a host
     path_class inter = path_class::sys; // worst class between a rank and a card
@@ -23,12 +23,12 @@ struct way_limits {
 
 namespace detail {
 
-// Looked for when asked, once per pair.
+// Searches the paths of a pair on first use.
 class routes {
 public:
     routes(const graph& g, const way_limits& limits) : g_(g), limits_(limits) {}
 
-    // The better class first, then fewer links.
+    // Paths of better classes first, then those of fewer links.
     const std::vector<path>& between(int from, int to) {
         const auto [it, is_new] = known_.try_emplace({from, to});
         if (is_new) it->second = find(from, to);
@@ -59,7 +59,7 @@ private:
         sites_.assign(1, from), arcs_.clear();
         extend(0);
     }
-    // Depth first; with relays exactly so many GPUs by NVLink, without them no GPU and at most one link between CPUs.
+    // Depth first. With relays: exactly that many GPUs, by NVLink only. Without: no GPU, at most one link between CPUs.
     void extend(int gpus) {
         const int here = sites_.back();
         if (here == to_) {

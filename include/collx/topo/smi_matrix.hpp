@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The matrix of `nvidia-smi topo -m`: read from what the program printed, and printed for any machine. It says classes
-// and numbers of NVLinks, neither rates nor switches; the code that makes a machine of it adds these.
+// The matrix of `nvidia-smi topo -m`: read from the program's output, and printed for any machine. It has classes and
+// numbers of NVLinks, but neither rates nor switches; code that makes a machine of it must add these.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@ namespace topo {
 struct smi_matrix {
     std::vector<std::string> names;              // GPU0, ..., NIC0, ... in the order of the columns
     std::vector<std::vector<std::string>> cells; // X, NV12, PIX, PXB, PHB, NODE, SYS
-    std::vector<std::string> cpus;               // CPU affinity of each, empty: not said
-    std::vector<int> numa;                       // NUMA node of each, -1: not said
+    std::vector<std::string> cpus;               // CPU affinity of each, empty: not known
+    std::vector<int> numa;                       // NUMA node of each, -1: not known
 };
 
 namespace detail {
 
-// Words between tabs and spaces; escape codes of a terminal left out.
+// Splits a line at tabs and spaces; leaves out escape codes of a terminal.
 inline std::vector<std::string> words_of(const std::string& line) {
     std::vector<std::string> words(1);
     for (std::size_t i = 0; i < line.size(); ++i) {
@@ -44,8 +44,8 @@ inline bool is_cell(const std::string& word) {
 
 } // namespace detail
 
-// Errors: invalid_argument as "FILE:LINE: what (remedy)": no header, a row that is missing, short or of another name,
-// an unknown cell, two halves that contradict.
+// Reads the matrix. Errors: invalid_argument as "FILE:LINE: what (remedy)" for a missing header, a row that is missing,
+// short or of another name, an unknown cell, or two halves that contradict.
 inline smi_matrix read_smi_matrix(const std::string& text, const std::string& file = "matrix") {
     smi_matrix m;
     int line = 0;
@@ -97,7 +97,7 @@ inline smi_matrix read_smi_matrix(const std::string& text, const std::string& fi
     return m;
 }
 
-// GPUs and cards of one host of a machine. What NVLink joins is NV and the number of links, however many hops.
+// The GPUs and cards of one host. A path by NVLink is shown as NV and the number of links, however many hops it has.
 inline smi_matrix smi_matrix_of(const graph& g, int host = 0) {
     smi_matrix m;
     std::vector<int> sites = g.all(site_type::gpu, host);
@@ -117,7 +117,7 @@ inline smi_matrix smi_matrix_of(const graph& g, int host = 0) {
                 for (const int i : p.arcs) lanes = std::min(lanes, g.arc_at(i).lanes);
                 cell = "NV" + std::to_string(lanes);
             } else if (p.type == path_class::nvb || p.type == path_class::p2c || p.type == path_class::c2c) {
-                detail::way_search by_pcie(g, a, b); // nvidia-smi knows neither
+                detail::way_search by_pcie(g, a, b); // nvidia-smi does not know these classes
                 cell = name_of(detail::measured(g, by_pcie.best(path_class::phb)).arcs.empty() ? path_class::sys
                                                                                                : path_class::phb);
             }
@@ -127,7 +127,7 @@ inline smi_matrix smi_matrix_of(const graph& g, int host = 0) {
     return m;
 }
 
-// As nvidia-smi prints it, with tabs.
+// Writes the matrix as nvidia-smi prints it, with tabs.
 inline std::string to_text(const smi_matrix& m) {
     std::string text;
     for (const std::string& name : m.names) text += "\t" + name;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bytes on links: what each pair of ranks has sent, laid over the ways that such messages take. A message inside a host
-// takes the best direct way, which no other GPU passes on; between hosts it leaves by the sender's own card and arrives
-// by the receiver's, or by the sender's host's card on the receiver's rail where no switch joins the two.
+// Adds up the bytes that pairs of ranks send, on the links of the paths that messages take. A message inside a host
+// takes the best path on which no other GPU passes data on. Between hosts it leaves by the sender's card and arrives by
+// the receiver's. If their rails differ, it leaves by a card of the sender's host on the receiver's rail.
 #pragma once
 
 #include <cstdio>
@@ -14,7 +14,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
-// own: by site, its card or -1 (own_cards()). Type DIS: there is none.
+// The path of a message. own: by site, its card or -1 (own_cards()). Type DIS: there is none.
 inline path way_of_message(const graph& g, const std::vector<int>& own, int from, int to) {
     if (g.at(from).host == g.at(to).host) return find_path(g, from, to, false);
     int out = own[static_cast<std::size_t>(from)];
@@ -31,10 +31,10 @@ inline path way_of_message(const graph& g, const std::vector<int>& own, int from
     return detail::measured(g, std::move(whole));
 }
 
-// Bytes that crossed each arc.
+// The bytes that crossed each arc.
 struct link_traffic {
     std::vector<double> bytes;
-    double lost = 0; // of pairs without a way
+    double lost = 0; // of pairs without a path
 
     void add(const graph& g, const path& way, double n) {
         bytes.resize(static_cast<std::size_t>(g.arcs()), 0);
@@ -49,7 +49,7 @@ struct link_traffic {
     }
 };
 
-// A line for each arc that carried anything: bytes, and seconds at the arc's rate.
+// Writes a line for each arc that carried bytes: their number, and the time that they take at the arc's rate.
 inline std::string to_text(const graph& g, const link_traffic& t) {
     std::string text;
     for (std::size_t i = 0; i < t.bytes.size(); ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Trees through some ranks' sites, as NCCL makes them: within an island a chain along a ring, between islands binary
-// trees over the chains' heads, two of them that complement each other (Sanders, Speck, Traeff 2009). Data goes up and
-// down each tree at the same time, as an all-reduce in pieces has it. Made of rings that were found; not searched for
-// by themselves.
+// trees over the chains' heads, two of them that complement each other (Sanders, Speck, Traeff 2009). Data go up and
+// down each tree at the same time, as in an all-reduce in pieces. Trees are made of the rings that were found, without
+// a search of their own.
 #pragma once
 
 #include <algorithm>
@@ -16,20 +16,20 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
-// members[i] has members[parents[i]] above it, the root -1; ups[i] leads there, downs[i] back.
+// members[i] has the parent members[parents[i]], the root -1; ups[i] leads there, downs[i] back.
 struct tree {
     std::vector<int> members, parents;
     std::vector<path> ups, downs;
 };
-// Trees that run at once, and how good they are.
+// Trees that run at the same time, and their rates.
 struct tree_set {
     std::vector<tree> trees;
     double bytes_per_s = 0; // of each tree, upward and downward at once
-    double bound = 0;       // bytes/s that no set passes: each cut is crossed once in each direction
+    double bound = 0;       // bytes/s that no set exceeds: a tree crosses each cut once in each direction
     double total() const { return bytes_per_s * static_cast<double>(trees.size()); }
 };
 
-// Parents of n places in a balanced binary tree whose leaves are the even places; place 0 is the root over the others'.
+// Parents of n places. Place 0 is the root; below it is a balanced binary tree whose leaves are the odd places.
 inline std::vector<int> binary_tree(int n) {
     std::vector<int> parents(static_cast<std::size_t>(std::max(n, 0)), -1);
     for (int r = 1; r < n; ++r) {
@@ -38,7 +38,7 @@ inline std::vector<int> binary_tree(int n) {
     }
     return parents;
 }
-// Its complement: mirrored where n is even, shifted by one where it is odd, so that no place but one is inside both.
+// Its complement: mirrored where n is even, shifted by one where n is odd, so that at most one place is inside both.
 inline std::vector<int> complementary_tree(int n) {
     const std::vector<int> one = binary_tree(n);
     std::vector<int> parents(one.size(), -1);
@@ -55,10 +55,10 @@ class tree_maker {
 public:
     explicit tree_maker(const graph& g) : g_(g), island_(island_numbers(g)) {}
 
-    // A tree along ring k, with the binary tree over its islands that `shape` says.
+    // A tree along a ring, with the binary tree `shape` over the ring's islands.
     tree along(const ring& r, std::vector<int> (*shape)(int), bool is_backwards) {
         tree t;
-        std::vector<std::size_t> heads; // where an island's chain begins
+        std::vector<std::size_t> heads; // where each island's chain begins
         const std::size_t n = r.members.size();
         for (std::size_t k = 0; k < n; ++k) {
             const bool is_head = k == 0 || island_at(r.members[k]) != island_at(r.members[k - 1]);
@@ -98,7 +98,7 @@ private:
         }
         return t;
     }
-    // From head to head: to the card by which the ring enters the one island, and from that of the other.
+    // The path from head to head: between the cards by which the ring enters their islands.
     path between(const ring& r, std::size_t from, std::size_t to) const {
         const auto card = [&](std::size_t head) {
             const path& in = r.hops[(head + r.members.size() - 1) % r.members.size()];
@@ -123,7 +123,7 @@ private:
 
 } // namespace detail
 
-// Bytes/s on each arc, upward and downward traffic of all trees together.
+// The load of each arc in bytes/s: upward and downward traffic of all trees together.
 inline std::vector<double> link_loads(const graph& g, const tree_set& set) {
     std::vector<double> loads(static_cast<std::size_t>(g.arcs()), 0);
     for (const tree& t : set.trees)
@@ -133,8 +133,8 @@ inline std::vector<double> link_loads(const graph& g, const tree_set& set) {
     return loads;
 }
 
-// One tree along each ring, or two that complement each other; within one island chains, the second one backwards. All
-// have the same rate, that which the most loaded link allows. No trees where there are no rings.
+// Makes one tree along each ring, or two that complement each other; within a single island chains, the second one
+// backwards. All have the rate that the most loaded link allows. No trees where there are no rings.
 inline tree_set find_trees(const graph& g, const ring_set& rings, bool is_double = true) {
     tree_set set;
     set.bound = rings.bound;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The XML of topology and graph files: elements with attributes, comments, nothing else; hwloc's also have text.
-// Strict, small and bounded, with the line of whatever is wrong. A library of its own kind would be one that every user
-// of collx carries, for files in which text, entities beyond the five, name spaces and DTDs never occur.
+// Reads the XML of topology and graph files: elements with attributes, comments, nothing else; hwloc's also have text.
+// Strict, small and bounded; errors name the line. A library would be a dependency of every user of collx, for files in
+// which text, entities beyond the five, name spaces and DTDs never occur.
 #pragma once
 
 #include <cstring>
@@ -14,15 +14,15 @@
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
-// An element of a file, with what is in it.
+// An element of a file with its content.
 struct xml_element {
     std::string name;
     std::vector<std::pair<std::string, std::string>> attributes; // in order
     std::vector<xml_element> children;
     int line = 0;
-    std::string text = {}; // between its children, where that is read
+    std::string text = {}; // between its children, if text is read
 
-    // Null where there is none.
+    // The value of an attribute; null if there is none.
     const std::string* find(const char* attribute) const {
         for (const auto& [key, value] : attributes)
             if (key == attribute) return &value;
@@ -30,13 +30,13 @@ struct xml_element {
     }
 };
 
-// What a file may have besides elements, attributes, comments and declarations: text in elements and the name of a DTD,
-// which is not looked at.
+// What a file may have. plain: elements, attributes, comments and declarations. with_text: also text in elements and
+// the name of a DTD, which is ignored.
 enum class xml_form : unsigned char { plain, with_text };
 
 namespace detail {
 
-// "topo.xml:12: ..." as invalid_argument.
+// Throws "topo.xml:12: ..." as invalid_argument.
 [[noreturn]] inline void fail_at(const std::string& file, int line, const char* remedy, const std::string& what) {
     fail(errc::invalid_argument, -1, -1, remedy, "%.120s:%d: %.200s", file.c_str(), line, what.c_str());
 }
@@ -156,13 +156,13 @@ private:
 
 } // namespace detail
 
-// Errors: invalid_argument as "FILE:LINE: what (remedy)".
+// Reads the outermost element. Errors: invalid_argument as "FILE:LINE: what (remedy)".
 inline xml_element read_xml(const std::string& text, const std::string& file = "topology",
                             xml_form form = xml_form::plain) {
     return detail::xml_reader(text, file, form).read();
 }
 
-// Two spaces a level, attributes in order.
+// Writes an element with two spaces a level, attributes in order.
 inline std::string to_xml(const xml_element& e, int depth = 0) {
     const std::string space(static_cast<std::size_t>(2 * depth), ' ');
     std::string text = space + "<" + e.name;
