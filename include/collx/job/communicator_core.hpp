@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The working parts of a communicator: running operations and waiting for them, failure notifications, small exchanges,
-// outstanding operations. Verbs use it, programs do not.
+// The working parts of a communicator: it runs operations and waits for them, notifies of failures, makes small
+// exchanges, and keeps outstanding operations. Verbs use it, programs do not.
 #pragma once
 
 #include <collx/core/atomic.hpp>
@@ -27,38 +27,38 @@ struct communicator_core {
         if (home->settings.has_topology && !home->machine) detail::topology->merge(*this);
     }
 
-    // The first communicator of a job is part of its start, and ends with that.
+    // The first communicator of a job is part of the job's start and has the same time limit.
     static deadline start_of(const job& j) {
         return j.communicators_made == 0 && j.start_until.at_ns != INT64_MAX ? j.start_until
                                                                              : deadline::in_ns(j.settings.timeout_ns);
     }
 
-    // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
-    // waits: for all of its ranks to come. id: see job::make_links.
+    // parent: the communicator that this one is split from; when the parent fails, waiting for missing ranks ends,
+    // too. waits: whether to wait until all ranks have come. id: see job::make_links.
     communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, detail::growing_array<int> members_,
                       communicator_core* parent = nullptr, bool waits = true, std::uint64_t id_ = 0);
     communicator_core(const communicator_core&) = delete;
     ~communicator_core();
-    // The last of its ranks gives the memory back. Who was killed cannot give up its share, so the others do it before
-    // their own.
+    // The last of its ranks frees the memory. A killed rank cannot give up its share, so each other rank does that
+    // for it before it gives up its own.
     void leave();
-    // Rank here of a rank of the job, -1 if it is none here.
+    // Rank here of a rank of the job, -1 if it is not a member.
     int rank_of(int world_rank) const {
         for (int r = 0; r < net.size(); ++r)
             if (members[static_cast<std::size_t>(r)] == world_rank) return r;
         return -1;
     }
 
-    // The same of a rank of another communicator.
+    // Rank here of a rank of another communicator, -1 if it is not a member.
     int rank_of(const communicator_core& other, int rank) const {
         return rank < 0 ? -1 : rank_of(other.members[static_cast<std::size_t>(rank)]);
     }
 
-    // All calls so far, messages between two ranks too.
+    // Number of all calls so far, messages between two ranks included.
     std::uint64_t calls() const { return sequence + messages; }
 
     // ------------------------------------------------------------------ running operations
-    // Runs an operation to its end. Throws what ended it.
+    // Runs an operation to its end. Throws the failure that ended it.
     template <class Operation>
     void run(Operation& op, std::int64_t timeout_ns) {
         if (recorder) [[unlikely]]
@@ -78,8 +78,9 @@ struct communicator_core {
             recorder->watch(nullptr);
     }
 
-    // f runs code of the program in a call (an operator, a hook, an iterator). What that throws ends the communicator:
-    // this rank's part will never be done, and what it sends next would be taken for the rest of it.
+    // f runs code of the program in a call (an operator, a hook, an iterator). An exception from it ends the
+    // communicator: this rank's part will never be done, and peers would take what it sends next for the rest of that
+    // part.
     template <class F>
     decltype(auto) with_user_code(F&& f) {
         try {
@@ -100,9 +101,9 @@ struct communicator_core {
         net.report(f);
         net.announce_failure();
     }
-    // f makes a call ready or is part of it. It throws collx's errors where all ranks do, or none has begun; anything
-    // else, such as having no memory, on this rank alone, and what it says next would be taken for its part in this
-    // call.
+    // f makes a call ready or is part of it. It throws collx's errors where all ranks do, or where none has begun.
+    // Any other exception, for example for lack of memory, is this rank's alone and ends the communicator: peers
+    // would take what this rank sends next for its part in this call.
     template <class F>
     decltype(auto) or_abandon(F&& f) {
         const detail::one_caller::call here(caller, net.rank());
@@ -116,8 +117,8 @@ struct communicator_core {
         }
     }
 
-    // Waits for something that is no operation, and moves on those that are outstanding meanwhile: whom this rank waits
-    // for may wait for them.
+    // Waits for something that is not an operation. Moves outstanding operations on meanwhile, because the awaited
+    // rank may wait for them.
     template <class Condition>
     [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, awaited waiting_for,
                                   communicator_core* parent = nullptr) {
@@ -134,25 +135,25 @@ struct communicator_core {
         }
     }
 
-    // A call's own time limit is for the whole call. The communicator's is for the time in which nothing moves: it is
-    // there to notice that a peer does not come, not to limit how much data a call may have.
+    // A call's own time limit is for the whole call. The communicator's limit is for the time in which nothing moves:
+    // it detects a peer that does not come, and does not limit how much data a call may have.
     static void note_progress(std::int64_t& until, std::int64_t timeout_ns) {
         if (until > 0 && timeout_ns <= 0) until = counts_again;
     }
     static constexpr std::int64_t counts_again = -1;
-    // Of one call; 0: none of its own.
+    // ns: the time limit of one call; 0: the communicator's.
     void require_time_limit(std::int64_t ns) const {
         if (ns < 0) [[unlikely]]
             fail(errc::invalid_argument, net.rank(), -1,
                  "leave .timeout out for the communicator's limit, or say nanoseconds::max() for ever",
                  "a time limit of %lld ns, which every wait would be past", static_cast<long long>(ns));
     }
-    // However long that is: nanoseconds::max() means for ever.
+    // Never overflows: nanoseconds::max() means for ever.
     static constexpr std::int64_t later(std::int64_t now, std::int64_t ns) {
         return ns < INT64_MAX - now ? now + ns : INT64_MAX;
     }
 
-    // The slow questions of a wait; `until` begins as 0.
+    // The slow checks of a wait. `until` begins as 0.
     [[gnu::cold]] void check(std::int64_t& until, std::int64_t timeout_ns, awaited waiting_for) {
         if (const failure f = net.failed()) give_up(f, -1);
         for (const communicator_core* other = heeded; other != nullptr; other = other->heeded)
@@ -164,39 +165,41 @@ struct communicator_core {
         if (now >= next_watch_ns) look_around(now, limit, waiting_for);
         if (now < until) return;
         const failure late = find_late(now, limit, waiting_for);
-        // Perhaps the next strand of this rank, or of those it waits for, knows more.
+        // The next strand of this rank, or of the ranks it waits for, may know more.
         if (late.is_circle() && now < until + waiting_word::fresh_ns(limit) / 2) return;
         give_up(late, waiting_for);
     }
-    // Says whom this rank waits for, and asks whether that one lives.
+    // Publishes which rank this one waits for, and checks whether that rank is alive.
     void look_around(std::int64_t now, std::int64_t limit, awaited waiting_for);
-    // The timeout, with the rank that causes it: from the rank we wait for to the one it waits for and so on, up to one
-    // that does not wait. A stopped rank may have waited before, so what was said long ago does not count. In a circle
-    // no rank is to blame more than the next, unless one alone is silent.
+    // Returns the timeout with the rank that causes it. Follows the chain from the awaited rank to the one that that
+    // rank waits for, and so on, up to a rank that does not wait. Old entries do not count, since a stopped rank may
+    // have waited before. In a circle no rank is more to blame than the next, unless exactly one is silent.
     failure find_late(std::int64_t now, std::int64_t limit, awaited waiting_for) const;
-    // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
-    // notice at once; the others too, a little later, in case no other seems to). Who has left has done its part.
+    // Returns a dead peer whose end matters here, -1: none. It is an awaited peer, or one that ended without leaving.
+    // Ranks that wait for it notice at once; the others a little later, in case no other rank seems to. A rank that
+    // left properly has done its part.
     int find_dead(std::int64_t now, int waiting_for);
 
     int find_failed_thread() const;
 
-    // Makes the failure known to all ranks and throws the first one that was reported.
+    // Makes the failure known to all ranks and throws the one that was reported first.
     [[noreturn]] void give_up(failure f, int waiting_for);
-    // The same for an operation that failed, unless the program's own code threw: then that.
+    // Does the same for an operation that failed. If the program's own code threw, throws that exception instead.
     [[noreturn]] void give_up_on(const operation& op);
     [[noreturn]] void explain(failure f, int waiting_for) const;
     [[noreturn]] void explain_circle(int of_rank) const;
-    [[noreturn]] void explain_own(failure f) const; // of which the others say that this rank caused it
+    [[noreturn]] void explain_own(failure f) const; // other ranks report that this rank caused it
 
-    // Work that the program began or collected and dropped. A destructor cannot throw, so these say it in one line on
-    // stderr, unless an exception is on its way or the communicator has ended: then that is what the user learns.
-    // Returns whether it was said.
+    // Reports work that the program began or collected and then dropped. Destructors cannot throw, so they print one
+    // line on stderr. They print nothing while an exception is on its way or after the communicator has ended, since
+    // the user then learns that. Returns whether the line was printed.
     bool note_dropped(const char* what, const char* remedy) const noexcept;
-    // Tells what may live longer that this communicator is gone.
+    // Lets objects that may live longer see that this communicator is gone.
     const counted_ptr<detail::communicator_end>& watch_end();
 
-    // What is known of the links between these ranks, null: nothing. Never waits, for calls on several communicators
-    // may begin in any order: looked up when made, or by each rank where that does not wait for the others (shrink()).
+    // What is known of the links between these ranks, null: nothing. Never waits, because calls on several
+    // communicators may begin in any order. The links are looked up when the communicator is made, or by each rank
+    // alone where making it does not wait for the others (shrink()).
     const links_choice* known_links() {
         if (!home->machine) [[likely]]
             return nullptr;
@@ -210,29 +213,29 @@ struct communicator_core {
         require_alive();
         ++sequence;
     }
-    // A forked child has no communicator, nor anything of what is under way on its parent's.
+    // A forked child has no communicator, and no part in what is under way on its parent's.
     void require_own() const {
         if (home->mark.is_child())
             fail(errc::forked, net.rank(), -1, "make a communicator in the child, or fork before the first one",
                  "this process is a fork() of the rank");
     }
-    // Before each call: a communicator that failed stays failed.
+    // Called before each call. A communicator that failed stays failed.
     void require_alive() {
         require_own();
         if (const failure f = net.failed(); f) give_up(f, -1);
     }
 
-    // All ranks make the same collective calls with the same arguments in the same order. Each call adds a number that
-    // stands for it; what comes out depends on all calls so far, and is what messages and signals carry bits of. Ranks
-    // that have disagreed once do so from then on: they notice at the first message or signal that one has of the
-    // other.
+    // All ranks make the same collective calls with the same arguments in the same order. Each call mixes in a number
+    // that stands for it, so the result depends on all calls so far. Messages and signals carry bits of it. Ranks
+    // that have disagreed once disagree from then on: they notice at the first message or signal that one gets from
+    // the other.
     std::uint64_t agree(std::uint64_t call) {
         const std::uint64_t mixed = (agreed ^ call) * 0x9e37'79b9'7f4a'7c15;
         return agreed = mixed << 29 | mixed >> 35;
     }
 
-    // Every rank shows the others up to 120 bytes. The same window and argument as one_shot: seeing all signals of one
-    // exchange proves that the one before has been read.
+    // Every rank shows up to 120 bytes to the others. Same window and argument as in one_shot: a rank that has seen
+    // all signals of one exchange knows that all ranks have read the one before.
     template <class Visit>
     void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {
         or_abandon([&] { show_all(mine, bytes, visit, timeout_ns); });
@@ -251,7 +254,7 @@ struct communicator_core {
             std::uint64_t word;
             for (backoff b(settings.waiting);
                  !signal_word::has_reached(word = other.word.load(memory_order::acquire), i + 1);) {
-                if (!pending.empty()) progress_pending(); // some rank may wait for them before it comes here
+                if (!pending.empty()) progress_pending(); // another rank may wait for them before it comes here
                 if (b.pause()) check(until, timeout_ns, r);
             }
             if (!signal_word::fits(word, i + 1, tag)) give_up(failure(errc::mismatch, r), r);
@@ -264,29 +267,30 @@ struct communicator_core {
         counted_ptr<operation> op;
         int queue; // operations of one queue run one after the other
     };
-    // Takes up an operation that goes on when the call has returned. If it throws, nothing of the operation is left.
+    // Takes up an operation that continues after the call has returned. If it throws, nothing of the operation is
+    // left.
     void start(const counted_ptr<operation>& op, int queue) {
         pending.push_back({op, queue});
         if (recorder) [[unlikely]]
             recorder->started(*op);
         try {
             progress_pending();
-        } catch (...) { // an operator, perhaps of another operation
+        } catch (...) { // from an operator, perhaps of another operation
             drop(op.get());
             throw;
         }
         if (helper) helper->wake();
     }
-    // Moves everything on that may move; operations of one queue keep their order. Returns how many are left.
+    // Moves all operations on that can move; operations of one queue keep their order. Returns how many are left.
     std::size_t progress_pending() {
         advance_pending();
         carried = net.move();
         return pending.size();
     }
-    // The same without what other hosts send and are sent.
+    // The same without bytes from and to other hosts.
     void advance_pending();
-    // Bytes from and to other hosts (what is said beside them is no progress), once for each turn of all operations: a
-    // large message waits for its receiver to look, but not for long (docs/design/sockets.md).
+    // Moves bytes from and to other hosts, once per turn of all operations (control words beside them are no
+    // progress). A large message waits for its receiver to look, but not for long (docs/design/sockets.md).
     void progress_or_move() {
         if (pending.empty()) carried = net.move();
         else progress_pending();
@@ -296,7 +300,8 @@ struct communicator_core {
             if (p.queue == queue) return true;
         return false;
     }
-    // Nothing moves it on any more. Where an operator drops a handle the list is being walked, and that takes it out.
+    // Nothing moves the operation on afterwards. If an operator drops a handle, the walk over the list removes the
+    // operation.
     void drop(operation* op) {
         const detail::one_caller::alone here(caller);
         op->is_dropped = true;
@@ -327,11 +332,12 @@ struct communicator_core {
             check(l.until, timeout_ns, op.waiting_for);
         }
     }
-    // A wait for outstanding operations; of those who only look from time to time, it goes on between their looks.
+    // State of a wait for outstanding operations. For callers that only look from time to time, the wait spans their
+    // looks.
     struct looking {
         std::int64_t until = 0, next_watch_ns = 0;
         std::uint64_t seen_moves = 0;
-        int suspect = -1; // see below: between two looks there may be waits for other ranks
+        int suspect = -1; // of the last look; between two looks this rank may have waited for others
         void note(std::uint64_t moves, std::int64_t timeout_ns) {
             if (seen_moves != moves) note_progress(until, timeout_ns);
             seen_moves = moves;
@@ -343,16 +349,17 @@ struct communicator_core {
         check(l.until, timeout_ns, waiting_for);
         l.next_watch_ns = next_watch_ns, l.suspect = suspect;
     }
-    // progress_pending(), and failure notifications: after one, outstanding operations have failed too.
+    // Calls progress_pending() and checks for notifications of failures: after one, outstanding operations have
+    // failed, too.
     std::size_t progress();
 
-    // No rank gets past this before all have come, so one that has ended meanwhile, even properly, will not come.
+    // No rank returns before all have come. So a rank that ends meanwhile, even properly, will never come.
     void attach(communicator_core* parent);
     static constexpr int every_rank = -2;
 
-    // Begins a new record of its calls, of the last `last` ones; 0: none any more.
+    // Begins a new record of the last `last` calls; 0: stops recording.
     void record_calls(int last, const char* directory);
-    // Of the communicator that it is made from.
+    // Takes the settings of the communicator that this one is made from.
     void take_settings(const communicator_core& from);
 
     counted_ptr<job> home;
@@ -363,24 +370,24 @@ struct communicator_core {
     schedule_cache schedules;
     detail::growing_array<int> members; // rank here -> rank of the job
     detail::growing_array<outstanding> pending;
-    counted_ptr<detail::communicator_end> end; // made by the first that asks for it
-    detail::count_tables tables;               // of blocking v-variants
+    counted_ptr<detail::communicator_end> end; // made on first use
+    detail::count_tables tables;               // for blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
-    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none).
+    // The proposal that this rank has accepted in a shrink() across hosts that has not ended (0: none).
     std::int32_t accepted_ballot = 0;
     detail::growing_array<std::uint64_t> accepted_members;
     sole_ptr<detail::device_part> device; // made by the first call on device memory
     sole_ptr<detail::kept> links_found;   // by_links is part of it
     const links_choice* by_links = nullptr;
     sole_ptr<detail::flight_recorder> recorder; // null: calls are not recorded
-    sole_ptr<detail::progress_link> helper;     // null: calls alone move what is outstanding
-    // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.
+    sole_ptr<detail::progress_link> helper;     // null: only calls move outstanding operations on
+    // A communicator of these ranks, or of more, whose failure also ends waits here: a proxy's heeds the program's.
     communicator_core* heeded = nullptr;
     std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;
     std::uint64_t agreed = 0; // see agree()
     bool carried = false;     // whether the last look moved anything from or to other hosts
-    std::uint64_t moves = 0;  // times that an outstanding operation got further
+    std::uint64_t moves = 0;  // how often an outstanding operation advanced
     looking progress_look;
     std::int64_t next_watch_ns = 0, died_since_ns = 0;
     int suspect = -1; // found dead at the last look

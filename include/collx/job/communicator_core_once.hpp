@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What communicator_core.hpp declares: a communicator's beginning and end, and what it asks when a wait gets long. Part
-// of every program, or compiled once in collx::collx.
+// The bodies of communicator_core.hpp: a communicator's beginning and end, and the checks of a long wait. Part of
+// every program, or compiled once in collx::collx.
 #pragma once
 
 #include <cstdio>
@@ -31,14 +31,14 @@ COLLX_BEGIN_NAMESPACE
             exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
         if (settings.record != 0) record_calls(settings.record, settings.record_directory.c_str());
         if (waits) attach(parent);
-        else if (!net.is_one_host()) detail::by_channels->open_tree(net); // failure notifications must have a way
+        else if (!net.is_one_host()) detail::by_channels->open_tree(net); // notifications of failures need a path
         if (waits && parent == nullptr) {
             home->settle_cores();
             settings.waiting = home->settings.waiting, settings.ranks_per_core = home->settings.ranks_per_core;
         }
         net.share_cores(settings.ranks_per_core), schedules.share_cores(settings.ranks_per_core);
     } catch (...) {                               // memory may run out anywhere
-        net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
+        net.report(failure(errc::aborted, rank)); // ranks that did attach must not wait for this rank
         leave();
         throw;
     }
@@ -46,11 +46,11 @@ COLLX_BEGIN_NAMESPACE
 
 [[gnu::cold]] COLLX_ONCE communicator_core::~communicator_core() {
     if (end) end->has_come = true;
-    if (recorder) recorder->set_observer({});          // what it refers to may be gone
+    if (recorder) recorder->set_observer({});          // what the observer refers to may be gone
     if (helper) helper->leave();                       // first of all
-    if (home->mark.is_child()) (void)device.release(); // its thread is the parent's
-    device = sole_ptr<detail::device_part>();          // it uses what follows
-    for (auto& p : pending)                            // their handles may live on
+    if (home->mark.is_child()) (void)device.release(); // the device part's thread is the parent's
+    device = sole_ptr<detail::device_part>();          // the device part uses what follows
+    for (auto& p : pending)                            // handles of the program may live on
         p.op->state = task_state::failed, p.op->error = failure(errc::aborted, net.rank()), p.op->is_left = true;
     if (!pending.empty() && !home->mark.is_child() && !net.failed()) abandon(); // no call will move them on
     if (!home->mark.is_child()) leave();
@@ -70,7 +70,7 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::record_calls(int last, const char* directory) {
     const call_observer observer = recorder ? recorder->observer() : call_observer{};
-    for (auto& p : pending) p.op->recorded = 0; // of the record that goes
+    for (auto& p : pending) p.op->recorded = 0; // ordinals of the old record
     recorder = sole_ptr<detail::flight_recorder>();
     if (last != 0) recorder = make_sole<detail::flight_recorder>(*this, last, directory, observer);
     settings.record = last, settings.record_directory = directory;
@@ -99,7 +99,7 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
     net.say_waiting(now, limit, waiting_for);
     if (recorder) recorder->look(waiting_for);
     const int dead = find_dead(now, waiting_for);
-    // Once more before giving up: what it sent before it ended may have come after our last look.
+    // Look once more before giving up: what the peer sent before it ended may have come after the last look.
     if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
     suspect = dead;
     if (dead >= 0) next_watch_ns = now;
@@ -110,7 +110,8 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
     const chain_end end = waiting_for < 0 ? chain_end{-1} : net.find_late(now, limit, waiting_for);
     if (end.rank >= 0 && !end.is_circle) return failure(errc::timeout, end.rank);
     if (end.is_certain) return failure::circle_of(end.rank);
-    // Who waits for several ranks: the only one that says nothing, if there is one. Strands do, and have named others.
+    // A rank that waits for several ranks names the only silent one, if there is one. So do strands, which have named
+    // others.
     int silent = -1, count = 0;
     for (int other = 0; other < net.size(); ++other)
         if (other != net.rank() && now - net.waits().of(other).said_at_ns() > waiting_word::fresh_ns(limit))
@@ -169,7 +170,7 @@ COLLX_ONCE void communicator_core::advance_pending() {
         try {
             if (is_first && !op.is_dropped) {
                 const task_state s = advance(op);
-                // Before another thread sees that it has ended.
+                // Recorded before another thread can see that the operation has ended.
                 if (op.recorded != 0 && (s == task_state::done || s == task_state::failed)) [[unlikely]]
                     recorder->ended(op, s);
                 op.state = s;
@@ -177,7 +178,7 @@ COLLX_ONCE void communicator_core::advance_pending() {
         } catch (...) { // a later wait for it reports that this rank gave up
             const counted_ptr<operation> ended = pending[i].op;
             pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
-            const bool is_in_thread = caller.is_in_turn(); // where no call of the program would hear of it
+            const bool is_in_thread = caller.is_in_turn(); // no call of the program would get the exception
             if (is_in_thread) helper->keep_exception(*ended);
             ended->error = failure(errc::aborted, net.rank()), ended->state = task_state::failed;
             if (is_in_thread) continue;
@@ -198,7 +199,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
     try {
         look(progress_look, 0, pending.front().op->waiting_for);
         return pending.size();
-    } catch (const error&) { // for waits that ask the operations
+    } catch (const error&) { // later waits get it from the operations
     }
     const failure f = net.failed();
     for (auto& p : pending) p.op->state = task_state::failed, p.op->error = f;
@@ -254,7 +255,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
     }
 }
 
-// What the others report of this rank, said as theirs.
+// Explains a failure that other ranks report of this rank.
 [[gnu::cold]] COLLX_ONCE void communicator_core::explain_own(failure f) const {
     const errc code = f.code();
     const char *what = "reported a failure of this rank",
@@ -296,7 +297,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
          what);
 }
 
-// The circle from its lowest rank on, so that all ranks say the same; of ranks on other hosts what is known.
+// Prints the circle from its lowest rank on, so that all ranks say the same; of ranks on other hosts what is known.
 [[gnu::cold]] COLLX_ONCE void communicator_core::explain_circle(int of_rank) const {
     const waiting_words words = net.waits();
     const auto next = [&](int r) { return words.of(r).peer(); };
@@ -339,7 +340,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
     };
     try {
         meet();
-    } catch (const error&) { // of a rank that got past this before the others could: the next call's business
+    } catch (const error&) { // a rank that got past this point failed before others got here: the next call reports it
         if (!net.failed().has_all_come()) throw;
     }
     net.note_all_came();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Brings a program's own transport (transport/transport_concept.hpp) into its communicators, with the choice of
-// algorithms over channels: include this where per_peer{..., mine{}} is written.
+// Makes a program's own transport (transport/transport_concept.hpp) available to its communicators, with the choice
+// of algorithms over channels. Include it where per_peer{..., mine{}} is written.
 #pragma once
 
 #include <collx/core/error.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The last calls of a communicator: a ring of records that each call enters when it begins and completes when it ends.
-// With a directory the ring is a file that is mapped, so the records outlive a process that was killed, and nothing has
-// to be written in the moment of a failure. One thread at a time writes it: the one that is in a call, or the progress
-// thread in its turn. A communicator without one pays a test per call. Compiled once (docs/design/compile-once.md).
+// Records the last calls of a communicator in a ring. Each call enters a record when it begins and completes it when
+// it ends. With a directory the ring is a mapped file: records outlive a killed process, and a failure needs no
+// writing. One thread at a time writes: the one that is in a call, or the progress thread in its turn. A communicator
+// without a recorder pays one test per call. Compiled once (docs/design/compile-once.md).
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ struct communicator_core;
 
 namespace detail {
 
-// What a call says of itself when it begins.
+// What a call tells the recorder when it begins.
 struct call_words {
     const char* verb;
     std::uint64_t bytes = 0;
-    const char* algorithm = ""; // may become known later: called()
+    const char* algorithm = ""; // may become known later, see called()
     call_kind kind = call_kind::blocking;
     bool is_message = false;
     int peer = -1;
@@ -34,29 +34,29 @@ class flight_recorder {
 public:
     static constexpr int most_records = 1 << 20;
 
-    // directory: where the records lie in a file of this rank and communicator; empty: in memory.
+    // directory: holds the records in a file of this rank and communicator; empty: they are in memory.
     // Errors: resource where there is no memory or the file cannot be made.
     flight_recorder(communicator_core& c, int last, const char* directory, const call_observer& observer);
     flight_recorder(const flight_recorder&) = delete;
     ~flight_recorder();
 
-    // A blocking call. Returns its ordinal. Throws what the observer throws.
+    // Begins a blocking call. Returns its ordinal. Throws what the observer throws.
     std::uint64_t begin(const call_words& w);
     void called(const char* algorithm);
     void end(std::uint64_t ordinal);
-    // It ended with an exception; give_up() may have said so already.
+    // The call ended with an exception. give_up() may have recorded that already.
     void fail(std::uint64_t ordinal, errc code) noexcept;
-    // Everything under way has failed. waiting_for: whom the call waited for that noticed.
+    // Everything under way has failed. waiting_for: the rank that the call that noticed the failure waited for.
     void fail_all(const failure& f, int waiting_for) noexcept;
 
-    // A call that goes on when it has returned: what began last belongs to the next operation that is started.
+    // Begins a call that continues after it has returned. The record belongs to the next operation that is started.
     std::uint64_t begin_async(const call_words& w) { return unstarted_ = enter(w); }
     void started(operation& op) { op.recorded = unstarted_, unstarted_ = 0; }
     void ended(operation& op, task_state s);
 
-    // The operation that the blocking call runs, null: none.
+    // Sets the operation that the blocking call runs, null: none.
     void watch(const operation* op) { run_ = op; }
-    // Brings the records of what is under way up to date.
+    // Brings the records of calls under way up to date.
     void look(int waiting_for) noexcept;
 
     growing_array<call_record> recent() const;
@@ -83,10 +83,11 @@ private:
     call_observer observer_;
     const operation* run_ = nullptr;
     std::uint64_t blocking_ = 0, unstarted_ = 0; // ordinals; 0: none
-    bool is_said_ = false;                       // where the records of a failure are
+    bool is_said_ = false;                       // the path of the records was printed after a failure
 };
 
-// f is a blocking call, or a part of one that may be recorded by itself.
+// Runs and records f, a blocking call or a part of one that may be recorded separately. to: null, if nothing is
+// recorded.
 template <class F>
 decltype(auto) recorded(flight_recorder* to, const call_words& w, F&& f) {
     struct open_record {

@@ -21,16 +21,17 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// An earlier file of that name may be mapped by who still runs: it is left alone, and its name taken.
+// A process that still runs may have mapped an earlier file of that name. That file stays; the new one takes its
+// name.
 [[gnu::cold]] inline descriptor make_record_file(const communicator_core& c, const char* directory,
                                                  std::uint64_t bytes) {
     char number[17];
     std::snprintf(number, sizeof number, "%016llx", static_cast<unsigned long long>(c.id));
     const kept_text path = joined({directory, "/", number, "-", c.home->rank, ".calls"});
-    (void)::mkdir(directory, 0700); // or it is there, or opening says why not
+    (void)::mkdir(directory, 0700); // if this fails and there is none, opening says why
     (void)::unlink(path.c_str());
     descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    // With its blocks: a full disk is an error here, and not a signal in a later call.
+    // Allocates the blocks: a full disk is an error here, and not a signal in a later call.
     int reason = file.is_open() ? 0 : errno;
     if (reason == 0) reason = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
     if (reason != 0)
@@ -117,17 +118,17 @@ COLLX_ONCE void flight_recorder::note_end(call_record& r, call_outcome o, errc c
 }
 COLLX_ONCE void flight_recorder::note_place(call_record& r, const operation& op) const {
     const operation::place p = op.where();
-    if (op.waiting_for >= 0 && op.waiting_for != core_.net.rank()) r.peer = op.waiting_for; // not another strand
+    if (op.waiting_for >= 0 && op.waiting_for != core_.net.rank()) r.peer = op.waiting_for; // not a strand of its own
     r.step = p.step, r.steps = p.steps, r.piece = p.piece, r.pieces = p.pieces;
 }
 
-// An exception out of the observer ends the communicator, as one out of an operator does.
+// An exception from the observer ends the communicator, as one from an operator does.
 COLLX_ONCE void flight_recorder::show(std::uint64_t ordinal) {
     if (observer_.see == nullptr) return;
     const call_record* const r = at(ordinal);
     core_.with_user_code([&] { observer_.see(observer_.context, *r); });
 }
-// An error is on its way, and that is what the program learns.
+// An error is already on its way to the program, so an exception from the observer is dropped.
 COLLX_ONCE void flight_recorder::show_failed(const call_record& r) const noexcept {
     if (observer_.see == nullptr) return;
     const one_caller::user_code here(core_.caller);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One rank's membership in a job: its number, the arena it shares with the others, who watches whom. Communicators are
-// made in it. A job is joined once per process (or per thread in run_threads) and lives as long as any communicator in
-// it.
+// One rank's membership in a job: its number, the arena that it shares with others, the watch over its peers.
+// Communicators are made in a job. A job is joined once per process (or per thread in run_threads) and lives as long
+// as any communicator in it.
 #pragma once
 
 #include <cstring>
@@ -26,14 +26,14 @@
 COLLX_BEGIN_NAMESPACE
 
 #ifndef NDEBUG
-// Whether communicators begin in checked mode: in builds with assertions.
+// Whether communicators begin in checked mode: they do in builds with assertions.
 inline constexpr bool checked_by_default = true;
 #else
 inline constexpr bool checked_by_default = false;
 #endif
 
 namespace detail {
-// What a job keeps until its end and does not look into.
+// An object that a job keeps until its end and does not look into.
 struct kept {
     virtual ~kept() = default;
 };
@@ -47,11 +47,11 @@ struct job_settings {
     single_copy_mode single_copy = single_copy_mode::automatic;
     int sharing = 0;            // ranks that share this machine's cores; 0: not known
     bool waits_as_told = false; // `waiting` was asked for by name
-    int ranks_per_core = 1;     // of this host, rounded up
+    int ranks_per_core = 1;     // on this host, rounded up
     bool has_topology = false;  // COLLX_TOPOLOGY is set
-    int record = 0;             // how many calls of each communicator are recorded, the last ones
-    kept_text record_directory; // where, in files; empty: in memory
-    transports over{};          // what the program lets its ranks use
+    int record = 0;             // how many of each communicator's last calls are recorded
+    kept_text record_directory; // directory of the files of records; empty: in memory
+    transports over{};          // the transports that the program lets its ranks use
     bool oversubscribed() const { return ranks_per_core > 1; }
     void share_among(int cores) { ranks_per_core = sharing > cores ? (sharing + cores - 1) / cores : 1; }
     bool operator==(const job_settings&) const = default;
@@ -59,7 +59,7 @@ struct job_settings {
 
 namespace detail {
 
-// One word that fork() sets to zero in the child: a child must not use its parent's ranks.
+// A word that fork() sets to zero in the child, because a child must not use its parent's ranks.
 class fork_mark {
 public:
     fork_mark() {
@@ -78,11 +78,12 @@ private:
     volatile std::uint32_t* word_;
 };
 
-// Where rank 0 tells the others the place of the communicators that the whole job makes, one after the other.
+// Where the first rank of a host publishes the places of the communicators that the whole job makes, one after the
+// other.
 struct notice_board {
     static constexpr int lines = 32;
     struct line {
-        atomic<std::uint64_t> number; // which creation this line speaks of, + 1
+        atomic<std::uint64_t> number; // 1 + the number of the creation that this line is about
         std::uint64_t offset;
     };
     line at[lines];
@@ -105,7 +106,7 @@ public:
           watch(!threads && size > 1 ? peer_watch(*memory, rank, size) : peer_watch()) {
         say_cores();
     }
-    // A job on several hosts: `a` is shared by those of this one.
+    // A job on several hosts. The ranks of this host share `a`.
     job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads, host_map here,
         counted_ptr<any_connector> way_out)
         : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
@@ -117,18 +118,17 @@ public:
         say_cores();
     }
     job(const job&) = delete;
-    // Tells the others that this rank's end is no accident.
+    // Tells the others that this rank ended properly.
     [[gnu::cold]] ~job() {
         if (!is_threads && !mark.is_child())
             memory->header().pid[place(rank)].store(arena_header::has_left, memory_order::release);
     }
-    // Where a rank stands among those of this host, -1: on another.
+    // Place of a rank among those of this host, -1: it is on another host.
     int place(int other) const {
         return hosts.place_of.empty() ? other : hosts.place_of[static_cast<std::size_t>(other)];
     }
     int process_of(int other) const { return memory->process_of(place(other), place(rank)); }
-    // Whether a rank ended with all its calls returned. What it had to give is then there, even for those who are still
-    // busy.
+    // Whether a rank ended with all its calls returned. Its data are then there, even for ranks that are still busy.
     bool has_left(int other) const {
         return place(other) >= 0 &&
                memory->header().pid[place(other)].load(memory_order::acquire) == arena_header::has_left;
@@ -142,54 +142,55 @@ public:
     detail::fork_mark mark;
     std::uint64_t communicators_made = 0; // by the whole job, in step on all ranks
     const char* found_by = "alone";
-    deadline start_until;                 // of what brings the job up; the first communicator must be there by then
+    deadline start_until;                 // time limit of the job's start; the first communicator must be there by then
     host_map hosts;                       // empty: one host
     counted_ptr<any_connector> connector; // null: one host
-    // What answers those who come late to a shrink() that is decided, also when the communicator it made is gone.
+    // Answers ranks that come late to a decided shrink(), even when the communicator that it made is gone.
     detail::growing_array<sole_ptr<detail::kept>> late_answers;
 
     // The machine under the job, merged over its ranks (job/machine.hpp); null: not known.
     sole_ptr<detail::kept> machine;
 
-    // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers
-    // still hold.
+    // Says that this rank, a thread, ended with an exception. Holds for all its communicators, also for those that
+    // only its peers still hold.
     void say_failed() { memory->header().pid[place(rank)].store(arena_header::has_failed, memory_order::release); }
     bool has_failed(int other) const {
         return place(other) >= 0 &&
                memory->header().pid[place(other)].load(memory_order::acquire) == arena_header::has_failed;
     }
 
-    // Whether a rank will do nothing more: its process has ended or left the job, or its thread has failed. Once false
-    // it may still be so; once true it stays so.
+    // Whether a rank will do nothing more: its process has ended or left the job, or its thread has failed. Once true
+    // it stays true.
     bool is_gone(int other) {
         return has_left(other) || has_failed(other) || watch.find_dead([&](int r) { return r == other; }) == other;
     }
 
     detail::notice_board& board() const { return *reinterpret_cast<detail::notice_board*>(memory->board()); }
 
-    // What a communicator of these ranks of the job (empty: all) holds: shared memory only where they are on one host.
-    // id: the same on all of them and on no other communicator of the job (0: made of the number of the world).
+    // Makes the links of a communicator of these ranks of the job (empty: all). They have shared memory only between
+    // ranks of one host. id: the same on all ranks, and that of no other communicator of the job (0: made from the
+    // number of the world).
     links make_links(std::uint64_t at, int my_rank, int n, const detail::growing_array<int>& members,
                      std::uint64_t& id) const;
     links_layout layout_of(const detail::growing_array<int>& members) const;
 
-    // The place of the next communicator of all ranks: the first rank of a host takes it, the others read it from the
-    // board.
+    // Returns the place of the next communicator of all ranks. The first rank of a host takes it, the others read it
+    // from the board.
     std::uint64_t agree_on_world(const deadline& until);
 
-    // Address space for one communicator, its user count set.
+    // Takes address space for one communicator and sets its user count.
     static constexpr std::uint64_t no_place = UINT64_MAX;
     [[noreturn]] static void fail_no_place(int rank, int leader);
     static std::uint64_t take_links(arena& a, const links_layout& layout);
 
-    // Launchers bind ranks to cores of their own, and differently from rank to rank: only all of them together know how
-    // many cores they have. Called when all have come, so all come to the same answer.
+    // Launchers bind ranks to cores, and differently from rank to rank, so only all ranks together know how many
+    // cores they have. Called when all have come, so that all get the same answer.
     void settle_cores();
 
 private:
     void say_cores();
     void settle_given_up();
-    detail::growing_array<std::uint64_t> given_up_; // numbers of communicators that were not made yet when time was up
+    detail::growing_array<std::uint64_t> given_up_; // numbers of communicators that did not exist when the time was up
     struct places {
         detail::growing_array<int> place_of; // rank of the communicator -> place among its ranks on this host
         int count = 0;
@@ -199,7 +200,7 @@ private:
 };
 
 namespace detail {
-// The job of this thread while run_threads runs it. Processes have one job for all their threads.
+// The job of this thread while run_threads runs it. A process has one job for all its threads.
 inline thread_local counted_ptr<job> thread_job;
 } // namespace detail
 

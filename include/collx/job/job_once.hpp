@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What job.hpp declares: making communicators in a job. Part of every program, or compiled once in collx::collx.
+// The bodies of job.hpp: making communicators in a job. Part of every program, or compiled once in collx::collx.
 #pragma once
 
 #include <bit>
@@ -26,7 +26,7 @@ COLLX_BEGIN_NAMESPACE
     for (const int r : ranks) host_of.push_back(hosts.host_of[static_cast<std::size_t>(r)]);
     return links(*memory, at, my_rank, n, layout, here.place_of, node_map(host_of),
                  connector->open({id, my_rank, std::move(ranks), layout.channel, port::count, settings.single_copy}));
-} catch (...) { // those who did attach must not wait for this rank
+} catch (...) { // ranks that did attach must not wait for this rank
     report_in(reinterpret_cast<links_control*>(memory->at(at))->failed, failure(errc::aborted, my_rank));
     throw;
 }
@@ -38,7 +38,7 @@ COLLX_BEGIN_NAMESPACE
     return links_layout::across_hosts(here.count, n, here.is_crowded);
 }
 
-// A rank that has given up before the leader made a communicator still has a share of what the leader has made since.
+// A rank that gave up before the leader made a communicator still has a share of what the leader has made since.
 [[gnu::cold]] COLLX_ONCE void job::settle_given_up() {
     std::size_t kept = 0;
     for (const std::uint64_t number : given_up_) {
@@ -73,7 +73,7 @@ COLLX_BEGIN_NAMESPACE
     int looks_at_the_dead = 0;
     for (backoff b(settings.waiting); line.number.load(memory_order::acquire) != number + 1;) {
         if (!b.pause()) continue;
-        // Twice: its number may have come after our last look.
+        // Look twice: the number may have come after the last look.
         if (is_gone(leader) && ++looks_at_the_dead == 2)
             fail(errc::peer_failed, rank, leader, "see its output", "rank %d ended before it made communicator %llu",
                  leader, static_cast<unsigned long long>(number));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Joining a job whose ranks are known and all on one host: over shared memory.
+// Joins a job whose ranks are known and all on one host, over shared memory.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Errors: unsupported in a program that cannot read it.
+// Errors: unsupported, where the program was compiled without the code that reads the file.
 [[gnu::cold]] inline bool has_topology() {
     if (environment().get("COLLX_TOPOLOGY") == nullptr) return false;
     if (topology == nullptr)
@@ -40,7 +40,7 @@ inline job_settings settings_for(int local_ranks) {
     return s;
 }
 
-// The ranks of this one's host. host_of: by rank.
+// The ranks of this rank's host. host_of: by rank.
 [[gnu::cold]] inline host_map map_of_host(const detail::growing_array<int>& host_of, int rank) {
     host_map m;
     m.host_of = host_of;
@@ -57,7 +57,7 @@ inline job_settings settings_across_hosts(job_settings s) {
     return s;
 }
 
-// What the environment says of all communicators.
+// Takes the settings that the environment has for all communicators.
 inline void settings_from(const job_description& d, job_settings& s) {
     s.timeout_ns = d.timeout_ns;
     if (d.checked >= 0) s.checked = d.checked == 1;
@@ -65,7 +65,7 @@ inline void settings_from(const job_description& d, job_settings& s) {
     s.record = d.record, s.record_directory = d.record_directory;
     s.has_topology = has_topology();
 }
-// How waits go, once it is known how many ranks share this machine's cores.
+// Decides how waits go, once the number of ranks that share this machine's cores is known.
 inline void settle_waiting(const job_description& d, int local_ranks, job_settings& s) {
     const job_settings here = settings_for(local_ranks);
     s.waiting = here.waiting;
@@ -76,7 +76,8 @@ inline void settle_waiting(const job_description& d, int local_ranks, job_settin
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
 }
 
-// What must be the same on all ranks, lest they wait for each other in different calls: compared when they meet.
+// Settings that must be the same on all ranks, since ranks would otherwise wait for each other in different calls.
+// Compared when the ranks connect.
 [[gnu::cold]] inline kept_text settings_text(const job_settings& s) {
     return joined({"version=" COLLX_VERSION_STRING " COLLX_CHECKED=",
                    s.checked < 0    ? "unset"
@@ -89,8 +90,8 @@ inline void settle_waiting(const job_description& d, int local_ranks, job_settin
                    " COLLX_TOPOLOGY=", s.has_topology ? "set" : "unset", " per_peer=", s.over.text});
 }
 
-// until: the end of the whole start, from the first word in the store to the first communicator. check: how else it may
-// end; null: unknown.
+// until: time limit of the whole start, from the first word in the store to the first communicator. check: tells
+// whether the start has ended otherwise; null: unknown.
 [[gnu::cold]] inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
                                                      std::size_t arena_bytes, const char* found_by,
                                                      const deadline& until, const kept_text& more_settings = {},

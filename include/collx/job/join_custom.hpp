@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How a program's own transport comes up (transport/transport_concept.hpp): the job is there, over shared memory or
-// sockets; over one communicator of it the ranks tell each other the addresses of their endpoints, whose channels then
-// take the place of sockets between ranks that share no memory. Only for custom_transport.hpp.
+// Starts a program's own transport (transport/transport_concept.hpp). The job is already there, over shared memory or
+// sockets. Over one of its communicators the ranks exchange the addresses of their endpoints. The endpoints' channels
+// then replace sockets between ranks that share no memory. Only for custom_transport.hpp.
 #pragma once
 
 #include <cstring>
@@ -19,7 +19,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The endpoint of this rank, connected to those of all ranks that share no memory with it. is_remote(rank). Collective.
+// Opens this rank's endpoint and connects it to those of all ranks for which is_remote(rank) holds. Collective.
 template <class IsRemote>
 [[gnu::cold]] counted_ptr<custom_connector> open_custom(const counted_ptr<job>& near, IsRemote&& is_remote) {
     struct {
@@ -30,7 +30,7 @@ template <class IsRemote>
     std::exception_ptr trouble;
     counted_ptr<custom_connector> connector;
     growing_array<endpoint_address> addresses;
-    // All ranks hear whose endpoint has failed. Twice: the second time, whether all are connected.
+    // Tells all ranks whose endpoint has failed. Called twice: the second call tells whether all are connected.
     const auto compare = [&](communicator_core& all, const char* what) {
         int failed = -1;
         exchange_by_channels(
@@ -50,7 +50,7 @@ template <class IsRemote>
     const auto attempt = [&](auto&& f) {
         try {
             f();
-        } catch (...) { // the others wait
+        } catch (...) { // the other ranks wait
             trouble = std::current_exception();
             mine.has_failed = true;
         }
@@ -91,7 +91,7 @@ template <class IsRemote>
     return j;
 }
 
-// Jobs of threads that share memory with those of the same number only.
+// Jobs of threads. Threads with the same number in host_of share memory.
 [[gnu::cold]] inline growing_array<counted_ptr<job>> custom_thread_jobs(const growing_array<int>& host_of,
                                                                         const transports& over) {
     const int n = static_cast<int>(host_of.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Joining a job whose ranks are known and on several hosts: shared memory for those of this one, and a listener for the
-// others.
+// Joins a job whose ranks are known and on several hosts: over shared memory with the ranks of this host, and over a
+// listener with the others.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The memory of this host, whose transport counts its ranks from 0: an error names the rank of the job.
+// Joins the memory of this host. Its transport counts ranks from 0; errors from here name the rank of the job.
 [[gnu::cold]] inline counted_ptr<arena> join_memory_of_host(const char* name, const host_map& here, int rank,
                                                             const deadline& until, std::size_t bytes,
                                                             start_check* check) {
@@ -61,12 +61,12 @@ namespace detail {
     return j;
 }
 
-// Where shared memory is not wanted, each rank is a host of its own.
+// Without shared memory each rank counts as a separate host.
 inline host_description separated(host_description h, const transports& over, int rank) {
     if (!over.use_memory) h.id = joined({h.id, "#", rank});
     return h;
 }
-// The hosts are known to all ranks, so all come to the same verdict.
+// All ranks know the hosts, so all come to the same verdict.
 [[gnu::cold]] inline void require_transport(const meeting& m, const transports& over, int rank) {
     if (over.cross_hosts || m.is_one_host()) return;
     for (std::size_t r = 0; r < m.host_of.size(); ++r)
@@ -76,7 +76,8 @@ inline host_description separated(host_description h, const transports& over, in
                  "rank %zu is on another host, and this program's per_peer has no transport that goes there", r);
 }
 
-// Ranks of one job on one host that shall not use its memory: they use it once, to tell each other where they listen.
+// For ranks on one host that are not to use its memory: they use it once, to exchange the addresses where they
+// listen.
 [[gnu::cold]] inline counted_ptr<job> join_by_channels(const counted_ptr<job>& near, const host_description& h,
                                                        listener&& d) {
     struct {
@@ -92,7 +93,7 @@ inline host_description separated(host_description h, const transports& over, in
                  at.c_str());
         std::memcpy(mine.token, token.data(), sizeof mine.token);
         std::memcpy(mine.address, at.data(), at.size());
-    } catch (...) { // the others wait
+    } catch (...) { // the other ranks wait
         trouble = std::current_exception();
         mine.has_failed = true;
     }
@@ -119,7 +120,7 @@ inline host_description separated(host_description h, const transports& over, in
     return join_hosts(m, std::move(d), rank, size, near->settings, 0, near->found_by, near->start_until);
 }
 
-// Without a store hosts cannot exchange addresses.
+// Hosts cannot exchange addresses without a store.
 inline void require_one_host(const job_description& d) {
     if (d.local_size < d.size && d.store.empty())
         fail(errc::unsupported, d.rank, -1, "name a store in COLLX_STORE, so that hosts can exchange their addresses",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A rank's listener for other hosts while the job comes up. Over a binomial tree of connections all ranks
-// learn where each of them listens and on which host it is: 2 log2(n) messages one after the other, and none of them
-// through the store. The connections are those of remote_links.hpp, so what holds for them (strangers, proofs, news of
-// failures) holds here.
+// A rank's listener for other hosts while the job starts. Over a binomial tree of connections all ranks learn where
+// each rank listens and on which host it is. That takes 2 log2(n) messages one after the other, none of them through
+// the store. The connections are those of remote_links.hpp, so the rules for strangers, proofs and notifications of
+// failures are the same.
 #pragma once
 
 #include <utility>
@@ -33,7 +33,7 @@ public:
     }
     ~listener_meeting() { net.links.say_bye(); }
 
-    // Ends must be kept: they know how far they are.
+    // Ends must be kept, because they know how far they are.
     struct ends {
         int size() const { return n; }
         int rank() const { return links.rank(); }
@@ -69,7 +69,7 @@ public:
             const std::int64_t now = now_ns();
             if (const int gone = net.links.find_gone(peer, now); gone >= 0)
                 give_up(failure(errc::peer_failed, gone), gone);
-            // Who waits for a rank that waits itself speaks later, so that the one that is late is named.
+            // Waits longer for a peer that itself waits for others, so that the error names the rank that is late.
             if (until_.at_ns != INT64_MAX && now > until_.at_ns + patience_ns(peer))
                 give_up(failure(errc::timeout, peer), peer);
         }
@@ -78,8 +78,8 @@ public:
         std::uint64_t none = 0;
         failed_.compare_exchange_strong(none, f.word, memory_order::acq_rel);
         const failure first(failed_.load(memory_order::acquire));
-        // All ranks are alive and can still be notified: those that arrive a little later get the reason instead of a
-        // death.
+        // All ranks are alive and can still be notified: ranks that come a little later get the reason instead of a
+        // dead peer.
         if (first.code() == errc::security) net.links.announce_failure_to_all(2'000'000'000);
         else net.links.announce_failure();
         const int who = first.rank(), me = net.rank();
@@ -117,7 +117,7 @@ private:
     start_check* check_;
 };
 
-// Opened only when there are other hosts. linger_ns: see socket_hub.
+// Opened only if there are other hosts. linger_ns: see socket_hub.
 class listener {
 public:
     listener(listener&&) = default;
@@ -133,7 +133,7 @@ public:
         const kept_text at = mine_.is_unix() ? joined({"unix:", unix_name_of(mine_)}) : h.address;
         return joined({at, " ", mine_.port()});
     }
-    // Who is asked while ranks wait for each other whether the start has ended.
+    // check: is asked, while ranks wait for each other, whether the start has ended.
     void tell(start_check* check) { check_ = check; }
     // See meet_at(). Afterwards `hub` knows where all ranks listen.
     [[gnu::cold]] detail::growing_array<std::uint64_t> meet(const kept_text& token, int rank, int size,
@@ -160,17 +160,17 @@ public:
         hub->set_lanes(lanes_);
         return hosts;
     }
-    // Instead of meet(), where ranks have another way to tell each other what open() has returned.
+    // Replaces meet() where ranks have another way to exchange what open() has returned.
     [[gnu::cold]] void learn(const kept_text& token, const detail::growing_array<kept_text>& addresses) {
         detail::growing_array<socket_address> peers;
         for (const kept_text& a : addresses) peers.push_back(address_from(a));
         hub = make_counted<socket_hub>(std::move(listener_), token, std::move(peers), linger_ns_, *calls_, by_);
         hub->set_lanes(lanes_);
-        hub->end_start(); // that way has compared the keys
+        hub->end_start(); // the other way has compared the keys
     }
     counted_ptr<socket_hub> hub;
 
-    // An address that is not in use: a free port of an address in numbers, or a new name for a unix socket.
+    // An address that is not in use: a free port of a numeric address, or a new name for a unix socket.
     [[gnu::cold]] static socket_address address_to_listen(const kept_text& at) {
         if (is_unix_address(at)) return unix_address(unix_directory(at), new_unix_name());
         return address_of(at, 0);
@@ -204,7 +204,7 @@ private:
             bytes = a.bytes <= sizeof socket ? a.bytes : 0;
             std::memcpy(socket, &a.address, bytes);
         }
-        // From outside: not believed.
+        // Comes from another process, so it is checked.
         socket_address address(const kept_text& directory) const {
             socket_address a;
             a.bytes = bytes <= sizeof socket ? bytes : 0;

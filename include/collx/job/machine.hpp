@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The machine under a job: each rank reads the file that COLLX_TOPOLOGY names on its host, all learn whether all could,
-// and machines that differ are shown to all once. What the machine says of the ranks of a communicator is found by one
-// of them while it is made and shown to the others, so that they agree whatever their compilers do with fractions.
+// The machine under a job. Each rank reads the file that COLLX_TOPOLOGY names on its host, and all learn whether all
+// could. Machines that differ are shown to all ranks once. While a communicator is made, one rank finds what the
+// machine says of its ranks and shows it to the others, so that they agree even if their compilers treat fractions
+// differently.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Of all ranks of a job.
+// The machine of all ranks of a job.
 struct job_machine final : detail::kept {
     std::vector<topo::graph> kinds;       // machines that differ
     std::vector<int> kind_of;             // by host; hosts are numbered in the order of their first ranks
@@ -33,7 +34,7 @@ struct job_machine final : detail::kept {
     }
 };
 
-// Of one communicator.
+// What the machine says of one communicator.
 struct member_links final : detail::kept {
     topo::member_order order;
     std::vector<rank_order> rings;
@@ -46,7 +47,8 @@ namespace detail {
 
 inline constexpr std::size_t most_topology_bytes = 1 << 20;
 
-// Every rank shows bytes to all, in as many exchanges as the longest takes: all know `most`. visit(rank, at, part).
+// Every rank shows bytes to all, in as many exchanges as the longest text takes. All ranks know its length, `most`.
+// visit(rank, at, part, bytes).
 template <class Visit>
 void show_parts(communicator_core& c, const std::string& mine, std::size_t most, Visit&& visit) {
     constexpr std::size_t part = 112;
@@ -58,14 +60,14 @@ void show_parts(communicator_core& c, const std::string& mine, std::size_t most,
     }
 }
 
-// One of a rank: what its file says, and where it stands there.
+// The machine of one rank: what its file says, and its site there.
 struct own_machine {
     std::string file, text;
     topo::graph machine;
     int site = 0;
 };
 
-// "4" for all, or the one of this rank's place in "0,2,4,6".
+// CUDA_VISIBLE_DEVICES may be "4" for all ranks, or "0,2,4,6" with one number for each place.
 inline int visible_gpu(const char* list, int rank, int place) {
     std::vector<int> numbers;
     for (const char* at = list;; ++at) {
@@ -83,7 +85,8 @@ inline int visible_gpu(const char* list, int rank, int place) {
     return numbers[static_cast<std::size_t>(place)];
 }
 
-// By COLLX_GPU, else by the place among the `here` ranks of this host, of the GPUs that CUDA_VISIBLE_DEVICES leaves.
+// This rank's site: the GPU that COLLX_GPU names, else the one at this rank's place among the `here` ranks of this
+// host, of those that CUDA_VISIBLE_DEVICES leaves.
 inline int own_site(const own_machine& m, const environment& env, int rank, int place, int here) {
     const std::vector<int> sites = topo::places_of_ranks(m.machine);
     const int count = static_cast<int>(sites.size());
@@ -100,7 +103,7 @@ inline int own_site(const own_machine& m, const environment& env, int rank, int 
     return sites[static_cast<std::size_t>(gpu)];
 }
 
-// COLLX_TOPOLOGY is set. Errors: environment · invalid_argument, with the line.
+// Requires: COLLX_TOPOLOGY is set. Errors: environment · invalid_argument, with the line.
 inline own_machine read_own_machine(const environment& env, int rank, int place, int here) {
     own_machine own;
     own.file = env.get("COLLX_TOPOLOGY");
@@ -123,7 +126,7 @@ inline own_machine read_own_machine(const environment& env, int rank, int place,
     return own;
 }
 
-// The name of this rank's card, empty where none is known. What is wrong with the file is said when ranks merge theirs.
+// The name of this rank's card, empty: none is known. Errors in the file are reported when the ranks merge theirs.
 inline kept_text own_card(const environment& env, int place, int here) {
     try {
         if (env.get("COLLX_TOPOLOGY") == nullptr) return {};
@@ -200,7 +203,7 @@ private:
 
     void gather() {
         auto made = make_sole<job_machine>();
-        std::vector<int> hosts, owners; // of the job's numbers; by kind
+        std::vector<int> hosts, owners; // host numbers of the job; the first rank of each kind
         for (int r = 0; r < c_.net.size(); ++r) {
             const word& w = all_[static_cast<std::size_t>(r)];
             std::size_t h = 0, k = 0;
@@ -253,7 +256,8 @@ inline const job_machine& machine_under(const communicator_core& c) {
     return static_cast<const job_machine&>(*c.home->machine);
 }
 
-// As numbers, for the other ranks: has_rails, is_complete, which is faster, how many rings; then all members along.
+// Numbers for the other ranks: has_rails, is_complete, whether rings are faster, how many rings; then all members
+// along.
 inline std::vector<std::int32_t> found_by_search(const communicator_core& c) {
     const job_machine& m = machine_under(c);
     std::vector<topo::standing> members;
