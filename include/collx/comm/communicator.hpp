@@ -111,7 +111,7 @@ public:
     // Keeps records of the last `last` calls from now on; 0: none. With a directory they lie in a file there, which
     // outlives a process that is killed and which collx_calls reads. COLLX_RECORD and COLLX_RECORD_DIR do this for all
     // communicators; split(), dup() and shrink() pass it on. Local: other ranks need not do the same.
-    // Cost: a test per call where nothing is recorded (docs/tools.md says what a record costs).
+    // Cost: a test per call where nothing is recorded (docs/errors.md says what a record costs).
     // Errors: invalid_argument for less than 0 or more than 1048576 · resource where the file cannot be made.
     // Example: world.record_calls(64); ... for (const auto& r : world.recent_calls()) std::puts(r.verb);
     void record_calls(int last, const char* directory = "") {

@@ -2,7 +2,7 @@
 // The concept of a transport: a type with a name, which says to which peers it carries messages. The library itself
 // starts shm, verbs and sockets (per_peer.hpp). A program's own transport also has an `endpoint`: one object per rank
 // and job, with a channel to and from each peer (channel_concept.hpp). collx/testing/endpoint_contract.hpp checks an
-// endpoint, examples/16_write_a_transport.cpp shows one, docs/writing_a_transport.md explains both.
+// endpoint, examples/16_write_a_transport/ shows one, docs/writing_a_transport.md explains both.
 //
 //   struct mine {
 //       static constexpr const char* name = "mine";
