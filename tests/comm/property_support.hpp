@@ -11,6 +11,7 @@
 #include <rapidcheck.h>
 
 #include "support.hpp"
+#include "support/night.hpp"
 #include "transport/verbs_fabric.hpp"
 
 namespace collx_test {
@@ -61,9 +62,8 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
     const char* const params = "max_success=50 max_size=200"; // ten times slower
     constexpr long at_least = 1000;
 #else
-    const bool is_night = std::getenv("COLLX_TEST_NIGHTLY") != nullptr;
-    const char* const params = is_night ? "max_success=1000 max_size=400" : "max_success=100 max_size=400";
-    const long at_least = is_night ? 40'000 : 4'000;
+    const char* const params = is_night() ? "max_success=1000 max_size=400" : "max_success=100 max_size=400";
+    const long at_least = is_night() ? 40'000 : 4'000;
 #endif
     ::setenv("RC_PARAMS", params, 0);
     calls_made = 0;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "faults/support.hpp"
+#include "support/night.hpp"
 #include "transport/shm_support.hpp"
 
 using namespace collx_test;
@@ -117,7 +118,7 @@ void compare(const belongings& a, const belongings& b, int rank) {
 
 // By day 300, at night a thousand, or as many as fit a minute.
 TEST_CASE("hundreds of communicators that were made, failed and destroyed leave nothing") {
-    const int lives = std::getenv("COLLX_TEST_NIGHTLY") != nullptr ? 1000 : 300;
+    const int lives = collx_test::is_night() ? 1000 : 300;
     run_three_in_one_job([lives](const collx::counted_ptr<collx::job>& home, collx::communicator& still) {
         for (int k = 0; k < 15; ++k) live_and_fail(home, k);
         int go_on = 1;

@@ -15,6 +15,7 @@
 #include <collx/bootstrap/tcp_server.hpp>
 
 #include "faults/hosts.hpp"
+#include "support/night.hpp"
 #include "support/patience.hpp"
 
 using namespace collx_test;
@@ -262,8 +263,6 @@ void run_matrix(bool is_tcp, int hosts, fault what, int stride) {
     CHECK(seen.right == seen.cells);
     CHECK(seen.in_time == seen.cells);
 }
-
-bool is_night() { return std::getenv("COLLX_TEST_NIGHTLY") != nullptr; }
 
 // By day what has most words, and few of them.
 void run_all(fault what) {

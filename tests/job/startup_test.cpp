@@ -4,6 +4,7 @@
 // How the start of a job on many hosts grows with its ranks: words in the store, connections, messages, descriptors,
 // time. Ranks are threads, each on a host of its own or a few together; docs/design/startup.md has the figures.
 #include "comm/support.hpp"
+#include "support/night.hpp"
 #include "support/skip.hpp"
 
 #include <collx/bootstrap/host.hpp>
@@ -248,7 +249,7 @@ TEST_CASE("64 ranks on many hosts start at once, whatever their spread") {
 TEST_CASE("512 ranks start in less than ten seconds") {
     if (!may_open(8'000)) return skip("512 ranks in one process need 8000 descriptors: raise ulimit -n");
     // A ring has n squared steps, which each of n ranks reads: by night.
-    const bool with_ring = std::getenv("COLLX_TEST_NIGHTLY") != nullptr;
+    const bool with_ring = collx_test::is_night();
     for (const auto& sizes : {std::vector<int>{1}, {5, 1, 16}}) start_threads(512, sizes, with_ring);
     CHECK(start_through_store(512) < 10);
 }

@@ -52,7 +52,7 @@ public:
     errc code() const noexcept { return code_; }
     int rank() const noexcept { return rank_; } // the rank that reports, -1 before there is one
     int peer() const noexcept { return peer_; } // the rank that failed or is missing, -1 if none can be named
-    // Number of the collective on its communicator, 0 outside one.
+    // Number of the call on its communicator (messages between two ranks count as calls), 0 outside one.
     std::uint64_t sequence() const noexcept { return sequence_; }
     void set_sequence(std::uint64_t s) noexcept { sequence_ = s; }
 

@@ -104,9 +104,10 @@ struct bound_schedule {
     const char* name = "";           // of the algorithm
     std::uint64_t parameters = 0;    // of the algorithm, including its root: the same bits on all ranks
     std::size_t most_bytes = 0;      // of one chunk that a slot or a window stage takes at once
+    // Messages of so many bytes are put at the beginning of an empty ring (sending_end::restart_if_empty).
+    std::size_t least_restarted_bytes = SIZE_MAX;
     bool zero_copy = false;          // peers read and write the user's own buffers
     bool allows_single_copy = false; // every message goes straight to an output, so it may be read where it lies
-    bool restarts_rings = false;     // this rank sends to many others: see sending_end::restart_if_empty
     bool is_short_form = false;      // it has a short form (exec/short_call.hpp)
     bool is_proved = false;          // checked calls have verified the algorithm for these ranks
     std::int64_t proof_steps = 0;    // what verifying it costs: the steps of all ranks, times the iterations

@@ -11,9 +11,6 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Shorter messages come less often to the same lines of a ring.
-inline constexpr std::size_t least_restarted_bytes = 8 * 1024;
-
 COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
     if (st.awaited != nullptr) { // most polls of a wait end here
         if (!st.awaited->has_message()) return call_.blocked_on(s.peer_from);
@@ -57,7 +54,7 @@ COLLX_ONCE bool channel_steps::move_message(const sched::step& s, strand_cursor&
             if (m.tx->prefers_single_copy(m.bytes, call_.bytes_of(elems_by_single_copy)))
                 return send_single_copy(s, st, *m.tx, m.tag);
         }
-        if (call_.plan.restarts_rings && m.bytes >= least_restarted_bytes) m.tx->restart_if_empty();
+        if (m.bytes >= call_.plan.least_restarted_bytes) m.tx->restart_if_empty();
         m.out = m.tx->try_acquire(m.bytes);
     }
     const bool samples = measures && (m.tx != nullptr ? m.tx->is_sampled() : m.rx->is_sampled());

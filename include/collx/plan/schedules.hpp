@@ -130,8 +130,8 @@ public:
     // Shrinks the rings where more than two ranks share a core, because their rings share its caches. All ranks of a
     // communicator say the same, before the first window is made.
     void share_cores(int ranks_per_core) {
-        is_crowded_ = ranks_per_core > 2;
-        if (is_crowded_) ring_bytes_ = 2 * ring_bytes / static_cast<std::size_t>(ranks_per_core);
+        runs_in_turn_ = links_layout::run_in_turn(ranks_per_core);
+        if (runs_in_turn_) ring_bytes_ = 2 * ring_bytes / static_cast<std::size_t>(ranks_per_core);
     }
     // Rings of 2 MiB: twice the second-level cache of the machines measured, so that lines come back to their writer
     // after their readers lost them. (Ranks on 2 cores, all_reduce of 64 KiB, near, whole rings and those of
@@ -227,7 +227,7 @@ private:
     detail::growing_array<entry> table_;
     detail::growing_array<sole_ptr<window_entry>> windows_;
     std::size_t used_ = 0, ring_bytes_ = ring_bytes;
-    bool is_crowded_ = false; // more than two ranks share a core
+    bool runs_in_turn_ = false; // see links_layout::run_in_turn
 };
 
 COLLX_END_NAMESPACE

@@ -2,7 +2,7 @@
 // A channel over shared memory: an ordered FIFO of slots from one rank to one other, with credit. Each slot has a
 // header line with its number and room for a short message, so that a short message is one cache-line transfer. Long
 // messages lie in a ring of memory that is reused as late as possible (window.hpp tells why). Both ends find the place
-// of a message by the same rule, from the sizes in their own schedules.
+// of a message by the same rule, from the sizes in their own schedules and restart_bit.
 //
 //   sender: try_acquire → fill → commit          receiver: has_message → is_expected → peek, use in place → release
 //   slot i % depth is full when header.number == i + 1; free again when the receiver's `taken` > i - depth
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/single_copy_mode.hpp>
@@ -25,8 +26,8 @@ COLLX_BEGIN_NAMESPACE
 struct slot_header {
     static constexpr std::size_t inline_bytes = 112;
     atomic<std::uint64_t> number; // written by the sender (release) after the payload; read by the receiver (acquire)
-    std::uint32_t bytes; // compared with the receiver's own schedule, never trusted; plus single_copy_bit or posted_bit
-    std::uint32_t tag;   // compared, too: low bits of the whole transfer's element count
+    std::uint32_t bytes;          // compared with the receiver's own schedule, never trusted; plus the bits below
+    std::uint32_t tag;            // compared, too: low bits of the whole transfer's element count
     std::byte payload[inline_bytes];
     static constexpr std::uint32_t single_copy_bit = 1u << 31; // the payload is an address in the sender's process
     static constexpr std::uint32_t posted_bit = 1u << 30;      // the payload is where the receiver wanted it
@@ -181,13 +182,12 @@ public:
     // it is faster to go on along the ring, because those lines have left the receiver's cache when they are written
     // again.
     void restart_if_empty() {
-        if (!is_remote_ && position_ != 0 && is_drained()) position_ = 0, has_restarted_ = true;
+        if (!is_remote_ && position_ != 0 && is_drained()) position_ = 0, restart_ = slot_header::restart_bit;
     }
     void commit(std::size_t bytes, std::uint32_t tag = 0) {
         auto& slot = memory_.slot(next_);
         slot.bytes = static_cast<std::uint32_t>(bytes);
-        if (has_restarted_ && bytes > slot_header::inline_bytes)
-            slot.bytes |= slot_header::restart_bit, has_restarted_ = false;
+        if (bytes > slot_header::inline_bytes) slot.bytes |= std::exchange(restart_, 0u);
         slot.tag = tag;
         slot.number.store(++next_, memory_order::release);
         if (bytes > slot_header::inline_bytes) position_ = memory_.end_of(memory_.place(position_, bytes), bytes);
@@ -275,7 +275,7 @@ private:
     std::size_t position_ = 0;
     piece_cost to_ring_;
     bool is_remote_ = false, is_slots_only_ = false;
-    bool has_restarted_ = false;                            // the next message in the ring lies at its beginning
+    std::uint32_t restart_ = 0; // restart_bit: the next message in the ring lies at its beginning
     bool is_single_copy_ = false, was_single_copy_ = false; // now; when last settled
     bool always_ = false;
     bool is_trying_ = true;      // at first the ring, whose pages do not exist yet

@@ -46,6 +46,9 @@ struct alignas(cache_line_bytes) survival_note {
 // What a communicator takes from the arena when it is made: words by which its ranks find each other. Also the shape of
 // its channels. Channels and windows are taken on first use (links_places), so a communicator costs what it uses.
 struct links_layout {
+    // Whether so many ranks share a core that one writes all of its messages before another reads them.
+    static constexpr bool run_in_turn(int ranks_per_core) { return ranks_per_core > 2; }
+
     int ranks = 1; // that share the arena
     int all = 1;   // of the communicator
     channel_shape channel{};
@@ -59,7 +62,7 @@ struct links_layout {
         // when the next takes it, so few long messages are under way at once. Each is long, because a rank that finds
         // no room waits for its next turn. docs/channels_and_windows.md has the times.
         std::size_t most = std::size_t{2} << 20;
-        if (ranks_per_core > 2) c.ring_slots = 4, c.slot_bytes = 64 * 1024, most *= 2;
+        if (run_in_turn(ranks_per_core)) c.ring_slots = 4, c.slot_bytes = 64 * 1024, most *= 2;
         while (c.slot_bytes > 16 * 1024 &&
                c.slot_bytes * static_cast<std::size_t>(c.ring_slots) * static_cast<std::size_t>(n - 1) > most)
             c.slot_bytes /= 2;

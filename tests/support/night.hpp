@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Whether the tests run by night (scripts/test --nightly), when they may take longer.
+#pragma once
+
+#include <cstdlib>
+
+namespace collx_test {
+
+inline bool is_night() { return std::getenv("COLLX_TEST_NIGHTLY") != nullptr; }
+
+} // namespace collx_test
