@@ -21,7 +21,7 @@ TEST_CASE("Bruck's all-to-all moves blocks along the bits of their distance") {
                                                    "tmp[2+2] -> 2", "2 -> out[2+2]", "tmp[1] -> out[1]"});
     check_all<bruck_all_to_all>();
     for (int n = 1; n <= 40; ++n) {
-        int bits = 0; // set in all distances below n
+        int bits = 0; // set bits in all distances below n
         for (int j = 1; j < n; ++j)
             for (int b = j; b > 0; b /= 2) bits += b % 2;
         const facts f = facts_of(bruck_all_to_all{}, n);

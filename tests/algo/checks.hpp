@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the tests of all algorithms share: steps as short lines of text, and the sweep over rank counts and roots.
+// Shared by the tests of all algorithms: steps as short lines of text, and the loop over rank counts and roots.
 //
 //   in[1] -> 3             send                    3 + in[1] -> out[1] -> 4     recv | reduce | copy | send
 //   3 -> out[1] -> 4       recv | copy | send      in[1] + 3 -> tmp[1]          recv | reduce_after | copy
@@ -60,7 +60,7 @@ inline std::string text(const step& st) {
     return s;
 }
 
-// One strand of one rank.
+// The steps of one strand of one rank.
 template <class Algorithm>
 lines steps(const Algorithm& a, int rank, int n, int strand = 0) {
     lines result;
@@ -83,8 +83,8 @@ inline std::vector<int> roots(int n) {
     return all;
 }
 
-// The algorithm, with default parameters, is right for 1 to `most` ranks and a choice of roots; for few ranks no two
-// accesses to a cell are unordered, and what it declares is what the schedule shows.
+// The algorithm with default parameters is correct for 1 to `most` ranks and several roots. For few ranks no two
+// accesses to a cell are unordered, and its declarations equal what the schedule shows.
 template <class Algorithm>
 void check_all(int most = 64) {
     for (int n = 1; n <= most; ++n) {

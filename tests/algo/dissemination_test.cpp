@@ -16,7 +16,7 @@ TEST_CASE("dissemination barrier") {
     }
 }
 
-// A barrier that forgets its last round releases some rank too early, and the checks above would notice.
+// A barrier without its last round releases some rank too early, and the checks above would detect it.
 struct hasty_barrier : dissemination_barrier {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int n) const {

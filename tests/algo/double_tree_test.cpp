@@ -13,7 +13,7 @@ int depth(const in_order_tree& t, int v) {
     return left > right ? left : right;
 }
 
-// The ranks of the subtree of v from left to right; -1 for a link that is not answered.
+// Lists the ranks of the subtree of v from left to right; -1 for a child that does not have v as its parent.
 void walk(const in_order_tree& t, int v, lines& order) {
     const tree_links l = t.links(v);
     for (int child : {l.left, l.right})
@@ -62,7 +62,7 @@ TEST_CASE("with other leaves on the way down no two strands share a channel") {
             }
         }
         CHECK(twice == 0);
-        CHECK(edges == 2 * (n - 2)); // all but those of the root are answered
+        CHECK(edges == 2 * (n - 2)); // every edge except the roots' has both ends
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What hierarchical algorithms ask about their parts, and the rooted ones step by step: broadcast, reduce, barrier.
+// The parts of hierarchical algorithms, and the rooted ones step by step: broadcast, reduce, barrier.
 #include <collx/algo/hierarchical_parts.hpp>
 #include <collx/algo/hierarchical_rooted.hpp>
 
@@ -33,7 +33,7 @@ TEST_CASE("parts: depths, orders, scratch and chunks of several algorithms toget
     STATIC_REQUIRE(parts::common_multiple(0, 0) == 1);
     CHECK(parts::chunks_inside<ring_all_reduce>(uneven.view(), 1) == 6);    // rings of 3, 2 and 1
     CHECK(parts::chunks_inside<ring_all_reduce>(pairs.view(), 3) == 6);     // and 3 outside
-    CHECK(parts::chunks_inside<binomial_broadcast>(uneven.view(), 4) == 4); // any number will do
+    CHECK(parts::chunks_inside<binomial_broadcast>(uneven.view(), 4) == 4); // any number is allowed
 }
 
 TEST_CASE("the base knows when one of two algorithms has nothing to do") {
@@ -69,7 +69,7 @@ TEST_CASE("broadcast from a rank in the middle of an uneven map") {
     const auto s = record_all(a, 6);
     CHECK(verify(s).ok());
     CHECK(messages_between(s, [](int r) { return uneven.view().node_of(r); }).total_messages == 2);
-    CHECK(steps(a, 0, 6).size() == 1); // receives from the one that stands for its node
+    CHECK(steps(a, 0, 6).size() == 1); // receives from its node's representative
     CHECK(steps(a, 0, 6)[0] == "1 -> out[0]");
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("barrier: nodes meet inside, then among themselves, then tell") {
     CHECK(verify(s).ok());
     CHECK(messages_between(s, [](int r) { return r / 2; }).total_messages == a.messages_between(6));
     CHECK(a.messages_between(6) > 0);
-    // Without the last phase a rank would leave before the other nodes have come.
+    // Without the last phase a rank would leave before the other nodes have arrived.
     auto mutant = s;
     auto& last = mutant.programs[1].strands[0];
     REQUIRE(!last.empty());

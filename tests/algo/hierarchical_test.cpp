@@ -30,7 +30,7 @@ crossings between(const Algorithm& a, const node_map& m) {
     return messages_between(record_all(a, m.view().ranks()), [&](int r) { return m.view().node_of(r); });
 }
 
-// What a combinator declares about itself.
+// The declarations of a combinator.
 struct declared {
     int depth, tmp_chunks, messages_between;
     bool needs_commutative;
@@ -42,7 +42,7 @@ declared declared_by(const Algorithm& a, int n) {
     return {collx::sched::min_depth_v<Algorithm>, tmp, a.messages_between(n), needs_commutative_of(a, n)};
 }
 
-// What is wrong with a schedule, in words; empty: nothing. (No template: the tools are compiled once.)
+// The first defect of a schedule, as text; empty if there is none. (Not a template: the tools are compiled once.)
 std::string wrong(const schedule& s, const declared& d, const node_map& m) {
     const verdict v = verify(s);
     if (!v.ok())
@@ -54,7 +54,7 @@ std::string wrong(const schedule& s, const declared& d, const node_map& m) {
         return std::to_string(crossing.total_messages) + " messages between nodes, not " +
                std::to_string(d.messages_between);
     if (s.ranks > races_up_to) return "";
-    const facts f = facts_of(s); // what is declared must suffice; it is not least on every map
+    const facts f = facts_of(s); // declarations must suffice; they are not minimal on every map
     if (f.min_depth > d.depth) return "min_depth";
     if (f.tmp_chunks > d.tmp_chunks) return "tmp_chunks";
     if (reduces(s.op) && f.order != reduction_order::rank_order && !d.needs_commutative) return "needs_commutative";
@@ -71,7 +71,7 @@ std::string wrong(Algorithm a, const node_map& m, int root = 0) {
     return std::string(name_of(a.op)) + " " + a.name + " on " + text(m) + "root " + std::to_string(root) + ": " + what;
 }
 
-// The first thing that is wrong with any collective of two suites.
+// The first defect of any collective of two suites.
 template <class Inner, class Outer>
 std::string wrong_suites(const node_map& m, int root) {
     for (const std::string& w :
@@ -110,7 +110,7 @@ TEST_CASE("a node map knows where ranks are, whatever the nodes are called") {
     CHECK(std::vector<int>(v.by_node(), v.by_node() + 6) == std::vector<int>{0, 2, 5, 1, 4, 3});
     CHECK(v.members(0).rank(1) == 2);
     CHECK(v.column(1).rank(0) == 2);
-    CHECK(v.column(1).rank(2) == 3); // counted round in a smaller node
+    CHECK(v.column(1).rank(2) == 3); // wraps around in a smaller node
     CHECK(v.fits(6));
     CHECK(!v.fits(5));
 
@@ -144,13 +144,13 @@ TEST_CASE("all-reduce of two nodes of two") {
           lines{"in[0+2] -> 0", "0 + in[2+2] -> tmp[2+2]",                 // reduce_scatter inside: rail 1 is mine
                 "tmp[0] -> 3", "3 + tmp[1] -> out[1] -> 3", "3 -> out[0]", // all_reduce along the rail, chunks 2 and 3
                 "out[2+2] -> 0", "0 -> out[0+2]"});                        // all_gather inside
-    // The same steps count chunks from the rail's first: 2 of 4 from chunk 2 on.
+    // Steps count chunks from the rail's first chunk: 2 of 4 from chunk 2 on.
     const step st = record(hierarchical_all_reduce<>{two_by_two}, 1, 4).strands[0][2];
     CHECK(st.src.chunks.at(0, 4) == 2);
 }
 
 TEST_CASE("gathering counts chunks rail after rail") {
-    const node_map cards = node_map::cyclic(4, 2); // 0 2 and 1 3
+    const node_map cards = node_map::cyclic(4, 2); // nodes {0, 2} and {1, 3}
     CHECK(steps(hierarchical_all_gather<>{cards}, 1, 4) ==
           lines{"in[1] -> out[1]", "in[1] -> 0", "0 -> out[0]", "out[0+2] -> 3", "3 -> out[2+2]"});
     const program p = record(hierarchical_all_gather<>{two_by_two}, 1, 4);
@@ -164,7 +164,7 @@ TEST_CASE("the root itself stands for its node") {
     const node_map m({0, 0, 0, 1, 1, 1});
     CHECK(steps(hierarchical_broadcast<trees>{{m, 4}}, 4, 6) ==
           lines{"in[0] -> 1", "in[0] -> out[0]", "out[0] -> 3", "out[0] -> 5"});
-    CHECK(steps(hierarchical_broadcast<trees, rings>{{m, 4}}, 4, 6).size() == 4 + 1 + 2); // a chain cuts into 4
+    CHECK(steps(hierarchical_broadcast<trees, rings>{{m, 4}}, 4, 6).size() == 4 + 1 + 2); // a chain makes 4 chunks
     CHECK(steps(hierarchical_reduce<trees>{{m, 4}}, 1, 6) ==
           lines{"0 + in[0] -> tmp[0]", "tmp[0] + 2 -> tmp[0]", "tmp[0] -> 4"});
 }
@@ -207,7 +207,7 @@ TEST_CASE("hierarchical algorithms are right on every map of up to five ranks") 
         };
         extend(0, 0);
     }
-    CHECK(maps == 1 + 2 + 5 + 15 + 52); // Bell's numbers: all ways to share ranks out
+    CHECK(maps == 1 + 2 + 5 + 15 + 52); // Bell's numbers: all ways to partition the ranks
 }
 
 TEST_CASE("hierarchical algorithms are right on random maps") {
@@ -236,7 +236,7 @@ TEST_CASE("hierarchical algorithms are right on random maps") {
 TEST_CASE("hierarchical algorithms are right on larger machines") {
     CHECK(wrong_anywhere(node_map::blocks(64, 8), 37) == "");
     CHECK(wrong_anywhere(node_map::cyclic(48, 6), 47) == "");
-    CHECK(wrong_anywhere(node_map::blocks(50, 8), 49) == ""); // the last node has two
+    CHECK(wrong_anywhere(node_map::blocks(50, 8), 49) == ""); // the last node has two ranks
     std::vector<int> mixed;
     for (int k = 0; const int size : {1, 13, 4, 9, 8, 1}) mixed.insert(mixed.end(), static_cast<unsigned>(size), k++);
     CHECK(wrong_anywhere(node_map(mixed), 20) == "");
@@ -250,7 +250,7 @@ TEST_CASE("even nodes: all rails at once, and between nodes as few bytes as ther
             const int n = nodes * each;
             const node_map m = node_map::blocks(n, each);
             const auto reduce = between(hierarchical_all_reduce<>{m}, m);
-            CHECK(reduce.messages == 2 * (nodes - 1)); // each of 1/n of the buffer, from every rank
+            CHECK(reduce.messages == 2 * (nodes - 1)); // each with 1/n of the buffer, from every rank
             CHECK(reduce.total_messages == 2 * n * (nodes - 1));
             CHECK(reduce.total_chunks == 2 * n * (nodes - 1));
             CHECK(facts_of(hierarchical_all_reduce<>{m}, n).chunks_sent == 2 * nodes * (each - 1) + 2 * (nodes - 1));
@@ -260,7 +260,7 @@ TEST_CASE("even nodes: all rails at once, and between nodes as few bytes as ther
             CHECK(between(hierarchical_reduce<trees>{{m, 1}}, m).total_messages == nodes - 1);
             CHECK(between(hierarchical_barrier<>{m}, m).total_messages == nodes * log2_ceiling(nodes));
         }
-    // A flat ring over ranks that were dealt out like cards crosses at every step.
+    // A flat ring over ranks that are assigned round-robin crosses nodes at every step.
     const node_map cards = node_map::cyclic(8, 2);
     CHECK(between(ring_all_reduce{}, cards).total_messages == 8 * 14);
     CHECK(between(hierarchical_all_reduce<>{cards}, cards).total_messages == 8 * 2);
@@ -336,14 +336,14 @@ TEST_CASE("through leaders one message goes from each node to each other one, wh
     }
 }
 
-// What aggregated_counts promises: the count of a chunk comes to the cell of scratch where the chunk itself will lie.
+// The contract of aggregated_counts: the count of a chunk is stored in the scratch cell where the chunk itself will be.
 std::string wrong_counts(const node_map& m) {
     const int n = m.view().ranks();
     const schedule data = record_all(aggregated_all_to_all{m}, n), counts = record_all(aggregated_counts{m}, n);
     if (!verify(counts).ok()) return "the counts do not come to an end on " + text(m);
     if (between(aggregated_counts{m}, m).total_messages != 0) return "counts between nodes on " + text(m);
     for (unsigned r = 0; r < static_cast<unsigned>(n); ++r) {
-        std::vector<std::vector<step>> kept(2); // the steps of the data that fill scratch, and those that send for it
+        std::vector<std::vector<step>> kept(2); // the data's steps that fill scratch, and the sends to carriers
         for (const step& st : data.programs[r].strands[1])
             if (st.dst.where == place::tmp) kept[1].push_back(st);
         for (const step& st : data.programs[r].strands[0])
@@ -366,7 +366,7 @@ TEST_CASE("carriers learn counts where they keep elements") {
     }));
 }
 
-// The same of leader_counts: of what leaves the node, and of what comes to it.
+// The same contract for leader_counts: for data that leaves the node, and for data that arrives.
 std::string wrong_leader_counts(const node_map& m) {
     const int n = m.view().ranks();
     const leader_all_to_all a{m};
@@ -375,7 +375,7 @@ std::string wrong_leader_counts(const node_map& m) {
     if (!verify(sent).ok() || !verify(expected).ok()) return "the counts do not come to an end on " + text(m);
     if (between(a.counts(), m).total_messages != 0) return "counts between nodes on " + text(m);
     for (int r = 0; r < n; ++r) {
-        std::vector<step> up, all, down, told; // what is collected and passed down, and the counts of either
+        std::vector<step> up, all, down, told; // the collected and the distributed data, and the counts of both
         const auto u = static_cast<unsigned>(r);
         for (const step& st : data.programs[u].strands[1]) // `expected` takes the ranks' own order, as `sent` does
             if (st.dst.where == place::tmp) up.push_back(st);
@@ -386,7 +386,7 @@ std::string wrong_leader_counts(const node_map& m) {
         for (const step& st : expected.programs[u].strands[0])
             if (st.dst.where == place::tmp) told.push_back(st);
         if (up != all || down.size() != told.size()) return "rank " + std::to_string(r) + " on " + text(m);
-        for (std::size_t i = 0; i < told.size(); ++i) { // its own counts first, its own data last
+        for (std::size_t i = 0; i < told.size(); ++i) { // its own counts come first, its own data last
             const step& st = down[(i + down.size() - 1) % down.size()];
             if (st.src != told[i].dst || st.peer_to != told[i].peer_from)
                 return "rank " + std::to_string(r) + " expects elsewhere on " + text(m);
@@ -423,7 +423,7 @@ TEST_CASE("aggregation stays on its rail where nodes are even, and shares the wo
                 if ((st.what & collx::sched::send) != 0 && m.view().node_of(st.peer_to) != m.view().node_of(r))
                     CHECK(rail(st.peer_to) == rail(r));
     const node_map uneven({0, 0, 0, 1, 2, 3, 4, 5, 6});
-    CHECK(between(aggregated_all_to_all{uneven}, uneven).messages == 8); // of single ranks: one for every other rank
+    CHECK(between(aggregated_all_to_all{uneven}, uneven).messages == 8); // single ranks: one for every other rank
     const node_map two({0, 0, 0, 0, 0, 0, 1, 1});
     CHECK(between(aggregated_all_to_all{two}, two).messages == 3); // 6 ranks there, 2 carriers here
 }
@@ -456,7 +456,7 @@ TEST_CASE("operands stay in rank order while nodes are intervals of ranks") {
     CHECK(verify(ordered{cards}, 6).order == reduction_order::unordered);
 }
 
-// A complete reduction goes to the output by the step that completes it: only there do post hooks apply.
+// A complete reduction is stored to the output by the step that completes it: only that step applies post hooks.
 TEST_CASE("no complete reduction is copied from scratch") {
     const auto copies = [](auto a, const node_map& m) {
         a.nodes = m;
@@ -496,7 +496,7 @@ struct shifted_gather : ring_all_gather {
         for (int k = 1; k < n; ++k) ex.step(collx::sched::recv | copy, from((r + n - k) % n), out((r + n - k) % n));
     }
 };
-// Goes back to its input after it has written scratch of the same chunk.
+// Reads its input again after it has written scratch memory of the same chunk.
 struct forgetful_reduce : linear_reduce {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int n) const {
@@ -539,7 +539,7 @@ TEST_CASE("mistakes of a part are mistakes of the whole") {
     CHECK(verify(hierarchical_all_gather<with_shifted_gather, rings>{even}, 6).what != problem::none);
     CHECK(verify(hierarchical_all_reduce<with_shifted_gather, rings>{even}, 6).what != problem::none);
     CHECK(verify(hierarchical_all_reduce<with_wrong_part, rings>{even}, 6).what != problem::none);
-    // Right on its own and inside; as the outer one its input is scratch.
+    // Correct alone and as the inner part; as the outer part its input is scratch memory.
     CHECK(verify(forgetful_reduce{}, 3).ok());
     const node_map three_nodes = node_map::blocks(6, 2);
     CHECK(verify(hierarchical_reduce<with_forgetful_reduce, rings>{{three_nodes, 0}}, 6).ok());
@@ -583,7 +583,7 @@ TEST_CASE("no step of a hierarchical schedule can be left out, moved or sent els
                             for (int x = 0; x < set.count; ++x) a.push_back(set.at(x, good.chunks));
                             set.order = nullptr;
                             for (int x = 0; x < set.count; ++x) b.push_back(set.at(x, good.chunks));
-                            if (a == b) p.clear(); // no mutant: leave one that is one
+                            if (a == b) p.clear(); // not a mutant: choose another step
                         });
                 }
     };
@@ -631,7 +631,7 @@ TEST_CASE("sets of chunks outside their part are refused") {
     CHECK(mutant([](chunk_set& c) { c.size = -1; }) == problem::bad_chunk);
     CHECK(mutant([](chunk_set& c) { c.count = 3; }) == problem::bad_chunk);
     CHECK(mutant([](chunk_set& c) { c.base = 0; }) == problem::unset_read);
-    // Scratch may have more chunks than the buffers have, but no more than are declared; the buffers may not.
+    // Scratch memory may have more chunks than the buffers, but not more than declared; the buffers may not.
     const auto passed_down = [&](auto&& change) {
         schedule s = record_all(leader_all_to_all{m}, 4);
         change(s, s.programs[0].strands[0][1]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What precedes is put before results that are there already: no collective that the verifier knows, so the programs of
-// all ranks are run here, on words, over channels of one slot.
+// `preceding` combines preceding values with results that exist already. The verifier does not know this collective,
+// so the test executes the programs of all ranks, on strings, over channels of one slot.
 #include <collx/algo/preceding.hpp>
 
 #include <deque>
@@ -15,7 +15,7 @@ namespace {
 
 using words = std::vector<std::vector<std::string>>; // of each rank, for each chunk
 
-// Runs all ranks' programs in turns, until none can go on. False: a program had not come to its end.
+// Runs all ranks' programs in turn until none can continue. Returns false if a program did not reach its end.
 bool run(const schedule& s, const words& in, words& out) {
     std::map<std::pair<int, int>, std::deque<std::string>> channels;
     const auto n = static_cast<unsigned>(s.ranks);

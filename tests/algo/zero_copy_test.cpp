@@ -50,8 +50,7 @@ TEST_CASE("zero-copy all-reduce moves the least") {
     }
 }
 
-// Each of the waits is needed: without it some order of events lets a rank touch a buffer that is not yet, or no more,
-// its to touch.
+// Each wait is needed: without it, in some order of events a rank accesses a buffer too early or too late.
 TEMPLATE_TEST_CASE("a zero-copy collective without one of its waits is caught", "", zero_copy_all_reduce,
                    zero_copy_reduce_scatter, zero_copy_all_gather, zero_copy_all_to_all, zero_copy_broadcast,
                    zero_copy_reduce, zero_copy_gather, zero_copy_scatter, multicast_all_gather, multicast_broadcast) {

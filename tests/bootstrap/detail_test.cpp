@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
 //
-// The small parts that stores and launchers are made of, without a server or a process manager: the text of PMI-1, the
-// heads of a tcp_store's frames, the number of this host. What comes from outside is refused unless it is exactly
-// right.
+// The small parts of stores and launchers, tested without a server or a process manager: the text of PMI-1, the
+// headers of a tcp_store's frames, the number of this host. External input is refused unless it is exactly right.
 #include <collx/bootstrap/detail/host_id.hpp>
 #include <collx/bootstrap/detail/pmi_text.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
@@ -51,14 +50,14 @@ TEST_CASE("PMI-1: any bytes go there and back as one word") {
     CHECK(pmi_key("short", 20) == "cshort");
     const std::string key = pmi_key(std::string(200, 'k'), 64), other = pmi_key(std::string(200, 'l'), 64);
     CHECK(key.size() <= 64);
-    CHECK(key[0] == 'h'); // no word begins so
+    CHECK(key[0] == 'h'); // no PMI command begins with it
     CHECK(key != other);
 }
 
 TEST_CASE("PMI-1: where ranks run") {
     pmi_mapping m;
     REQUIRE(m.read("(vector,(0,2,3),(5,1,2))"));
-    const int expected[] = {0, 0, 0, 1, 1, 1, 5, 5, 0, 0}; // and from the start again
+    const int expected[] = {0, 0, 0, 1, 1, 1, 5, 5, 0, 0}; // and repeated from the start
     for (int r = 0; r < 10; ++r) CHECK(m.node_of(r) == expected[r]);
     for (const char* bad :
          {"", "(vector,)", "(vector,(0,1))", "(vector,(0,1,1)", "(vector,(0,0,4))", "(vector,(0,1,-1))",
@@ -73,7 +72,7 @@ TEST_CASE("heads of frames: only what may begin one") {
     tcp_request r;
     CHECK(r.is_sound());
     r.key_bytes = 1;
-    CHECK(!r.is_sound()); // hello carries nothing
+    CHECK(!r.is_sound()); // hello has no payload
     for (const tcp_word w : {tcp_word::set, tcp_word::get, tcp_word::add, tcp_word::claim, tcp_word::watch}) {
         tcp_request q{.word = w, .key_bytes = 1};
         CHECK(q.is_sound());

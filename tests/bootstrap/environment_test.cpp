@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
 //
-// What the environment may say, and the answer to each way of saying it wrongly. No test touches the real environment.
+// What the environment may contain, and the error for each kind of mistake. No test changes the real environment.
 #include <collx/bootstrap/environment.hpp>
 
 #include <unistd.h>
@@ -25,7 +25,7 @@ struct entries {
 
 job_description describe(const entries& e) { return describe_job(e); }
 
-// The text of the error, or "" when there is none; a wrong code is text too.
+// The text of the error, or "" if there is none; a wrong code is reported in the text.
 std::string refusal(const entries& e) {
     try {
         (void)describe_job(e);
@@ -102,8 +102,8 @@ TEST_CASE("settings are read in their units") {
 
 namespace {
 
-// What launchers leave behind, as recorded from real ones (Open MPI 4.1.4, MPICH 4.0.2) or written after their
-// documentation (torchrun, Slurm 22.05, Kubernetes). The second of four ranks.
+// Variables that launchers set, recorded from real ones (Open MPI 4.1.4, MPICH 4.0.2) or written from their
+// documentation (torchrun, Slurm 22.05, Kubernetes). For the second of four ranks.
 using texts = std::vector<std::string>;
 const texts collx_run = {"COLLX_RANK=1", "COLLX_SIZE=4", "COLLX_LOCAL_RANK=1", "COLLX_LOCAL_SIZE=4", "COLLX_JOB=j"};
 const texts hydra = {"PMI_FD=6",          "PMI_RANK=1",        "PMI_SIZE=4",
@@ -127,7 +127,7 @@ const texts slurm = {"SLURM_JOB_ID=7",         "SLURM_STEP_ID=0",        "SLURM_
                      "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_TASKS_PER_NODE=4",
                      "SLURM_LOCALID=1",        "SLURM_NODEID=0"};
 const texts batch_script = {"SLURM_JOB_ID=7", "SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_LOCALID=0", "SLURM_NODEID=0"};
-// What ranks of a job step inherit that started them: one process a node.
+// What ranks inherit from the job step that started them: one process per node.
 const texts slurm_daemon = {"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"};
 const texts kubernetes = {"JOB_COMPLETION_INDEX=1", "COLLX_SIZE=4", "COLLX_STORE=tcp:10.0.0.1:4000"};
 
@@ -151,7 +151,7 @@ TEST_CASE("each launcher is recognised, and the inner one of several") {
     const struct {
         const char* found_by;
         int rank, size, local_size;
-        const char *job, *store; // how they begin
+        const char *job, *store; // the beginnings of the job's name and of the store
         std::initializer_list<texts> parts;
     } table[] = {
         {"environment", 1, 4, 4, "j", "", {collx_run}},
@@ -162,12 +162,12 @@ TEST_CASE("each launcher is recognised, and the inner one of several") {
         {"Slurm", 1, 4, 4, "slurm-", "", {slurm}},
         {"Kubernetes", 1, 4, 1, "", "tcp:10.0.0.1:4000", {kubernetes}},
         {"alone", 0, 1, 1, "", "", {batch_script}},
-        // collx_run inside anything.
+        // collx_run inside any other launcher.
         {"environment", 1, 4, 4, "j", "", {collx_run, {"PMI_FD=6", "PMI_RANK=0", "PMI_SIZE=1"}}},
         {"environment", 1, 4, 4, "j", "", {collx_run, slurm_daemon, batch_script}},
         {"environment", 1, 4, 4, "j", "", {collx_run, {"TORCHELASTIC_RUN_ID=x", "RANK=0", "WORLD_SIZE=1"}}},
         {"environment", 1, 4, 4, "j", "", {collx_run, {"JOB_COMPLETION_INDEX=3"}}},
-        // torchrun whose agent came from srun or an mpirun.
+        // torchrun with an agent started by srun or mpirun.
         {"torchrun", 1, 4, 4, "torch-", "", {torchrun, slurm_daemon}},
         {"torchrun", 1, 4, 4, "torch-", "", {torchrun, {"PMI_FD=6", "PMI_RANK=0", "PMI_SIZE=1"}}},
         {"torchrun",
@@ -177,10 +177,10 @@ TEST_CASE("each launcher is recognised, and the inner one of several") {
          "torch-",
          "",
          {torchrun, {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", "PMIX_RANK=0", "PMIX_NAMESPACE=1"}}},
-        // MPI launchers in a batch job: their daemons are steps of Slurm.
+        // MPI launchers in a batch job: their daemons are job steps of Slurm.
         {"PMI", 1, 4, 4, "", "pmi:6", {slurm_daemon, hydra}},
         {"PMI", 1, 4, 4, "", "pmi:6", {batch_script, hydra}},
-        // srun's own PMI on one host is left to an MPI library, which cannot share it; over several it is needed.
+        // On one host, srun's own PMI is left to an MPI library, which cannot share it; on several hosts it is needed.
         {"PMI", 1, 4, 4, "slurm-", "", {{"PMI_FD=6", "PMI_RANK=1", "PMI_SIZE=4"}, slurm}},
         {"PMI",
          1,
@@ -193,19 +193,19 @@ TEST_CASE("each launcher is recognised, and the inner one of several") {
         {"PMIx", 1, 4, 4, "pmix-", "", {openmpi, slurm_daemon}},
         {"PMIx", 1, 4, 4, "pmix-", "", {openmpi, batch_script}},
         {"PMIx", 1, 4, 4, "pmix-", "", {slurm, {"PMIX_NAMESPACE=slurm.pmix.7.0", "PMIX_RANK=1"}}},
-        // A script under an MPI launcher that sets what torch wants, rightly.
+        // A script under an MPI launcher that correctly sets the variables of torch.
         {"PMI", 1, 4, 4, "", "pmi:6", {torch_by_hand, hydra}},
         {"PMIx", 1, 4, 4, "pmix-", "", {openmpi, torch_by_hand}},
         {"torch variables", 1, 4, 4, "torch-", "", {torch_by_hand, slurm_daemon}},
         {"Slurm", 1, 4, 4, "slurm-", "", {slurm, {"JOB_COMPLETION_INDEX=3"}}},
-        // Said by the user: how to meet, and whom to believe.
+        // The user says how the ranks connect, or which launcher counts.
         {"PMI", 1, 4, 4, "mine", "", {hydra, {"COLLX_JOB=mine"}}},
         {"PMIx", 1, 4, 4, "", "file:d", {openmpi, {"COLLX_STORE=file:d"}}},
         {"Slurm", 1, 4, 4, "slurm-", "", {hydra, slurm, {"COLLX_BOOTSTRAP=slurm"}}},
         {"torch variables", 1, 4, 4, "torch-", "", {hydra, torch_by_hand, {"COLLX_BOOTSTRAP=torch"}}},
         {"PMIx", 1, 4, 4, "pmix-", "", {hydra, openmpi, {"COLLX_BOOTSTRAP=pmix"}}},
         {"alone", 0, 1, 1, "", "", {hydra, {"COLLX_BOOTSTRAP=single", "COLLX_JOB=mine"}}},
-        // Not quite any of them.
+        // Incomplete sets of variables.
         {"alone", 0, 1, 1, "", "", {{"PMIX_RANK=1", "SLURM_PROCID=1", "SLURM_JOB_ID=7", "JOB_COMPLETION_INDEX=1"}}},
         {"alone", 0, 1, 1, "", "", {{"SLURM_STEP_ID=4294967290", "SLURM_PROCID=0", "SLURM_NTASKS=4"}}},
         {"alone", 0, 1, 1, "", "", {{"SLURM_STEP_ID=batch", "SLURM_PROCID=0", "SLURM_NTASKS=4"}}},
@@ -266,7 +266,7 @@ TEST_CASE("places on several hosts") {
                                             slurm});
     CHECK(d.local_rank == 1);
     CHECK(d.local_size == 2);
-    CHECK(d.job.empty()); // nothing that two hosts could meet by
+    CHECK(d.job.empty()); // two hosts have nothing to connect by
     CHECK(has(d.remedy, "COLLX_STORE=tcp:"));
     CHECK(describe_all({{"LOCAL_WORLD_SIZE=2"}, torchrun}).job.empty());
     CHECK(describe_all({{"OMPI_COMM_WORLD_LOCAL_SIZE=2"}, openmpi}).job.empty());
@@ -346,8 +346,8 @@ TEST_CASE("values that make no sense are refused with a remedy, whichever variab
             if ((v.type == variable::kind::token || v.type == variable::kind::address) &&
                 (value == "-1" || value == "x" || value == "1x" || value == "0x1" || value == "99999999999999999999" ||
                  value == "nan" || value == "1e3" || value == "NaN"))
-                continue;                                                   // names may look like this
-            if (v.type == variable::kind::path && !value.empty()) continue; // so may files
+                continue;                                                   // valid as a name
+            if (v.type == variable::kind::path && !value.empty()) continue; // valid as a file name
             const std::string entry = v.name + ("=" + value);
             const std::string what = refusal({entry.c_str()});
             INFO(v.name << "=" << value.substr(0, 30) << ": " << what);
@@ -465,7 +465,7 @@ TEST_CASE("the table says everything once") {
         CHECK(std::strlen(v.meaning) > 8);
         CHECK(std::strncmp(v.name, "COLLX_", 6) == 0);
     }
-    // The words of COLLX_BOOTSTRAP are the probes, those with two rows once.
+    // The values of COLLX_BOOTSTRAP are the names of the probes, each once.
     std::string words;
     for (const bootstrap_probe& p : bootstrap_probes)
         if (!has(words, p.name)) words += (words.empty() ? "" : "|") + std::string(p.name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What only a store of files can do wrong: directories of others, foreign files, processes that die, files left aside.
+// Failures that only a file store can have: other users' directories, foreign and leftover files, dying processes.
 //
 // collx-test: sanitize=address
 #include <collx/bootstrap/file_store.hpp>
@@ -18,13 +18,14 @@
 
 #include "bootstrap/store_support.hpp"
 #include "support/processes.hpp"
+#include "support/sanitizers.hpp"
 #include "support/skip.hpp"
 
 namespace {
 int close_fails_at = -1; // counts down to the failing call
 }
-#if !defined(__SANITIZE_ADDRESS__)
-// Takes the place of the C library's: network file systems say at the end that there was no room.
+#if !COLLX_TEST_ASAN
+// Replaces the C library's function: network file systems may report a lack of space only at close().
 extern "C" int close(int fd) {
     const bool fails = close_fails_at >= 0 && close_fails_at-- == 0;
     const int result = static_cast<int>(::syscall(SYS_close, fd));
@@ -187,10 +188,10 @@ TEST_CASE("a value that is not there for all in the end is an error and leaves n
     file_store s(d.path + "/s");
     s.set("key", "first");
     REQUIRE(::mkdir((d.path + "/s/k.folder").c_str(), 0700) == 0);
-    CHECK_THROWS_AS(s.set("folder", "value"), error); // it cannot be renamed to that
+    CHECK_THROWS_AS(s.set("folder", "value"), error); // the value cannot be renamed to that name
     CHECK(names_in(d.path + "/s").size() == 2);
     REQUIRE(::rmdir((d.path + "/s/k.folder").c_str()) == 0);
-#if !defined(__SANITIZE_ADDRESS__)
+#if !COLLX_TEST_ASAN
     close_fails_at = 0;
     errc code{};
     try {

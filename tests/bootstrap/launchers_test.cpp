@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Ranks under real launchers, and under what others set in the environment: this program starts itself as the ranks,
-// with an environment of its own. Each rank adds up the ranks' numbers and prints who it is. And ranks that ship a
-// unique_id.
+// Ranks under real launchers, and under environments that other launchers set: this program starts itself as the
+// ranks, each with its own environment. Each rank sums the ranks' numbers and prints its identity. Also ranks that
+// exchange a unique_id.
 //
 // collx-test: serial timeout=240 sanitize=no
 #include <collx/bootstrap/tcp_server.hpp>
@@ -31,7 +31,7 @@ std::string self() {
     const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
     return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : std::string();
 }
-// This program as a rank: the hidden case below. A word without quotes, as it is put into quotes itself.
+// Starts this program as a rank: the hidden case below. Contains no quotes, because it is put into quotes.
 std::string rank_program() { return self() + " as_a_rank "; }
 
 struct output {
@@ -43,7 +43,7 @@ struct output {
         return n;
     }
 };
-// A shell line with nothing in its environment but what it sets, and what Open MPI needs in a container.
+// Runs a shell line with a clean environment: only what it sets, and what Open MPI needs in a container.
 output run(const std::string& line) {
     const char *path = std::getenv("PATH"), *folder = std::getenv("TMPDIR");
     const std::string clean = std::string("env -i PATH='") + (path != nullptr ? path : "/usr/bin:/bin") +
@@ -76,7 +76,7 @@ void check_four_ranks(const output& o, const char* found_by, int times = 1) {
         CHECK(o.count("rank " + std::to_string(r) + " of 4 by " + found_by + ", sum 10\n") == times);
 }
 
-// Four ranks as background processes, each with r as its number in `variables`.
+// Four ranks as background processes; `variables` contains each rank's number as r.
 std::string four(const std::string& variables, const std::string& program, const char* ranks = "0 1 2 3") {
     return "p=; for r in " + std::string(ranks) + "; do " + variables + " " + program +
            " & p=\"$p $!\"; done; rc=0; for q in $p; do wait $q || rc=1; done; exit $rc";
@@ -95,9 +95,9 @@ TEST_CASE("as_a_rank", "[.rank]") {
         collx::communicator world;
         int x = world.rank() + 1;
         collx::all_reduce(world, collx::value(x));
-        collx::communicator again; // the same job
+        collx::communicator again; // a second communicator of the same job
         collx::barrier(again);
-        // One write: lines of ranks must not mix.
+        // One write(), so that lines of different ranks do not mix.
         char line[200];
         const int n = std::snprintf(line, sizeof line, "\nrank %d of %d by %s, sum %d\n", world.rank(), world.size(),
                                     world.membership()->found_by, x);
@@ -112,7 +112,7 @@ TEST_CASE("as_a_rank", "[.rank]") {
 TEST_CASE("Open MPI's mpirun") {
     if (!has_launcher("mpirun.openmpi")) return;
     check_four_ranks(run("mpirun.openmpi -n 4 " + rank_program()), "PMIx");
-    // Started from within a batch job and a torch script, as its ranks inherit both.
+    // Started inside a batch job and a torch script, whose variables its ranks inherit.
     check_four_ranks(run("SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 mpirun.openmpi -n 4 " + rank_program()),
                      "PMIx");
     const output single = run("mpirun.openmpi -n 2 -x COLLX_BOOTSTRAP=single " + rank_program());
@@ -133,10 +133,10 @@ TEST_CASE("MPICH's mpiexec") {
                          rank_program()),
                      "PMI");
     check_four_ranks(run("mpiexec.hydra -n 4 env COLLX_BOOTSTRAP=pmi " + rank_program()), "PMI");
-    // As if there were two hosts: addresses go through PMI, data over sockets.
+    // Pretends to have two hosts: addresses go through PMI, data over sockets.
     check_four_ranks(run("mpiexec.hydra -n 4 sh -c 'COLLX_HOST_ID=host$((PMI_RANK / 2)) exec " + rank_program() + "'"),
                      "PMI");
-    // Over TCP, where only the manager says how many there are.
+    // Over TCP, where only the process manager knows the number of ranks.
     check_four_ranks(run("mpiexec.hydra -pmi-port -n 4 " + rank_program()), "PMI");
     check_four_ranks(
         run("mpiexec.hydra -pmi-port -n 4 sh -c 'COLLX_HOST_ID=host$((PMI_ID / 2)) exec " + rank_program() + "'"),
@@ -144,13 +144,13 @@ TEST_CASE("MPICH's mpiexec") {
     const output unanswered = run("PMI_PORT=127.0.0.1:1 PMI_ID=0 " + rank_program());
     INFO(unanswered.text);
     CHECK(unanswered.count("environment: collx: rank 0: no process manager answers at PMI_PORT=127.0.0.1:1 (") == 1);
-    // One program after the other in each rank: the first has said goodbye for all.
+    // Two programs in sequence in each rank: the first one finalizes PMI for both.
     const output two = run("mpiexec.hydra -n 2 sh -c \"" + rank_program() + "; " + rank_program() + "\"");
     INFO(two.text);
     CHECK(two.count("of 2 by PMI, sum 3\n") == 2);
     CHECK(two.count("peer_failed: collx: rank ") == 2);
     CHECK(two.count("has PMI only in the first)") == 2);
-    // A rank that never comes costs the others their deadline, not more.
+    // A rank that never starts costs the other ranks their deadline, not more.
     const output late = run("mpiexec.hydra -n 2 -env COLLX_TIMEOUT 0.5 sh -c 'test $PMI_RANK = 0 && exec " +
                             rank_program() + "; sleep 3'");
     INFO(late.text);
@@ -164,7 +164,7 @@ TEST_CASE("torchrun's variables, with MASTER_PORT taken as torchrun takes it") {
     const collx::tcp_server agent;
     const std::string port = std::to_string(agent.port());
     check_four_ranks(run(four(torchrun_variables + port, rank_program())), "torchrun");
-    // Two programs one after the other in each rank have the same variables.
+    // Two programs in sequence in each rank have the same variables.
     check_four_ranks(
         run(four("env " + torchrun_variables + port, "sh -c \"" + rank_program() + "; " + rank_program() + "\"")),
         "torchrun", 2);

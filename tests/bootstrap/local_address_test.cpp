@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the forms of COLLX_ADDRESS become: addresses, interfaces, networks, routes, unix sockets; on lists of interfaces
-// that are made up, and on this machine's loopback.
+// How the forms of COLLX_ADDRESS are resolved (addresses, interfaces, networks, routes, unix sockets), with made-up
+// lists of interfaces and with this machine's loopback.
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/local_address.hpp>
 #include <collx/bootstrap/names.hpp>
@@ -46,10 +46,10 @@ bool has_v6_loopback() {
 } // namespace
 
 TEST_CASE("an interface, a network or an address becomes an address, with the reason") {
-    CHECK(address_for("10.9.9.9") == "10.9.9.9"); // taken as it is: listening tells whether it is ours
+    CHECK(address_for("10.9.9.9") == "10.9.9.9"); // not checked: listen() fails if it is not ours
     CHECK(address_for("fd00::1") == "fd00::1");
     CHECK(address_for("eth0") == "10.1.2.3");
-    CHECK(address_for("ib0") == "192.168.40.9"); // IPv4 first
+    CHECK(address_for("ib0") == "192.168.40.9"); // IPv4 has priority
     CHECK(address_for("10.0.0.0/8") == "10.1.2.3");
     CHECK(address_for("10.1.2.3/32") == "10.1.2.3");
     CHECK(address_for("0.0.0.0/0") == "127.0.0.1");
@@ -102,14 +102,14 @@ TEST_CASE("without COLLX_ADDRESS: loopback, or the way to where the ranks meet")
     CHECK(host_from({}).address == "127.0.0.1");
     CHECK(!host_from({}).has_address);
     CHECK(host_from({}, "127.0.0.1").why == host_from({}).why);
-    // A way out of this machine, if it has one: documentation addresses belong to no host, and nothing is sent.
+    // A route out of this machine, if there is one: documentation addresses belong to no host, and nothing is sent.
     const std::string out = detail::address_towards("192.0.2.1");
     if (out.empty()) return skip("no route out of this machine");
     const auto h = host_from({"COLLX_INSECURE=1"}, "192.0.2.1");
     CHECK(h.address == out);
     CHECK(h.has_address);
     CHECK(holds(h.why, "192.0.2.1"));
-    CHECK_THROWS_AS(host_from({}, "192.0.2.1"), error); // others can reach it, and there is no key
+    CHECK_THROWS_AS(host_from({}, "192.0.2.1"), error); // other hosts can reach it, and there is no key
 }
 
 TEST_CASE("unix sockets need no key, and are of one machine unless they are files") {
@@ -135,7 +135,7 @@ TEST_CASE("names of hosts are looked up, and all ranks choose the same address")
     CHECK(choose_named("head", list{"::1", "fd00::1"}, office) == "fd00::1");
     CHECK(choose_named("localhost", list{"::1", "127.0.0.1"}, office) == "127.0.0.1");
 
-    // Its own name, as a host knows it from /etc/hosts.
+    // The host's own name, as in /etc/hosts.
     const std::vector<interface_address> one = {
         {"lo", "127.0.0.1", true}, {"eth0", "10.1.2.3", true}, {"eth0", "fd00::3", true}, {"eth7", "10.9.9.9", false}};
     CHECK(choose_named("here", list{"127.0.1.1"}, one) == "10.1.2.3");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From environment to job name, as processes: through a directory, through a port, by a launcher's word.
+// From the environment to the job's name, with processes: through a directory, through a port, from a launcher.
 //
 // collx-test: sanitize=address serial
 #include <collx/bootstrap/meet.hpp>
@@ -28,7 +28,7 @@ deadline soon(std::int64_t ms = collx_test::patient(30'000)) { return deadline::
 // A port that was free a moment ago.
 int some_port() { return tcp_server().port(); }
 
-// Runs all ranks as processes, three meetings each; the names they agreed on, by way of a file store of the test's own.
+// All ranks as processes agree on a name three times; a file store of the test compares the names.
 void meet(int ranks, const std::string& store) {
     scratch_directory results;
     processes p;
@@ -63,7 +63,7 @@ TEST_CASE("processes meet in a directory") {
 
 TEST_CASE("processes meet at a port") {
     for (const int ranks : {2, 4}) meet(ranks, "COLLX_STORE=tcp:127.0.0.1:" + std::to_string(some_port()));
-    meet(2, "COLLX_STORE=tcp:localhost:" + std::to_string(some_port())); // by name
+    meet(2, "COLLX_STORE=tcp:localhost:" + std::to_string(some_port())); // by host name
 }
 
 TEST_CASE("a name given by a launcher is the name, and who is alone needs none") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The client of PMI-1 against process managers that follow the protocol, break it, stop in the middle or say nothing;
-// and its parsers, with those of the launchers' variables, against any text.
+// The client of PMI-1 with process managers that follow the protocol, violate it, stop in the middle or are silent.
+// Also its parsers, and those of the launchers' variables, with arbitrary text.
 //
 // collx-test: needs=rapidcheck sanitize=nightly
 #include <collx/bootstrap/meet.hpp>
@@ -45,7 +45,7 @@ struct socket_pair {
 void say(const descriptor& to, const std::string& text) {
     (void)!::send(to.get(), text.data(), text.size(), MSG_NOSIGNAL);
 }
-// One line, or "" when the client has gone.
+// Receives one line, or "" if the client has disconnected.
 std::string hear(const descriptor& from) {
     std::string line;
     for (char c; ::recv(from.get(), &c, 1, 0) == 1;) {
@@ -55,7 +55,7 @@ std::string hear(const descriptor& from) {
     return "";
 }
 
-// Answers each question with the next of its lines, as they are; then hangs up or stays silent.
+// Answers each question with the next of its lines, unchanged; then disconnects or stays silent.
 struct scripted {
     socket_pair pair;
     std::vector<std::string> questions;
@@ -86,9 +86,9 @@ const std::string hello = "cmd=response_to_init pmi_version=1 pmi_subversion=1 r
                   maxes = "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n",
                   space = "cmd=my_kvsname kvsname=kvs_1\n", goodbye = "cmd=finalize_ack\n";
 
-// What came of a rank that starts, sets, meets and gets.
+// The result of a rank that starts, sets, passes the barrier and gets.
 struct ended {
-    errc code = errc::forked; // stands for "good"
+    errc code = errc::forked; // stands for "no error"
     std::string what, value;
 };
 ended run(scripted& manager, std::int64_t ms = 30'000) {
@@ -105,7 +105,7 @@ ended run(scripted& manager, std::int64_t ms = 30'000) {
     return e;
 }
 
-// A process manager of several ranks that follows the protocol: values are seen after the barrier. One thread a rank.
+// A process manager of several ranks that follows the protocol: the barrier publishes values. One thread per rank.
 class manager {
 public:
     explicit manager(int ranks) : ranks_(ranks), pairs_(static_cast<std::size_t>(ranks)) {
@@ -214,7 +214,7 @@ TEST_CASE("answers that are none are refused by name, and nothing is asked after
         {hello, maxes, space, put, out, "cmd=get_result rc=0 value=a%20value\n"},
         {hello, maxes, space, put, out, "cmd=get_result rc=0 value=ca%2\n"},
         {hello, maxes, space, put, out, "cmd=get_result rc=0 value=ca%zz\n"},
-        // The answer to a question that has not been asked yet.
+        // The answer to a question that was not asked yet.
         {hello, maxes, space, put + put, out},
     };
     for (const auto& script : scripts) {
@@ -241,7 +241,7 @@ TEST_CASE("a manager that goes is named, wherever it goes; one that is silent co
         scripted manager({"cmd=respo"}); // half a line
         CHECK(run(manager).code == errc::peer_failed);
     }
-    for (const std::size_t n : {0, 1, 4}) { // the other answers have a limit of their own
+    for (const std::size_t n : {0, 1, 4}) { // the other answers have their own limit
         scripted manager({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(n)}, false);
         const std::int64_t begin = now_ns();
         const ended e = run(manager, 1000); // for the answers before the silence
@@ -256,7 +256,7 @@ TEST_CASE("a manager that goes is named, wherever it goes; one that is silent co
 TEST_CASE("answers in pieces and interrupted calls are whole answers") {
     struct sigaction noted {
     }, before{};
-    noted.sa_handler = [](int) {}; // without SA_RESTART: calls end with EINTR
+    noted.sa_handler = [](int) {}; // without SA_RESTART: calls fail with EINTR
     ::sigaction(SIGALRM, &noted, &before);
     const itimerval often{{0, 2000}, {0, 2000}}, never{};
     socket_pair pair;
@@ -355,7 +355,7 @@ TEST_CASE("what PMI cannot do is said") {
         store.barrier("b", 1, soon());
         CHECK(store.get("k", soon()).size() == 1022);
         if (const pid_t child = ::fork(); child == 0) {
-            store.~pmi_store(); // a child must not say goodbye for its parent
+            store.~pmi_store(); // a child must not finalize PMI for its parent
             ::_exit(0);
         } else {
             ::waitpid(child, nullptr, 0);
@@ -377,14 +377,14 @@ TEST_CASE("the manager's mapping says who is on a host") {
         const char* mapping;
         int rank, local_rank, local_size;
     } table[] = {
-        {"(vector,(0,1,1))", 2, 2, 4}, // hydra's way to say: all here
+        {"(vector,(0,1,1))", 2, 2, 4}, // hydra's form of "all ranks are here"
         {"(vector,(0,1,4))", 2, 2, 4}, // Slurm's
         {"(vector,(0,2,2))", 2, 0, 2},
         {"(vector,(0,2,1))", 2, 1, 2},
         {"(vector,(0,1,3),(1,1,1))", 3, 0, 1},
         {"(vector,(0,1,2),(5,2,1))", 3, 0, 1},
         {"(vector,(1,0,9),(0,1,0),(0,1,4))", 2, 2, 4},
-        {"nonsense", 1, 7, 7}, // left alone
+        {"nonsense", 1, 7, 7}, // invalid: nothing is changed
         {"(vector,(0,0,0))", 1, 7, 7},
         {"(vector,(0,1,1)", 1, 7, 7},
         {"(vector,(0,1,1))x", 1, 7, 7},
@@ -408,7 +408,7 @@ TEST_CASE("the manager's mapping says who is on a host") {
 
 namespace {
 
-// Text that looks like the protocol often enough to get far.
+// Text that resembles the protocol often enough to get far.
 rc::Gen<std::string> protocol_text() {
     const auto word = rc::gen::element<std::string>("cmd=", "rc=0", "rc=", "value=", "value=c", "%20", "%", "=", " ",
                                                     "\n", "response_to_init", "maxes", "keylen_max=64",
@@ -434,7 +434,7 @@ TEST_CASE("any text goes through the parsers") {
         RC_ASSERT(detail::pmi_key(bytes, 63).size() <= 63);
     }));
     collx::kept_text cut;
-    CHECK_FALSE(detail::read_pmi_word(std::string_view("ca%20", 4), cut)); // what follows is not looked at
+    CHECK_FALSE(detail::read_pmi_word(std::string_view("ca%20", 4), cut)); // the text beyond the end is not read
     CHECK(rc::check("a line's values are parts of it", [] {
         const std::string line = *protocol_text(), key = *rc::gen::element<std::string>("cmd", "rc", "value", "", "=");
         bool is_there = false;
@@ -461,7 +461,7 @@ TEST_CASE("any text goes through the parsers") {
 
 TEST_CASE("any environment describes a rank of its job or is refused") {
     const bool holds = rc::check("launchers", [] {
-        // Groups of variables as launchers set them, some of them, two values of all changed.
+        // Some of the groups of variables that launchers set, with up to two values changed.
         static const std::vector<std::vector<std::string>> groups = {
             {"COLLX_RANK=1", "COLLX_SIZE=4", "COLLX_JOB=j"},
             {"TORCHELASTIC_RUN_ID=x"},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Where a job's key comes from and what is refused; ranks that disagree; the store behind a key, and those who have
-// another one or none.
+// Where a job's key comes from and which keys are refused; ranks that disagree; the store with a key, and clients
+// with another key or none.
 //
 // collx-test: serial timeout=240
 #include <collx/bootstrap/host.hpp>
@@ -28,7 +28,7 @@ deadline soon(std::int64_t ms = collx_test::patient(30'000)) { return deadline::
 const std::string text(64, 'k'), another(64, 'a');
 
 struct caught {
-    errc code = errc::forked; // nothing
+    errc code = errc::forked; // no error
     int peer = -1;
     std::string what;
 };
@@ -107,7 +107,7 @@ TEST_CASE("a descriptor goes before a file, a file before the environment") {
     const std::string file = write_file(d.path + "/key", std::string(64, 'f') + "\r\n", 0600);
     const std::string own = "COLLX_KEY=" + std::string(64, 'e');
     CHECK(name({own, file, fd}) == of('d'));
-    CHECK(name({own, file, fd}) == of('d')); // again: its position has not moved
+    CHECK(name({own, file, fd}) == of('d')); // reading does not move its position
     CHECK(name({own, file}) == of('f'));
     CHECK(name({own}) == of('e'));
     CHECK(name({}) == "-");
@@ -147,11 +147,11 @@ TEST_CASE("keys that are none") {
         CHECK(code({write_file(d.path + "/c", text, open)}) == errc::environment);
     CHECK(code({write_file(d.path + "/d", "", 0600)}) == errc::invalid_argument);
     CHECK(code({write_file(d.path + "/e", std::string(100'000, 'x'), 0600)}) == errc::invalid_argument);
-    CHECK(code({"COLLX_SECURITY=auth_only"}) == errc::environment);                      // of what?
-    CHECK(code({"COLLX_SECURITY=encrypted", "COLLX_KEY=" + text}) == errc::unsupported); // without a component
+    CHECK(code({"COLLX_SECURITY=auth_only"}) == errc::environment);                      // no key to authenticate with
+    CHECK(code({"COLLX_SECURITY=encrypted", "COLLX_KEY=" + text}) == errc::unsupported); // no component can encrypt
     CHECK(code({"COLLX_SECURITY=most", "COLLX_KEY=" + text}) == errc::environment);
     const auto e = error_of([] { (void)protection_from({"COLLX_KEY=" + std::string(20, 's')}); });
-    CHECK(!says(e, "sss")); // a message is no place for a key
+    CHECK(!says(e, "sss")); // an error text must not contain the key
 }
 
 TEST_CASE("a key is taken out of the environment once it is read") {
@@ -162,7 +162,7 @@ TEST_CASE("a key is taken out of the environment once it is read") {
         ::setenv("COLLX_KEY", mark.c_str(), 1);
         const char* at = ::getenv("COLLX_KEY");
         if (!detail::process_protection().key || ::getenv("COLLX_KEY") != nullptr) return 2;
-        if (std::memchr(at, 'm', mark.size()) != nullptr) return 3; // nor where it was
+        if (std::memchr(at, 'm', mark.size()) != nullptr) return 3; // nor in the environment's memory
         return detail::process_protection().key.fingerprint("j") == job_key(mark).fingerprint("j") ? 0 : 4;
     });
     p.start(1, [&] {
@@ -217,7 +217,7 @@ TEST_CASE("all ranks of a job that disagree get an error that says so, whatever 
             CHECK(c.code == code);
             if (code == errc::forked) continue;
             CHECK(says(c, words));
-            CHECK(c.peer == (odd == 0 ? 1 : odd)); // the first that differs from rank 0
+            CHECK(c.peer == (odd == 0 ? 1 : odd)); // the first rank that differs from rank 0
         }
     };
     meets(1, toy_protection('k'), errc::forked, "");
@@ -277,7 +277,7 @@ TEST_CASE("at a TCP store every rank hears which one has another key, long befor
     caught seen[5][4];
     std::int64_t took_ns[5] = {}, gone_took_ns = 0;
     caught gone;
-    jobs.emplace_back([&] { // refused, and then the store that could say why has gone
+    jobs.emplace_back([&] { // refused, and then the store that could give the reason has ended
         auto server = make_sole<tcp_server>("127.0.0.1", 0, k);
         std::thread late([&, port = server->port()] {
             const std::int64_t begin = now_ns();
@@ -307,7 +307,7 @@ TEST_CASE("at a TCP store every rank hears which one has another key, long befor
     CHECK(gone.code == errc::security);
     CHECK(gone_took_ns < collx_test::patient(45'000'000'000));
     for (int t = 0; t < 5; ++t) {
-        CHECK(took_ns[t] < collx_test::patient(45'000'000'000)); // of 60 s
+        CHECK(took_ns[t] < collx_test::patient(45'000'000'000)); // well before the limit of 60 s
         for (int r = 0; r < 4; ++r) {
             const caught& c = seen[t][r];
             INFO("job " << t << ", rank " << r << ": " << c.what);
@@ -327,7 +327,7 @@ TEST_CASE("a stranger that claims to be a rank which is there ends nothing, and 
     std::string heard;
     std::thread waits([&] { heard = zero.get("late", soon(collx_test::patient(20'000))); });
     const auto e = error_of([&] { tcp_store("127.0.0.1", server.port(), soon(), 1, job_key(another)); });
-    CHECK(e.code == errc::security); // after two seconds
+    CHECK(e.code == errc::security); // after trying for two seconds
     one.set("late", "came");
     waits.join();
     CHECK(heard == "came");
@@ -359,13 +359,13 @@ TEST_CASE("what a stranger may say to a store behind a key, and what the store a
 
     detail::tcp_request get;
     get.word = detail::tcp_word::get, get.key_bytes = 1;
-    descriptor s = connected(); // a question without a proof
+    descriptor s = connected(); // a request without a proof
     say(s, (std::string(reinterpret_cast<char*>(&get), sizeof get) + "k").data(), sizeof get + 1);
     REQUIRE(hears(s, &r, sizeof r));
     CHECK(r.status == detail::tcp_status::has_key);
     CHECK(is_over(s));
 
-    s = connected(); // the server's own tag sent back
+    s = connected(); // the server's own tag, sent back
     say(s, &h, sizeof h);
     REQUIRE(hears(s, &r, sizeof r));
     CHECK(r.status == detail::tcp_status::answer);
@@ -375,7 +375,7 @@ TEST_CASE("what a stranger may say to a store behind a key, and what the store a
     CHECK(r.status == detail::tcp_status::wrong_key);
     CHECK(is_over(s));
 
-    detail::auth_proof heard; // one that was heard before
+    detail::auth_proof heard; // a proof of an earlier connection
     {
         const descriptor good = connected();
         say(good, &h, sizeof h);
@@ -394,7 +394,7 @@ TEST_CASE("what a stranger may say to a store behind a key, and what the store a
     CHECK(r.status == detail::tcp_status::wrong_key);
     CHECK(is_over(s));
 
-    s = connected(); // half a proof is given the rest of two seconds
+    s = connected(); // half a proof: closed after two seconds in all
     say(s, &h, sizeof h);
     REQUIRE((hears(s, &r, sizeof r) && hears(s, &a, sizeof a)));
     say(s, &heard, 16);

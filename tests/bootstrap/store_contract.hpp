@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What every store must do, whatever it is made of. A world gives each rank a store and runs a function as all ranks;
-// store_test.cpp instantiates this for all models. A new store passes when this does.
+// What every store must do. A world gives each rank a store and runs a function as all ranks; store_test.cpp
+// instantiates the contract for all models. A new store is accepted when it passes.
 #pragma once
 
 #include <collx/bootstrap/rendezvous.hpp>
@@ -29,10 +29,10 @@ collx::errc code_thrown(F&& f) {
     } catch (const collx::error& e) {
         return e.code();
     }
-    return collx::errc::forked; // stands for "nothing"
+    return collx::errc::forked; // stands for "no error"
 }
 
-// Runs f(rank, store) on `ranks` threads, each with a store of its own. The text of what a rank threw, "" if nothing.
+// Runs f(rank, store) on `ranks` threads, each with its own store. Returns each rank's error text, "" if none.
 template <class World, class F>
 std::vector<std::string> as_ranks(World& world, int ranks, F f) {
     std::vector<std::string> thrown(static_cast<std::size_t>(ranks));
@@ -59,12 +59,12 @@ void check_values() {
 
     a.set("key", "value");
     CHECK(b.get("key", soon()) == "value");
-    a.set("key", "other"); // the last one wins
+    a.set("key", "other"); // the last value counts
     CHECK(b.get("key", soon()) == "other");
     CHECK(a.get("key", soon()) == "other");
     b.set("empty", "");
     CHECK(a.get("empty", soon()).empty());
-    // A deadline that has passed still looks once.
+    // With a deadline in the past, get() still looks once.
     CHECK(a.get("key", collx::deadline{1}) == "other");
 
     std::string bytes;
@@ -107,7 +107,7 @@ void check_refusals() {
     s.set("word", "twelve");
     CHECK(code_thrown([&] { (void)s.add("word", 1); }) == collx::errc::invalid_argument);
     CHECK(s.get("word", soon()) == "twelve");
-    // None of this has harmed it.
+    // The store still works.
     s.set("k", "v");
     CHECK(s.get("k", soon()) == "v");
 }
@@ -159,10 +159,10 @@ void check_sums() {
         for (int i = 0; i < times; ++i) seen += s.add("together", 1);
     });
     for (const auto& t : thrown) CHECK(t == "");
-    CHECK(seen == ranks * times * (ranks * times + 1) / 2); // every sum from 1 to 400 was seen exactly once
+    CHECK(seen == ranks * times * (ranks * times + 1) / 2); // every sum from 1 to 400 occurred exactly once
 }
 
-// A value is old or new, never half of each.
+// A reader gets the old or the new value, never a mixture.
 template <class World>
 void check_whole_values() {
     World world;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A directory of a test's own that goes with it.
+// A test's own directory; the destructor deletes it.
 #pragma once
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The contract of stores, for all models, and the archetype: the least a store can be.
+// The contract of stores for all models, and the archetype, a minimal store.
 //
 // collx-test: timeout=240
 #include <collx/bootstrap/file_store.hpp>
@@ -21,7 +21,7 @@ using namespace collx_test;
 
 namespace {
 
-// renew(): an empty store, as for a new job.
+// renew() makes an empty store, as for a new job.
 struct memory_world {
     std::unique_ptr<collx::memory_store> store = std::make_unique<collx::memory_store>();
     collx::memory_store& connect() { return *store; }
@@ -43,7 +43,7 @@ struct tcp6_world : tcp_world {
     void renew() { server = std::make_unique<collx::tcp_server>("::1"); }
 };
 
-// A store behind the face that start-up code is compiled against.
+// A store behind the interface that start-up code is compiled for.
 struct faced_world {
     collx::memory_store store;
     collx::detail::store_face<collx::memory_store> face{store};
@@ -51,7 +51,7 @@ struct faced_world {
 };
 static_assert(collx::Store<collx::any_store> && !collx::OwnStore<collx::any_store>);
 
-// The archetype: what rendezvous() may use of a store and nothing else.
+// The archetype: only the functions that rendezvous() may use.
 struct least_store {
     collx::memory_store* to;
     explicit least_store(collx::memory_store* s) : to(s) {}
@@ -120,7 +120,7 @@ TEST_CASE("a store of a user's own is enough for a rendezvous") {
 
 namespace {
 
-// A store in which rank 1's word comes just when no rank waits for it any more.
+// A store in which rank 1's value arrives just after the last rank has stopped waiting for it.
 struct tardy_store {
     collx::memory_store store;
     bool is_late = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What only a store behind a socket can suffer: strangers, silence, half frames, floods, a server that goes away.
+// Failures that only a store over sockets can have: strangers, silence, incomplete frames, floods, a server that ends.
 //
 // collx-test: serial timeout=240
 #include <collx/bootstrap/rendezvous.hpp>
@@ -34,7 +34,7 @@ descriptor connect_to(int port) {
 bool say(const descriptor& s, const std::string& bytes) {
     return ::send(s.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
-// Whether the server hangs up on s in this time.
+// Whether the server closes s within this time.
 bool is_dropped(const descriptor& s, int ms) {
     for (const auto until = soon(ms); detail::wait_for_event(s.get(), POLLIN, until);) {
         char some[256];
@@ -51,7 +51,7 @@ std::string head(detail::tcp_word w, std::uint32_t key_bytes, std::uint32_t valu
     return {reinterpret_cast<const char*>(&r), sizeof r};
 }
 void check_works(int port) {
-    // In less time than a silent one is given; a busy machine may take more now and then.
+    // Must take less time than a silent stranger is given; a busy machine may take longer now and then.
     std::int64_t took = INT64_MAX;
     for (int tries = 0; tries < 5 && took >= 1'500'000'000; ++tries) {
         const std::int64_t begin = now_ns();
@@ -110,7 +110,7 @@ TEST_CASE("nonsense costs the stranger its connection, at once, and the ranks no
         INFO(n.substr(0, 16));
         CHECK(is_dropped(s, 15'000));
     }
-    // Also from one that began well.
+    // Also after a correct beginning.
     const descriptor s = connect_to(server.port());
     REQUIRE(say(s, head(tcp_word::hello, 0, 0)));
     CHECK_FALSE(is_dropped(s, 20));
@@ -136,12 +136,12 @@ TEST_CASE("silence and half frames are given two seconds, idle clients all the t
     std::string got;
     std::thread waiter([&] { got = waiting.get("late", soon()); });
     const std::string frame = head(tcp_word::set, 100, 100) + std::string(200, 'd');
-    for (std::size_t i = 0; i < 30; ++i) { // a byte now and then does not buy more time
+    for (std::size_t i = 0; i < 30; ++i) { // a byte now and then does not extend the time limit
         (void)say(dripping, frame.substr(i, 1));
         detail::nap_ns(50'000'000);
     }
     const bool is_early = is_dropped(silent, 0);
-    if (now_ns() - begin < 1'900'000'000) CHECK_FALSE(is_early); // else this test itself was too slow to say
+    if (now_ns() - begin < 1'900'000'000) CHECK_FALSE(is_early); // otherwise this test was too slow to tell
     for (const descriptor* d : {&silent, &half_head, &half_body, &dripping, &known}) CHECK(is_dropped(*d, 15'000));
     CHECK(now_ns() - begin < collx_test::patient(15'000'000'000));
     idle.set("late", "still here");
@@ -152,7 +152,7 @@ TEST_CASE("silence and half frames are given two seconds, idle clients all the t
 TEST_CASE("hundreds of silent connections do not keep clients out") {
     tcp_server server;
     std::vector<descriptor> held;
-    for (int i = 0; i < 400; ++i) held.push_back(connect_to(server.port())); // two descriptors each, of often 1024
+    for (int i = 0; i < 400; ++i) held.push_back(connect_to(server.port())); // two descriptors each, often of 1024
     check_works(server.port());
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("silent connections hold a quarter of the descriptors, the oldest go f
     rlimit usual{};
     ::getrlimit(RLIMIT_NOFILE, &usual);
     tcp_server server;
-    std::vector<descriptor> held; // before the limit counts, so that this end's descriptors stay
+    std::vector<descriptor> held; // opened before the limit, so that this end has its descriptors
     for (int i = 0; i < 400; ++i) held.push_back(descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
     const int before = open_files();
     const rlimit low{static_cast<rlim_t>(before + 300), usual.rlim_max};
@@ -197,7 +197,7 @@ TEST_CASE("a server without descriptors goes on with the clients it has, and tak
         filler.push_back(static_cast<descriptor&&>(d));
     }
     filler.pop_back();
-    const descriptor refused = connect_to(server.port()); // takes the last one, so that none is left to accept it
+    const descriptor refused = connect_to(server.port()); // takes the last one, so that the server cannot accept it
     const bool goes_on = known.get("k", soon()) == "v";   // no CHECK here: sanitizers need descriptors for it
     filler.clear();
     ::setrlimit(RLIMIT_NOFILE, &usual);
@@ -219,7 +219,7 @@ TEST_CASE("a reader that does not read costs the server one answer, not its time
 
 TEST_CASE("a store has a bounded number of keys") {
     tcp_server server;
-    // Many frames at a time, or this would take long; the answers are read together.
+    // Many frames at a time, as single ones would take long; the answers are read together.
     const descriptor s = connect_to(server.port());
     const std::size_t batch = 500;
     std::size_t refused = 0, sent = 0;
@@ -250,7 +250,7 @@ TEST_CASE("a store has a bounded number of bytes") {
     for (int i = 0; i < 1100 && code == errc::forked; ++i)
         code = code_of([&] { t.set("big" + std::to_string(i), value); });
     CHECK(code == errc::resource);
-    t.set("big0", "smaller"); // what makes room is not refused
+    t.set("big0", "smaller"); // a set that frees memory is not refused
     CHECK(t.get("big0", soon()) == "smaller");
 }
 
@@ -265,10 +265,10 @@ TEST_CASE("when the server goes, clients hear of it and nothing hangs or leaks")
         const std::int64_t begin = now_ns();
         server.reset();
         waiter.join();
-        CHECK(now_ns() - begin < collx_test::patient(15'000'000'000)); // not the time of get()
+        CHECK(now_ns() - begin < collx_test::patient(15'000'000'000)); // well before the limit of get()
         CHECK(code == errc::peer_failed);
         CHECK(code_of([&] { idle.set("k", "v"); }) == errc::peer_failed);
-        CHECK(code_of([&] { idle.set("k", "v"); }) == errc::peer_failed); // and again
+        CHECK(code_of([&] { idle.set("k", "v"); }) == errc::peer_failed); // repeatedly
     }
     for (int i = 0; i < 100; ++i) {
         tcp_server server;
@@ -327,7 +327,7 @@ TEST_CASE("a listener that is no store is not taken for one") {
     REQUIRE(::listen(listener.get(), 8) == 0);
     ::getsockname(listener.get(), a.get(), &a.bytes);
     const int port = ntohs(reinterpret_cast<sockaddr_in&>(a.address).sin_port);
-    std::thread parrot([&] { // sends every word back
+    std::thread parrot([&] { // sends back everything that it receives
         for (const auto until = soon(400); detail::wait_for_event(listener.get(), POLLIN, until);) {
             const descriptor guest(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
             char some[64];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=240 sanitize=nightly
 //
-// What ranks agree on and how: tables of counts (count_table), what a call says of itself (signature), and the exchange
-// of a few bytes, over memory and along a tree of connections (tree_exchange).
+// What ranks agree on and how: tables of counts (count_table), the description of a call (signature), and the
+// exchange of a few bytes, over memory and along a tree of connections (tree_exchange).
 #include <array>
 
 #include <collx/job/tree_exchange.hpp>
@@ -44,11 +44,11 @@ TEST_CASE("a table of counts: parts one after the other, or where offsets say") 
     CHECK(t.end() == 15);
     CHECK(t.total() == 7);
     CHECK(t.layout().offset(2) == 4);
-    CHECK(t.hash() == packed); // counts are shared, offsets are each rank's own
+    CHECK(t.hash() == packed); // all ranks have the same counts, but each has its own offsets
     t.assign(0, 3, std::array{5, 2, 0}, std::vector<int>(), "send");
     CHECK(t.offsets()[2] == 7);
     CHECK(t.hash() != packed);
-    t.assign(0, 1, std::array<unsigned char, 1>{9}, "send"); // smaller than before, another type
+    t.assign(0, 1, std::array<unsigned char, 1>{9}, "send"); // smaller than before, and another type
     CHECK(t.ranks() == 1);
     CHECK(t.end() == 9);
 }
@@ -82,7 +82,7 @@ TEST_CASE("parts that a call writes may lie in any order, but not overlap") {
     };
     CHECK(disjoint(std::array{3, 2, 4}, std::vector<int>()));
     CHECK(disjoint(std::array{3, 2, 4}, std::array{6, 4, 0}));
-    CHECK(disjoint(std::array{3, 0, 4}, std::array{4, 5, 0})); // a part without elements is nowhere
+    CHECK(disjoint(std::array{3, 0, 4}, std::array{4, 5, 0})); // an empty part overlaps nothing
     auto e = refusal([&] { disjoint(std::array{3, 2, 4}, std::array{0, 2, 5}); });
     CHECK((e.code() == errc::invalid_argument && e.peer() == 1 &&
            says(e, "receive parts overlap: rank 0's ends before element 3, and rank 1's begins with element 2")));
@@ -118,11 +118,11 @@ TEST_CASE("the first field in which calls differ, with both values and all odd r
             differs(&signature::op_hash, 2u, "operator is 0 on rank 0 and 2");
             differs(&signature::zero_copy, std::uint8_t{1}, "kind of memory");
             differs(&signature::policy_hash, 5u, "policy is 0 on rank 0 and 5");
-            signature both = one; // what is named is what explains the rest
+            signature both = one; // the error names the field that explains the others
             if (w.rank() == 2) both.root = 3, both.count = 9;
             const auto e = thrown<collx::mismatch>(w, [&] { compare(both); });
             EXPECT(says(e, "root is 2") && e.peer() == 2);
-            compare(one); // nothing has broken
+            compare(one); // the communicator still works
         });
 }
 

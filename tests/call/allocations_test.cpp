@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=no
 //
-// A call that was made before takes nothing from the heap: operator new is counted.
+// A repeated call allocates nothing from the heap: the test counts operator new.
 #include "comm/support.hpp"
 
 #include <cstdlib>
@@ -13,7 +13,7 @@ using collx::collective;
 namespace {
 
 thread_local long allocations = 0;
-thread_local long until_none = -1; // allocations until one fails
+thread_local long until_none = -1; // allocations until one fails; -1: none fails
 
 } // namespace
 
@@ -63,8 +63,8 @@ TEST_CASE("a call that was made before takes no memory from the heap") {
         });
 }
 
-// Of two ranks the second has no memory at its k-th request within call(world, from_now_on), for k = 1, 2, ... until it
-// needs no more: it throws bad_alloc or says `resource`, and the other hears of it at once. What is called throws
+// The second of two ranks gets no memory at its k-th request within call(world, from_now_on), for k = 1, 2, ... until
+// it makes fewer requests. It throws bad_alloc or `resource`, and the other rank is notified at once. `call` throws
 // `wrong` for wrong results.
 template <class Call>
 void fail_each_allocation(const char* what, const Call& call) {
@@ -75,7 +75,7 @@ void fail_each_allocation(const char* what, const Call& call) {
             std::atomic<int> done{0};
             collx::run_threads({0, is_one_host ? 0 : 1}, [&](collx::communicator& w) {
                 w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
-                std::string odd; // said when both are done
+                std::string odd; // reported when both ranks are done
                 const auto look = [&](const std::exception& e, bool is_expected) {
                     until_none = -1;
                     if (w.rank() == 1) has_failed = true;
@@ -93,7 +93,7 @@ void fail_each_allocation(const char* what, const Call& call) {
                                  e.code() != collx::errc::timeout));
                 }
                 until_none = -1;
-                for (++done; done.load() < 2;) ::sched_yield(); // neither notices that the other has ended
+                for (++done; done.load() < 2;) ::sched_yield(); // neither rank notices that the other has ended
                 at("%s, allocation %ld, one host: %d, %s", what, k, is_one_host, odd.c_str());
                 EXPECT(odd.empty());
             });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=address
 //
-// Arguments that cannot be right: each is a typed error on the rank that passes them, before anything has moved, and
-// the communicator goes on.
+// Arguments that cannot be correct: each is a typed error on the rank that passes it, before any data has moved, and
+// the communicator can still be used.
 #include "comm/every_verb.hpp"
 #include "comm/support.hpp"
 
@@ -17,7 +17,7 @@ using collx::invalid_argument;
 
 namespace {
 
-// All ranks make the same mistake; afterwards a right call must work, so no rank may have begun the wrong one.
+// All ranks make the same error. Afterwards a correct call must work, so no rank may have started the wrong one.
 template <class F>
 void check(collx::communicator& w, const char* text, F&& f) {
     const auto sequence = w.sequence();
@@ -49,7 +49,7 @@ TEST_CASE("null buffers") {
             check(w, "null", [&] { collx::sendrecv(w, collx::view(null, 6), 0, x, 0); });
             check(w, "null", [&] { collx::async::all_reduce(w, collx::view(null, 6)).wait(); });
             check(w, "null", [&] { collx::exclusive_scan(w, collx::view(null, 6), x); });
-            // A reduce of which only the root has a result, and all kinds of parts.
+            // A reduce whose result only the root gets, and all kinds of parts.
             check(w, "null", [&] { collx::reduce(w, collx::view(null, 6), x); });
             if (w.size() == 1) check(w, "output buffer is null", [&] { collx::reduce(w, x, collx::view(null, 6)); });
             const auto u = static_cast<std::size_t>(w.size());
@@ -75,7 +75,7 @@ TEST_CASE("null buffers") {
             check(w, "null", [&] { collx::reduce_scatter_v(w, none, counts); });
             check(w, "null", [&] { collx::all_to_all(w, none); });
             check(w, "null", [&] { collx::all_to_all_v(w, none, counts); });
-            // Nothing at all may be null.
+            // Empty buffers may be null.
             collx::all_reduce(w, collx::view(null, 0));
             collx::all_gather(w, collx::view(null, 0), collx::view(null, 0));
             collx::all_to_all(w, collx::view(null, 0), collx::view(null, 0));
@@ -106,7 +106,7 @@ TEST_CASE("overlapping buffers") {
             check(w, "overlap", [&] { collx::all_gather_v(w, own, all, counts); });
             check(w, "overlap", [&] { collx::reduce_scatter_v(w, all, own, counts); });
             check(w, "overlap", [&] { collx::all_to_all_v(w, all, counts, all, counts); });
-            if (n == 1) { // only the root has both
+            if (n == 1) { // only the root has both buffers
                 check(w, "overlap", [&] { collx::reduce(w, collx::view(p, 100), collx::view(p + 1, 100)); });
                 check(w, "overlap", [&] { collx::gather(w, own, all); });
                 check(w, "overlap", [&] { collx::gather_v(w, own, all, counts); });
@@ -114,7 +114,7 @@ TEST_CASE("overlapping buffers") {
                 check(w, "overlap", [&] { collx::scatter_v(w, all, own, counts); });
             }
             check(w, "overlap", [&] { collx::sendrecv(w, x, w.rank(), x, w.rank()); });
-            // Side by side is fine, and so is the same buffer twice.
+            // Adjacent buffers are allowed, and so is the same buffer twice.
             collx::all_reduce(w, collx::view(p, 100), collx::view(p + 100, 100));
             collx::all_reduce(w, collx::view(p, 100), collx::view(p, 100));
         });
@@ -138,7 +138,7 @@ TEST_CASE("roots and peers that are no ranks") {
                 collx::group g(w);
                 check(w, "root", [&] { g.broadcast(x, root); });
             }
-            // Nothing has left: the next message is the next one.
+            // Nothing was sent: the next message is the one that is received.
             int next = w.rank(), heard = -1;
             const int to = (w.rank() + 1) % n, from = (w.rank() + n - 1) % n;
             check(w, "peer", [&] { collx::sendrecv(w, collx::value(next), to, collx::value(heard), n); });
@@ -162,7 +162,7 @@ TEST_CASE("sizes that do not fit each other") {
         check(w, "the output buffer has 7 elements and needs 6", [&] { collx::all_to_all(w, six, seven); });
         check(w, "7 elements do not divide among 3 ranks", [&] { collx::all_to_all(w, seven); });
     });
-    on_ranks(1, [](collx::communicator& w) { // what only the root can see
+    on_ranks(1, [](collx::communicator& w) { // errors that only the root can detect
         std::vector<int> six(6), seven(7);
         check(w, "needs 6", [&] { collx::gather(w, six, seven); });
         check(w, "needs 7", [&] { collx::scatter(w, six, seven); });
@@ -284,7 +284,7 @@ TEST_CASE("shared memory that cannot be had") {
 }
 
 TEST_CASE("tensors that say they lie in a device's memory") {
-    struct tensor { // as DLPack has it
+    struct tensor { // as in DLPack
         void* data;
         struct {
             int device_type, device_id;
@@ -337,7 +337,7 @@ TEST_CASE("a time limit that every wait would be past") {
                 g.launch({.timeout = limit});
             });
         }
-        collx::barrier(w); // the communicator goes on
+        collx::barrier(w); // the communicator can still be used
     });
 }
 

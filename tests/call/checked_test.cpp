@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=thread,nightly
 //
-// Ranks that disagree. With set_checked(true) every rank receives the same sentence, which names the odd ranks and what
-// they did otherwise, and the communicator goes on. Without it, what messages themselves can tell.
+// Ranks that disagree. With set_checked(true) every rank gets the same text, which names the differing ranks and what
+// differs, and the communicator can still be used. Without it, only what the messages themselves reveal is detected.
 #include "comm/support.hpp"
 
 #include <array>
@@ -13,7 +13,7 @@ using collx::mismatch;
 
 namespace {
 
-// f(odd) is called on all four ranks and must fail on all of them with the same words.
+// Calls f(odd) on all four ranks; it must fail on all of them with the same text.
 template <class F>
 void check(collx::communicator& w, std::vector<int> odd, std::vector<std::string> texts, F&& f) {
     bool is_odd = false;
@@ -27,7 +27,7 @@ void check(collx::communicator& w, std::vector<int> odd, std::vector<std::string
     }
     EXPECT(e.code() == collx::errc::mismatch && e.peer() == odd[0] && e.rank() == w.rank());
     EXPECT(e.sequence() == w.sequence() && e.sequence() != 0);
-    int one = 1; // no rank has begun, so all may go on
+    int one = 1; // no rank has started the call, so all may continue
     collx::all_reduce(w, collx::value(one));
     EXPECT(one == w.size());
 }
@@ -75,8 +75,8 @@ TEST_CASE("checked: other collectives and another order") {
             if (odd) collx::reduce_scatter(w, x, part);
             else collx::barrier(w);
         });
-        // A rank that calls all_gather first and barrier second, where the others do it the other way round: named at
-        // the first call.
+        // One rank calls all_gather first and barrier second, the others the reverse: the rank is named at the first
+        // call.
         check(w, {3}, {"collective is barrier on rank 0 and all_gather on rank 3"}, [&](bool odd) {
             if (odd) collx::all_gather(w, part, x), collx::barrier(w);
             else collx::barrier(w), collx::all_gather(w, part, x);
@@ -110,7 +110,7 @@ TEST_CASE("checked: other policies, by type and by value, and another kind of me
             else collx::all_reduce(w, x);
         });
         check(w, {2}, {"policy"}, [&](bool odd) { collx::all_reduce(w.with(collx::piece{odd ? 64u : 128u}), x); });
-        check(w, {3}, {"element type"}, [&](bool odd) { // of the wire
+        check(w, {3}, {"element type"}, [&](bool odd) { // the type on the wire
             if (odd) collx::all_reduce(w.with(collx::wire<collx::bf16>{}), x);
             else collx::all_reduce(w, x);
         });
@@ -168,7 +168,7 @@ TEST_CASE("checked: calls that are under way, and groups") {
             g.broadcast(x, odd ? 1 : 0);
             g.launch();
         });
-        check(w, {1}, {"table of counts"}, [&](bool odd) { // the same bytes in all
+        check(w, {1}, {"table of counts"}, [&](bool odd) { // the same total of bytes
             collx::group g(w);
             g.all_reduce(collx::view(x.data(), odd ? 4u : 6u));
             g.all_reduce(collx::view(y.data(), odd ? 6u : 4u));
@@ -207,7 +207,7 @@ TEST_CASE("unchecked: a message of another size than expected names its sender")
             at("sent=%zu", sent);
             if (w.rank() == 0) {
                 try {
-                    collx::send(w, x, 1); // may be over before the other looks
+                    collx::send(w, x, 1); // may complete before the other rank looks
                 } catch (const mismatch& e) {
                     EXPECT(e.peer() == 0);
                 }
@@ -231,7 +231,7 @@ TEST_CASE("unchecked: other counts over channels are found at the first message"
         });
 }
 
-// One call of a communicator of its own, in which the last rank has `more` elements: all ranks get the error.
+// Makes one call on a new communicator, in which the last rank has `more` elements: all ranks get the error.
 template <class F>
 void check_window(std::size_t elems, F&& f) {
     for (const bool later : {false, true}) {
@@ -241,9 +241,9 @@ void check_window(std::size_t elems, F&& f) {
             w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
             std::vector<int> x(elems + (w.rank() == 2 ? 1 : 0), 1), y(3 * elems + 3);
             const auto call = [&](std::size_t n) { f(w, collx::view(x.data(), n), collx::view(y.data(), 3 * n)); };
-            if (later) // stages and numbers that were in use before
+            if (later) // uses stages and numbers before
                 for (int i = 0; i < 9; ++i) call(elems);
-            together.arrive_and_wait(); // who is still in the ninth call would hear of the mismatch there
+            together.arrive_and_wait(); // a rank still in the ninth call would get the mismatch there
             const auto e = thrown<mismatch>(w, [&] { call(x.size()); });
             at("%zu elements, later: %d, says %s", elems, later, e.what());
             EXPECT(e.peer() >= 0 && e.peer() < 3 && says(e, "another size than this call expects"));
@@ -295,7 +295,7 @@ TEST_CASE("unchecked: another type of the same size, or another of collx's opera
                 at("%zu elements, %d, says %s", n, how, e.what());
                 EXPECT(says(e, "is of another call"));
             });
-    on_ranks(2, [](collx::communicator& w) { // the program's own: collx cannot know which are the same
+    on_ranks(2, [](collx::communicator& w) { // the program's own operators: collx cannot know which are the same
         w.set_checked(false);
         int x = 1;
         if (w.rank() == 0) collx::all_reduce(w, collx::value(x), [](int a, int b) { return a + b; });
@@ -335,7 +335,7 @@ TEST_CASE("unchecked: private counts that disagree name the peer") {
         w.set_checked(false);
         std::vector<int> x(30), y(30);
         std::array send{10, 10, 10}, receive{10, 10, 10};
-        if (w.rank() == 1) receive[2] = 9; // rank 2 sends ten
+        if (w.rank() == 1) receive[2] = 9; // but rank 2 sends ten
         const auto e = thrown<mismatch>(w, [&] {
             collx::all_to_all_v(w, x, send, y, receive);
             collx::barrier(w);
@@ -355,8 +355,8 @@ TEST_CASE("unchecked: private counts that disagree name the peer") {
 
 namespace {
 
-// One call that the last rank makes otherwise, and correct ones after it: what is received is right, and within a few
-// calls every rank hears of it.
+// The last rank makes one call differently, then correct calls follow. All received data is right, and within a few
+// calls every rank gets the error.
 template <class F>
 void check_noticed(const char* what, const spread& hosts, F&& call) {
     on_hosts(3, hosts, [&](collx::communicator& w) {
@@ -374,7 +374,7 @@ void check_noticed(const char* what, const spread& hosts, F&& call) {
         EXPECT(says(e, "is of another call") || e.peer() == w.rank());
     });
 }
-// The same of calls with buffers of `n` elements, and of three times as many.
+// check_noticed() for calls with buffers of `n` elements, and of three times as many.
 template <class F>
 void check_buffers(const char* what, std::size_t n, const spread& hosts, F&& call) {
     check_noticed(what, hosts, [&](collx::communicator& w, bool odd) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=nightly
 //
-// What calls send: messages and bytes as the verifier derives them from the schedules.
+// The messages and bytes that calls send, compared with those that the verifier derives from the schedules.
 #include "comm/support.hpp"
 
 #include <collx/sched/facts.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 std::atomic<int> algorithms_checked{0}, windows_seen{0};
 
-// Runs `call` once to bind it, once more to count; compares the sums over all ranks with the facts of the schedule.
+// Runs `call` once to bind it and once to count. Compares the sums over all ranks with the facts of the schedule.
 template <class A, class F>
 void check_traffic(collx::communicator& w, const A& algorithm, std::uint64_t chunk_bytes, F&& call) {
     const auto facts = collx::sched::facts_of(algorithm, w.size());
@@ -25,7 +25,7 @@ void check_traffic(collx::communicator& w, const A& algorithm, std::uint64_t chu
     std::uint64_t sums[] = {after.messages - before.messages, after.bytes - before.bytes,
                             after.window_bytes_written - before.window_bytes_written,
                             after.window_bytes_read - before.window_bytes_read};
-    collx::reduce(w, sums); // over windows: adds no messages
+    collx::reduce(w, sums); // uses windows: adds no messages
     if (w.rank() != 0) return EXPECT(true);
     EXPECT_AT(sums[0], facts.ok && sums[0] == static_cast<std::uint64_t>(facts.total_messages));
     EXPECT_AT(sums[1], sums[1] == static_cast<std::uint64_t>(facts.total_chunks_sent) * chunk_bytes);
@@ -35,7 +35,7 @@ void check_traffic(collx::communicator& w, const A& algorithm, std::uint64_t chu
     windows_seen += sums[2] > 0 && sums[3] > 0;
 }
 
-// Chunks of 64 elements for any number of chunks that divides `whole`.
+// Calls run(...) with each algorithm whose number of chunks divides `whole` into multiples of 16 elements.
 template <collective C, class F>
 void check_all(collx::communicator& w, std::size_t whole, F&& run) {
     for_each_copying_algorithm<C>([&](auto a) {
@@ -77,7 +77,7 @@ TEST_CASE("calls send the messages and bytes that the facts of their schedules s
                                     collective::reduce_scatter, collective::gather, collective::scatter,
                                     collective::all_to_all>{});
         if (n > 1) CHECK(windows_seen > 0);
-        CHECK(algorithms_checked == algorithms); // none was left out because its chunks do not divide
+        CHECK(algorithms_checked == algorithms); // no algorithm was skipped because its chunks do not divide
         CHECK(algorithms > 30);
     }
 }

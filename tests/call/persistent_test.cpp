@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Calls that are prepared once and made many times: each verb against a serial oracle, with other numbers each time.
+// Calls that are prepared once and made many times: each verb compared with a serial oracle, with new data each time.
 #include "comm/support.hpp"
 #include "support/caught_stderr.hpp"
 
@@ -20,7 +20,7 @@ namespace {
 
 using list = std::vector<int>;
 
-// Every second run is started, and waited for by test().
+// Every second run uses start(), then wait() or test().
 void run(collx::persistent_call& call, int round) {
     if (round % 2 == 0) return call();
     call.start();
@@ -45,7 +45,7 @@ bool is_sample(const int* x, std::size_t first, std::size_t n, int rank, int rou
 
 constexpr int rounds = 4;
 
-// m elements of each rank.
+// Each rank has m elements.
 void reduce_with_all(collx::communicator& w, std::size_t m) {
     const int n = w.size(), me = w.rank(), root = n - 1;
     const auto u = static_cast<std::size_t>(n), k = static_cast<std::size_t>(me);
@@ -100,7 +100,7 @@ void move_with_all(collx::communicator& w, std::size_t m) {
             if (!is_sample(y.data() + static_cast<std::size_t>(r) * m, 0, m, r, t)) return false;
         return true;
     };
-    // Part `me` of every rank's x.
+    // Whether v has part `me` of every rank's x.
     const auto is_exchanged = [&](const list& v, int t) {
         for (int r = 0; r < n; ++r)
             if (!is_sample(v.data() + static_cast<std::size_t>(r) * m, k * m, m, r, t)) return false;
@@ -146,7 +146,7 @@ void pass_messages(collx::communicator& w, std::size_t m) {
         if (n == 1) continue;
         if (me % 2 == 0) run(sent, t), run(received, t);
         else {
-            received.start(); // beside a blocking message
+            received.start(); // concurrently with a blocking message
             run(sent, t);
             received.wait();
         }
@@ -203,7 +203,7 @@ TEST_CASE("bound algorithms, types on the wire and pieces are those of the call'
 // ------------------------------------------------------------------ the composed reading
 namespace {
 
-// Rank and round decide who runs the call straight and who as a task: peers cannot tell the difference.
+// Rank and round decide which ranks use the composed run and which a task: peers cannot tell the difference.
 template <class Call>
 void run_mixed(collx::communicator& w, Call& call, int round) {
     if ((w.rank() + round) % 2 == 0) return call();
@@ -224,7 +224,7 @@ void sum_by_all(collx::communicator& w, List& x, List& y) {
             EXPECT_AT(t, is_sum(y.data(), 0, y.size(), n, t));
             const auto after = w.sent();
             const std::uint64_t wrote = after.window_bytes_written - before.window_bytes_written;
-            run_mixed(w, call, t + 1); // the other way
+            run_mixed(w, call, t + 1); // the other kind of run
             EXPECT_AT(t, is_sum(y.data(), 0, y.size(), n, t));
             EXPECT_AT(t, w.sent().window_bytes_written - after.window_bytes_written == wrote);
         }
@@ -335,7 +335,7 @@ TEST_CASE("a run in place of one that is queued behind others of its port waits 
     on_ranks(2, [](collx::communicator& w) {
         list x(30'000), y(10);
         auto long_one = per::all_reduce(w, x);
-        std::vector<collx::persistent_call> short_ones; // one of them shares the port
+        std::vector<collx::persistent_call> short_ones; // one of them shares the port of the long call
         for (int k = 0; k < 8; ++k) short_ones.push_back(per::all_reduce(w, y));
         for (int t = 0; t < rounds; ++t)
             for (auto& one : short_ones) {
@@ -352,7 +352,7 @@ TEST_CASE("inputs that are temporaries live as long as the call") {
     on_ranks(2, [](collx::communicator& w) {
         list out(2000);
         auto call = per::all_gather(w, list(1000, w.rank() + 7), out);
-        const list scratch(1000, 3); // where the input may have been
+        const list scratch(1000, 3); // likely to reuse the input's memory, had it been freed
         call(), call();
         EXPECT(out.front() == 7 && out.back() == 8 && scratch[0] == 3);
         auto counted =
@@ -435,7 +435,7 @@ TEST_CASE("a buffer that was moved, resized or emptied is found at the next star
         list elsewhere = std::move(x);
         refused(sum, "output");
         x = std::move(elsewhere);
-        sum(); // nothing was begun, and it is back
+        sum(); // no call was started, and the buffer is back
         x.resize(101);
         refused(sum, "output");
         in.clear();
@@ -446,7 +446,7 @@ TEST_CASE("a buffer that was moved, resized or emptied is found at the next star
         auto to = per::send(w, there, 1 - w.rank());
         there = list();
         refused(to, "send");
-        collx::barrier(w); // the communicator is as it was
+        collx::barrier(w); // the communicator is unchanged
     });
 }
 
@@ -467,7 +467,7 @@ TEST_CASE("started twice, or waited for without a start") {
         while (!sum.test()) {
         }
         EXPECT(sum.test());
-        sum.start(); // what test() has seen done needs no wait()
+        sum.start(); // after a successful test() no wait() is needed
         sum.wait();
     });
 }
@@ -504,7 +504,7 @@ TEST_CASE("a persistent group that is not launched says so, and a call that was 
                 per::group g(w);
                 g.all_reduce(collx::value(x));
                 g.all_reduce(collx::value(y));
-                auto never_started = g.launch(); // no mistake
+                auto never_started = g.launch(); // not an error
             }
             if (w.rank() == 0) {
                 per::group g(w);
@@ -515,7 +515,7 @@ TEST_CASE("a persistent group that is not launched says so, and a call that was 
                 auto sum = per::all_reduce(w, collx::value(x));
                 sum.start();
                 if (w.rank() == 0) sum.wait();
-                while (w.progress() != 0) std::this_thread::yield(); // it is done
+                while (w.progress() != 0) std::this_thread::yield(); // completes it
             }
             collx::barrier(w);
             EXPECT(x == 2 && y == 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 serial sanitize=no
 //
-// A call makes no system call: a filter of the kernel ends the process at the first one.
+// A call makes no system call: a kernel filter ends the process at the first one.
 #include "comm/support.hpp"
 #include "support/skip.hpp"
 #include <collx/transport/memory.hpp>
@@ -19,7 +19,7 @@ using namespace collx_test;
 
 namespace {
 
-// Only exit may be called from here on; anything else ends the process with SIGSYS.
+// From here on only exit is allowed; any other system call ends the process with SIGSYS.
 bool forbid_system_calls() {
     sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -31,7 +31,7 @@ bool forbid_system_calls() {
     return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Exit code of a child that runs f, 128 + signal if one ended it.
+// Runs f in a child and returns its exit code, or 128 + signal.
 template <class F>
 int in_child(F&& f) {
     const pid_t child = ::fork();
@@ -57,7 +57,7 @@ TEST_CASE("a call makes no system call") {
         for (int i = 0; i < 1000; ++i)
             collx::all_reduce(w, collx::value(x)), collx::all_reduce(w, y), collx::barrier(w);
         if (also_one) (void)::syscall(SYS_getppid);
-        ::_exit(x == 1 && y[0] == 1.0f ? right : 1); // at once: destructors give memory back
+        ::_exit(x == 1 && y[0] == 1.0f ? right : 1); // at once: destructors would free memory
     };
     const int code = in_child([&] { return call(false); });
     if (code == cannot_filter) return collx_test::skip("seccomp is not allowed here");
@@ -66,8 +66,8 @@ TEST_CASE("a call makes no system call") {
 }
 
 TEST_CASE("two ranks that spin make no system call either") {
-    // On two cores of their own ranks only spin. The core may still be taken from one of them, hence a spin limit that
-    // never comes.
+    // Each rank has its own core, so ranks only spin. The core may still be taken from one of them, so the spin limit
+    // is unlimited.
     if (collx::usable_cores() < 2) return collx_test::skip("needs two cores");
     const int code = in_child([] {
         collx::job_settings s;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Calls that go on while the program computes.
+// Calls that run while the program computes.
 #include "comm/support.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ TEST_CASE("a time is what std::chrono says, in nanoseconds, and turns into it") 
     STATIC_REQUIRE(duration(std::chrono::hours::min()).count() == INT64_MIN);
     STATIC_REQUIRE(collx::call_options{.timeout = 3ms}.timeout == duration::from_ns(3'000'000));
     STATIC_REQUIRE(std::chrono::nanoseconds(duration(-1ms)) == -1ms);
-    // What would be rounded must be said in whole units.
+    // Durations that would be rounded are not accepted.
     STATIC_REQUIRE_FALSE(std::is_convertible_v<std::chrono::duration<double>, duration>);
     STATIC_REQUIRE_FALSE(std::is_convertible_v<std::chrono::duration<int, std::pico>, duration>);
     STATIC_REQUIRE_FALSE(std::is_convertible_v<int, duration>);
@@ -83,7 +83,7 @@ TEST_CASE("all verbs may be under way at once, beside blocking calls") {
             auto w6 = collx::async::all_to_all(w, h, j);
             auto w7 = collx::async::scan(w, i);
             auto w8 = collx::async::barrier(w);
-            collx::all_reduce(w, k); // blocking, in front of all of them
+            collx::all_reduce(w, k); // blocking, before all of them complete
             EXPECT(k.back() == 8);
             w8.wait(), w6.wait(), w7.wait(), w3.wait(), w5.wait(), w2.wait(), w4.wait(), w1.wait();
             EXPECT(a.back() == 4 && b.back() == 3 && c.back() == (w.rank() == 1 ? 4 : 1) && g.back() == 4 &&
@@ -100,7 +100,7 @@ TEST_CASE("v-variants under way keep their tables of counts alive") {
         std::vector<int> out(6, -1), back(static_cast<std::size_t>(w.rank()) + 1, -1),
             mine(static_cast<std::size_t>(w.rank()) + 1, w.rank());
         auto gathering = collx::async::all_gather_v(w, mine, out, std::vector<int>{1, 2, 3});
-        std::vector<int> scratch(6, 77); // where the table may have been
+        std::vector<int> scratch(6, 77); // likely to reuse the table's memory, had it been freed
         gathering.wait();
         EXPECT(out == std::vector<int>({0, 1, 1, 2, 2, 2}) && scratch[0] == 77);
         auto exchanging =
@@ -135,7 +135,7 @@ TEST_CASE("every verb takes temporaries under way: outputs come back from wait()
             const auto u = static_cast<std::size_t>(me);
             const std::vector<std::size_t> counts(3, m);
             const auto mine = [me](std::size_t size) { return list(size, me + 1); };
-            // All at once, so that memory freed too early belongs to another call by the time it is read.
+            // All at once, so that memory freed too early would belong to another call when it is read.
             auto sum = collx::async::all_reduce(w, mine(all), list(all));
             auto there = collx::async::broadcast(w, mine(all), {.root = 1});
             auto at_root = collx::async::reduce(w, mine(all), collx::max{}, {.root = 2});
@@ -162,10 +162,10 @@ TEST_CASE("every verb takes temporaries under way: outputs come back from wait()
             auto so_far = collx::async::scan(w, mine(all));
             auto before = collx::async::exclusive_scan(w, mine(all), list(all, -1));
             auto received = collx::async::recv(w, list(all), (me + 2) % 3);
-            collx::work<void> sent = collx::async::send(w, mine(all), (me + 1) % 3); // nothing to come back
+            collx::work<void> sent = collx::async::send(w, mine(all), (me + 1) % 3); // nothing is returned
             const list kept_input = mine(all);
             list result(all);
-            collx::work<void> kept = collx::async::all_reduce(w, kept_input, result);            // nothing moved
+            collx::work<void> kept = collx::async::all_reduce(w, kept_input, result);            // nothing was moved in
             collx::work<void> seen = collx::async::all_reduce(w, collx::view(result.data(), 0)); // owns nothing
             seen.wait(), kept.wait(), sent.wait();
             const auto is = [&](const list& x, std::size_t size, int value) {
@@ -208,7 +208,7 @@ TEST_CASE("what only looks like a temporary is moved in as well, and handles may
         const std::vector<int> gathered = second.wait();
         EXPECT(gathered == std::vector<int>({0, 7, 1, 7}));
         EXPECT(third.wait().memory.back() == 2 && first.wait().memory.back() == 10);
-        // What has been refused leaves nothing under way.
+        // A refused call leaves nothing outstanding.
         const auto e = thrown<collx::invalid_argument>(
             w, [&] { (void)collx::async::all_gather(w, std::vector<int>(3), std::vector<int>(7)); });
         EXPECT(says(e, "the output buffer has 7 elements and needs 6") && w.progress() == 0);
@@ -243,7 +243,7 @@ TEST_CASE("work may be moved, and waited for with a limit") {
 TEST_CASE("a call that throws leaves nothing under way that would touch its buffers") {
     on_ranks(2, [](collx::communicator& w) {
         const auto& pending = w.internals().pending;
-        if (w.rank() == 0) { // a receive that waits in the queue of another one
+        if (w.rank() == 0) { // a receive that waits behind another one
             std::vector<int> x(1000), y(1000);
             const auto first = collx::async::recv(w, x, 1);
             (void)thrown<collx::timed_out>(w, [&] { collx::recv(w, y, 1, {.timeout = 1ms}); });
@@ -253,11 +253,11 @@ TEST_CASE("a call that throws leaves nothing under way that would touch its buff
         }
     });
     std::atomic<int> started{0};
-    on_ranks(2, [&](collx::communicator& w) { // one that finds the operator of another throwing
-        w.set_checked(false);                 // else each call waits for the other rank
+    on_ranks(2, [&](collx::communicator& w) { // a call in which the operator of another call throws
+        w.set_checked(false);                 // otherwise each call waits for the other rank
         std::vector<int> x(10, 1), y(10, 1);
         const auto op = [&](int a, int b) { return w.rank() == 0 && started == 2 ? throw wrong("mine") : a + b; };
-        collx_test::until([&] { return started == w.rank(); }); // rank 0 must wait for the other one
+        collx_test::until([&] { return started == w.rank(); }); // rank 0 must wait for rank 1
         const auto first = collx::async::all_reduce(w, x, op);
         ++started;
         collx_test::until([&] { return started == 2; });
@@ -272,16 +272,16 @@ TEST_CASE("a call that throws leaves nothing under way that would touch its buff
 
 TEST_CASE("calls that need scratch memory may overlap with larger ones") {
     // Ports are reused in turn: every third call waits behind the first, and a larger one must not take its scratch
-    // away.
+    // memory.
     on_ranks(5, [](collx::communicator& w) {
-        w.set_checked(false); // so that a rank may run ahead
+        w.set_checked(false); // so that one rank may run ahead
         for (int round = 0; round < 20; ++round) {
             std::vector<std::vector<int>> x;
             std::vector<collx::work<void>> works;
             if (round % 5 != w.rank()) std::this_thread::sleep_for(1ms);
             for (std::size_t k = 0; k < 9; ++k)
                 x.push_back(samples(w.rank(), (k + 1) * 700 + static_cast<std::size_t>(round) * 300));
-            for (std::size_t k = 0; k < 9; ++k) // pieces grow from call to call, and with them the scratch
+            for (std::size_t k = 0; k < 9; ++k) // pieces grow with every call, and so does the scratch memory
                 works.push_back(collx::async::all_reduce(
                     w.with(collx::algo::binomial_all_reduce{}, collx::piece{(k + 1) * 400}), x[k]));
             for (auto& k : works) k.wait();
@@ -333,9 +333,9 @@ TEST_CASE("between hosts a call returns though another one, under way, has no ro
         auto work = collx::async::broadcast(w, x);
         const auto soon = std::chrono::steady_clock::now() + 100ms;
         while (std::chrono::steady_clock::now() < soon)
-            if (w.rank() == 0) (void)w.progress(); // fills what room there is
+            if (w.rank() == 0) (void)w.progress(); // fills the slots that are free
         collx::barrier(w);
-        // Who is done first does not call again before the other has returned as well.
+        // The rank that finishes first makes no other call before the other rank has returned, too.
         ++returned;
         const auto end = std::chrono::steady_clock::now() + 30s;
         while (returned < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 needs=rapidcheck sanitize=nightly
 //
-// all_to_all_v whose messages between nodes are aggregated: each rank knows its own counts only, carriers and leaders
-// learn the others. Against what every rank should receive, and by counting messages while threads run.
+// all_to_all_v with messages between nodes aggregated: each rank knows only its own counts, carriers and leaders learn
+// the other counts. The tests compare with what every rank should receive, and count messages while threads run.
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/leader.hpp>
 #include <collx/plan/long_parts.hpp>
@@ -33,7 +33,8 @@ three_bytes meant(int from, int to, std::size_t i) {
 }
 constexpr three_bytes untouched{0, 7, 7};
 
-// What one rank sends and receives where count(from, to) says how much: parts begin `gap` elements after each other.
+// What one rank sends and receives, where count(from, to) gives the part sizes. Each part begins `gap` elements
+// behind the previous one.
 struct exchange {
     template <class Count>
     exchange(const collx::communicator& w, Count&& count, std::size_t gap) {
@@ -75,7 +76,7 @@ std::size_t patterned(int pattern, int n, int from, int to) {
     }
 }
 
-// Messages of one call to ranks of other nodes: of this rank, and of all.
+// The messages that one call sends to ranks of other nodes: by this rank, and by all ranks.
 template <class F>
 std::array<std::uint64_t, 2> messages_out(collx::communicator& w, const node_map& m, F&& call) {
     const auto so_far = [&] {
@@ -105,7 +106,7 @@ void check_on_all_maps(Make&& make) {
             const node_map m(node);
             for (const std::size_t piece : {std::size_t{0}, std::size_t{60}, std::size_t{4096}})
                 for (int pattern = 0; pattern < 6; ++pattern) {
-                    if (piece == 60 && pattern > 3) continue; // ten thousand messages
+                    if (piece == 60 && pattern > 3) continue; // would take ten thousand messages
                     at("map of %zu, pattern %d, piece %zu", node.size(), pattern, piece);
                     const auto count = [&](int from, int to) { return patterned(pattern, w.size(), from, to); };
                     const auto bound = w.with(make(m), collx::piece{piece});
@@ -151,7 +152,7 @@ TEST_CASE("across hosts short parts go through leaders by themselves, each long 
 TEST_CASE("N - 1 messages leave the node per rank where a direct exchange sends (N - 1) G") {
     for (const spread& hosts : {spread{2}, spread{3}, spread{}})
         on_hosts(6, hosts, [&](collx::communicator& w) {
-            w.set_checked(false); // comparing calls takes messages too
+            w.set_checked(false); // comparing calls sends messages, too
             const int each = hosts.ranks_per_host == 0 ? 2 : hosts.ranks_per_host, nodes = 6 / each;
             const node_map m = node_map::blocks(6, each);
             const auto count = [&](int from, int to) { return static_cast<std::size_t>((from * 7 + to * 3) % 5) * 20; };
@@ -162,7 +163,7 @@ TEST_CASE("N - 1 messages leave the node per rank where a direct exchange sends 
             sent = messages_out(w, m, [&] { check_call(w, w.with(collx::algo::pairwise_all_to_all{}), count); });
             EXPECT_AT(sent[0], sent[0] == static_cast<unsigned>((nodes - 1) * each));
         });
-    // Unequal nodes: as many in all, shared out among the ranks of the node.
+    // Unequal nodes: the total stays the same, and the ranks of a node share the messages.
     on_ranks(7, [](collx::communicator& w) {
         w.set_checked(false);
         const node_map m({0, 0, 0, 0, 1, 1, 2});
@@ -186,7 +187,7 @@ TEST_CASE("random counts on random nodes arrive") {
         const std::size_t piece = *rc::gen::element(std::size_t{0}, std::size_t{100}, std::size_t{3000});
         const int rounds = *rc::gen::inRange(1, 4), algorithm = *rc::gen::inRange(0, 4);
         const bool checked = *rc::gen::arbitrary<bool>();
-        // One host or several, whatever the map says: nodes are what the program calls so.
+        // One host or several, whatever the map says: the program decides what a node is.
         const spread hosts{*rc::gen::element(0, 0, 0, 1, 2)};
         run_spread(n, hosts, [&](collx::communicator& w) {
             w.set_timeout(collx_test::patient(std::chrono::seconds(20)));
@@ -233,7 +234,7 @@ TEST_CASE("elements that are computed while they are read, into an output with g
         const collx_test::computed lazy(10, [me](int i) { return me * 100 + i; });
         collx::all_to_all_v(w.with(aggregated_all_to_all{m}), lazy, counts,
                             collx::strided(out.data(), out.size() / 2, 2), receives);
-        const int first = me * (me + 1) / 2; // of my part at every sender
+        const int first = me * (me + 1) / 2; // of my part in every sender's buffer
         for (std::size_t i = 0; i < out.size(); ++i) {
             const int k = static_cast<int>(i / 2), from = k / (me + 1);
             EXPECT_AT(i, out[i] == (i % 2 != 0 ? -1 : from * 100 + first + k % (me + 1)));
@@ -255,13 +256,13 @@ TEST_CASE("two wrong counts do not hide each other in one message") {
                 collx::all_to_all_v(w.with(aggregated_all_to_all{m}), x, send, y, receive);
                 collx::barrier(w);
             });
-            if (checked) EXPECT(e.peer() == 0); // the first that is wrong
+            if (checked) EXPECT(e.peer() == 0); // the first rank with a wrong count
             if (checked && w.rank() == 3) EXPECT(says(e, "sends 9 elements"));
-            if (!checked) EXPECT(e.peer() == 1); // who carried it
+            if (!checked) EXPECT(e.peer() == 1); // the carrier
         });
 }
 
-// Whatever one end thinks of a part and the other of it: nothing, short, long.
+// The sender and the receiver of a part disagree: nothing, short or long at either end.
 TEST_CASE("a part that one end takes for short and the other for long is found by the leaders") {
     for (const auto& ends : {std::array{0, 900}, {900, 0}, {3, 900}, {900, 3}, {900, 901}, {3, 0}, {0, 3}}) {
         const int sent = ends[0], expected = ends[1];
@@ -277,7 +278,7 @@ TEST_CASE("a part that one end takes for short and the other for long is found b
                 collx::all_to_all_v(w.with(collx::long_parts_directly(leader_all_to_all{m}, 100)), x, send, y, receive);
                 collx::barrier(w);
             });
-            EXPECT_AT(e.peer(), e.peer() == 0); // its leader, whose message it was
+            EXPECT_AT(e.peer(), e.peer() == 0); // its leader, which sent the message
         });
     }
 }
@@ -305,7 +306,7 @@ TEST_CASE("a rank that does not come is named") {
             return EXPECT(true);
         }
         ++come;
-        wait_for_three(come); // no other rank is late
+        wait_for_three(come); // so no other rank is late
         const auto e = thrown<collx::error>(w, [&] {
             collx::all_to_all_v(w.with(aggregated_all_to_all{m}), x, one, y, one, {.timeout = std::chrono::seconds(2)});
             collx::barrier(w, {.timeout = std::chrono::seconds(2)});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What a verb must do with every algorithm, number of ranks, root, and size of buffer and piece. `check(w, bound,
-// size)`, or `check(w, bound, size, root)` of a verb with a root, makes the call on `bound`, which is `w` or
-// `w.with(...)`, and looks at what came of it.
+// size)`, or `check(w, bound, size, root)` for a verb with a root, makes the call on `bound`, which is `w` or
+// `w.with(...)`, and checks the result.
 #pragma once
 
 #include <type_traits>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 optimised sanitize=thread,nightly
 //
-// all_reduce with every algorithm, size and number of ranks. What it shares with other verbs (types, views) is in
-// types_test and views_test.
+// all_reduce with every algorithm, size and number of ranks. types_test and views_test test what all verbs share.
 #include "algorithm_support.hpp"
 
 using namespace collx_test;
@@ -30,7 +29,7 @@ TEST_CASE("all_reduce sums on all ranks, whatever the algorithm, in place and ou
 TEST_CASE("all_reduce cuts chunks into pieces of any size") { check_pieces<collective::all_reduce>(check_call); }
 
 TEST_CASE("all_reduce keeps the order of operands for operators that do not commute") {
-    // Composition of maps x -> a x + b modulo a prime: associative, order matters.
+    // Composition of maps x -> a x + b modulo a prime: associative, but the order matters.
     struct affine {
         unsigned a, b;
         bool operator==(const affine&) const = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=thread,nightly
+// collx-test: optimised timeout=300 sanitize=thread,nightly
 #include "algorithm_support.hpp"
 
 using namespace collx_test;
@@ -7,7 +7,7 @@ using collx::collective;
 
 namespace {
 
-// What rank `from` has for rank `to`.
+// Element i of the part from rank `from` to rank `to`.
 int meant(int from, int to, std::size_t i) { return from * 1000 + to * 100 + static_cast<int>(i % 97); }
 
 constexpr auto check_call = [](collx::communicator& w, auto&& bound, std::size_t size) {
@@ -46,7 +46,7 @@ TEST_CASE("all_to_all_v: each rank knows its own counts only; any of them may be
                         case 3: return static_cast<std::size_t>((from * 5 + to * 3) % 4);
                         case 4:
                             return static_cast<std::size_t>((from * 5 + to * 3) % 4) *
-                                   30'000; // pieces of different numbers
+                                   30'000; // different numbers of pieces
                         default: return from == to ? 50 : (from + to) % 2 == 0 ? 100'000 : 1;
                     }
                 };
@@ -88,7 +88,7 @@ TEST_CASE("all_to_all_v in place: as many elements come from each rank as go to 
                     const auto u = static_cast<std::size_t>(n);
                     std::vector<std::size_t> counts(u), offsets(u);
                     std::size_t end = 0;
-                    for (int k = 0; k < n; ++k) { // the same in both directions, another for each pair
+                    for (int k = 0; k < n; ++k) { // each pair has its own count, equal in both directions
                         const auto i = static_cast<std::size_t>(k);
                         counts[i] = unit * static_cast<std::size_t>((k + me) % 3);
                         offsets[i] = end + 3, end = offsets[i] + counts[i];
@@ -101,7 +101,7 @@ TEST_CASE("all_to_all_v in place: as many elements come from each rank as go to 
                             packed.push_back(meant(me, k, i)), expected_packed.push_back(meant(k, me, i));
                         }
                     collx::all_to_all_v(w, x, counts, offsets);
-                    EXPECT(x == expected); // and what lies between the parts is as it was
+                    EXPECT(x == expected); // the gaps between the parts are unchanged
                     collx::all_to_all_v(w, packed, counts);
                     EXPECT(packed == expected_packed);
                 }
@@ -112,7 +112,8 @@ TEST_CASE("all_to_all_v: ranks with short parts and ranks with long or strided o
     on_ranks(3, [](collx::communicator& w) {
         const int me = w.rank();
         for (int round = 0; round < 40; ++round) { // more calls than a channel has slots
-            // Between ranks 0 and 2 parts may be long; rank 1 has short ones, those of rank 2 are every second element.
+            // Parts between ranks 0 and 2 may be long. Those of rank 1 are short, and those of rank 2 are every
+            // second element.
             const auto count = [&](int from, int to) -> std::size_t {
                 return from + to == 2 && from != to && round % 4 == 0
                            ? 5'000

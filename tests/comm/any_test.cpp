@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 needs=any sanitize=address,nightly
 //
-// Types and operators that are chosen at run time, against the typed calls and a serial fold.
+// Types and operators that are chosen at run time, compared with the typed calls and a serial fold.
 #include "support.hpp"
 
 #include <complex>
@@ -28,7 +28,7 @@ void for_each_type(F&& f) {
     f(std::int64_t()), f(std::uint64_t()), f(collx::f16()), f(collx::bf16()), f(float()), f(double()), f(bool());
     f(std::complex<float>()), f(std::complex<double>());
 }
-// Of sizes that differ: verbs see no more of a type.
+// Three types of different sizes: verbs depend on nothing else of a type.
 template <class F>
 void for_few_types(F&& f) {
     f(std::int8_t()), f(float()), f(std::complex<double>());
@@ -40,7 +40,7 @@ void for_each_op(F&& f) {
     f(any_op::bit_xor, collx::bit_xor{}), f(any_op::logical_and, collx::logical_and{});
     f(any_op::logical_or, collx::logical_or{}), f(any_op::logical_xor, collx::logical_xor{});
 }
-// What users expect of the pair, said once more and otherwise than the table does.
+// Whether users expect the pair to work: stated again, independently of the table.
 template <class T, class Op>
 constexpr bool should_combine() {
     constexpr bool is_complex = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
@@ -60,7 +60,7 @@ T value(int rank, std::size_t i) {
     else return T(static_cast<typename T::value_type>(v), static_cast<typename T::value_type>(rank));
 }
 template <class T>
-struct array { // std::vector<bool> has no bools
+struct array { // because std::vector<bool> stores no bools
     explicit array(std::size_t n) : memory(new T[n]()), size(n) {}
     array(int rank, std::size_t n) : array(n) {
         for (std::size_t i = 0; i < n; ++i) memory[i] = value<T>(rank, i);
@@ -125,7 +125,7 @@ TEST_CASE("halves are summed as float and rounded once, as in typed calls") {
         for (std::size_t i = 0; i < 1000; ++i) x[i] = y[i] = collx::bf16(w.rank() == 0 ? 256.0f : 0.75f);
         any::all_reduce(w, x.view());
         collx::all_reduce(w, collx::view(y.memory.get(), y.size));
-        for (std::size_t i = 0; i < 1000; ++i) EXPECT_AT(i, float(x[i]) == 260.0f && float(y[i]) == 260.0f); // else 256
+        for (std::size_t i = 0; i < 1000; ++i) EXPECT_AT(i, float(x[i]) == 260.0f && float(y[i]) == 260.0f); // not 256
     });
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("every verb does what its typed form does, in place and from one buffe
                         std::vector<std::size_t> counts(u, part), offsets;
                         for (std::size_t k = 0; k < u; ++k) offsets.push_back(k * part);
                         const auto typed = [](array<T>& a) { return collx::view(a.memory.get(), a.size); };
-                        // Both ways on equal buffers: f(any) on one pair, g(typed) on the other.
+                        // Runs f on one pair of buffers (any) and g on an equal pair (typed), and compares the results.
                         const auto same = [&](std::size_t ins, std::size_t outs, auto&& f, auto&& g) {
                             array<T> a(w.rank(), ins), b(w.rank() + 1, outs), c(w.rank(), ins), d(w.rank() + 1, outs);
                             f(a.view(), b.view());
@@ -272,7 +272,7 @@ TEST_CASE("buffers and numbers that cannot be right") {
             const auto e = thrown<collx::invalid_argument>(w, call);
             EXPECT_AT(0, says(e, text));
             EXPECT(e.rank() == w.rank());
-            collx::all_reduce(w, y); // the communicator goes on
+            collx::all_reduce(w, y); // the communicator can still be used
         };
         any_buffer odd = good;
         odd.data = reinterpret_cast<std::byte*>(x.data()) + 4, odd.size = 9;
@@ -310,7 +310,7 @@ TEST_CASE("with a root, the other ranks may pass anything as the buffer that the
         std::vector<float> sum(is_root ? 4 : 0);
         any::reduce(w, mine, is_root ? collx::as_any(sum) : unaligned, any_op::plus, {.root = 1});
         for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_AT(i, sum[i] == 6);
-        // What is used is still checked, on the rank that uses it.
+        // The buffer that a rank uses is still checked on that rank.
         if (is_root) (void)thrown<collx::invalid_argument>(w, [&] { any::gather(w, mine, unaligned, {.root = 1}); });
     });
 }

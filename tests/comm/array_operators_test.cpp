@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=address,nightly
 //
-// Operators that take arrays, through every verb that reduces and every algorithm, against the same operator on
-// elements; and reduce_local, which runs operators without a communicator.
+// Operators that take arrays, with every verb that reduces and every algorithm, compared with the same operator on
+// elements. Also reduce_local, which runs operators without a communicator.
 #include "type_support.hpp"
 
 #include <cstring>
@@ -14,7 +14,7 @@ using collx::collective;
 
 namespace {
 
-// f(x) = a x + b: first f, then g. Associative, not commutative.
+// f(x) = a x + b; the composition applies f first, then g. Associative, not commutative.
 struct affine {
     unsigned a, b;
     bool operator==(const affine&) const = default;
@@ -68,7 +68,7 @@ TEST_CASE("an operator of arrays keeps rank order in all verbs that reduce, call
                        3);
             }
         });
-    CHECK(elements > 50 * calls); // runs, not elements
+    CHECK(elements > 50 * calls); // called for runs of elements, not for single ones
 }
 
 TEST_CASE("an operator of arrays goes with every algorithm that keeps order, and with others if it says it commutes") {
@@ -82,7 +82,7 @@ TEST_CASE("an operator of arrays goes with every algorithm that keeps order, and
             collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), x, ring);
             collx::all_reduce(w.with(collx::deterministic{}), y, add);
             for (std::size_t i = 0; i < x.size(); ++i) EXPECT_AT(i, x[i] == 15 && y[i] == 15);
-            // Strided, lazily computed, of another type on the wire, with hooks: through blocks.
+            // Inputs that need blocks: strided, lazily computed, another wire type, hooks.
             std::vector<double> z(3000, w.rank() + 1.0);
             collx::all_reduce(w, collx::strided(z.data(), 1000, 3), add);
             for (std::size_t i = 0; i < z.size(); ++i) EXPECT_AT(i, z[i] == (i % 3 == 0 ? 15 : w.rank() + 1));
@@ -134,7 +134,7 @@ TEST_CASE("reduce_local combines two buffers: into the second, or into a third")
             EXPECT_AT(i, out[i] == std::max(a[i], b[i]));
         }
     }
-    // The left operand stands on the left, also where the result replaces it, for elements and for arrays.
+    // The left operand stays on the left, also when the result replaces it, for elements and for arrays.
     std::vector<affine> f{{2, 3}}, g{{5, 7}}, h(1), k = g;
     const affine fg = then{}(f[0], g[0]);
     collx::reduce_local(f, g, h, then{});

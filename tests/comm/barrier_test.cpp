@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// barrier: no rank leaves before all have come. Failing that shows as a counter that is seen too small.
+// barrier: no rank leaves before all have entered. A failure shows as a counter value that is too small.
 #include "support.hpp"
 
 using namespace collx_test;
 
 namespace {
 
-// All add 1, meet, and must see the sum of all ranks.
+// All ranks add 1, pass a barrier, and must see the sum of all ranks.
 template <class Comm>
 void check_rounds(collx::communicator& w, Comm&& bound, std::atomic<int>& arrived, int rounds) {
     for (int i = 0; i < rounds; ++i) {
         arrived.fetch_add(1, std::memory_order_relaxed);
         collx::barrier(bound);
         EXPECT(arrived.load(std::memory_order_relaxed) >= (i + 1) * w.size());
-        collx::barrier(bound); // the count may not go on before all have looked
+        collx::barrier(bound); // no rank may add again before all have looked
         EXPECT(arrived.load(std::memory_order_relaxed) <= (i + 2) * w.size());
     }
 }
@@ -49,7 +49,7 @@ TEST_CASE("ranks can work during a barrier until all have come") {
 }
 
 TEST_CASE("what was written before a barrier is seen after it") {
-    std::vector<int> plain(8, -1); // not atomic: a missing happens-before is a data race that ThreadSanitizer reports
+    std::vector<int> plain(8, -1); // not atomic: ThreadSanitizer reports a missing happens-before as a data race
     on_ranks(8, [&](collx::communicator& w) {
         for (int i = 0; i < 100; ++i) {
             plain[static_cast<std::size_t>(w.rank())] = i;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=180 sanitize=thread,nightly
+// collx-test: optimised timeout=180 sanitize=thread,nightly
 //
-// Gradient buckets against serial sums, in any order of readiness, with and without a wire type; what bad input gets.
+// Gradient buckets compared with serial sums, in any order of readiness, with and without a wire type. Bad input.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -34,7 +34,7 @@ template <class T>
 void add_all(collx::bucketed<T>& b, layers<T>& of) {
     for (std::size_t k = 0; k < tensors; ++k) (void)b.add(names[k], of[k]);
 }
-// Gradients of one rank and step, up to `most`.
+// The gradients of one rank and step: absolute values up to `most`.
 float gradient(int rank, int step, std::size_t k, std::size_t i, float most) {
     std::minstd_rand r(static_cast<unsigned>(1 + i + 1000 * k) * 7919u + static_cast<unsigned>(rank * 101 + step));
     r.discard(3);
@@ -54,7 +54,7 @@ void exact_sums(collx::communicator& w, std::size_t bytes, bool has_thread) {
     auto g = zeros<T>();
     add_all(b, g);
     for (int step = 0; step < 3; ++step) {
-        for (const std::size_t k : shuffled(static_cast<unsigned>(7 * w.rank() + step + 1))) { // not alike on the ranks
+        for (const std::size_t k : shuffled(static_cast<unsigned>(7 * w.rank() + step + 1))) { // another on each rank
             for (std::size_t i = 0; i < g[k].size(); ++i)
                 g[k][i] = T(static_cast<float>(sample(w.rank() + step, i + k)));
             if (step == 1) b.ready(names[k]);
@@ -71,7 +71,8 @@ void exact_sums(collx::communicator& w, std::size_t bytes, bool has_thread) {
     EXPECT(b.buckets() == (bytes == 1 ? tensors - 1 : b.buckets()) && b.buckets() >= 1);
 }
 
-// With a wire type the sum over steps of what comes out differs from the exact one by one step's rounding, never more.
+// With a wire type and feedback, the sum of the results over all steps differs from the exact sum by at most one
+// step's rounding.
 template <class T, class W>
 void fed_back(collx::communicator& w, double unit) {
     constexpr int steps = 24;
@@ -98,11 +99,11 @@ void fed_back(collx::communicator& w, double unit) {
         double worst = 0;
         for (std::size_t k = 0; k < tensors; ++k)
             for (std::size_t i = 0; i < got[k].size(); ++i) worst = std::max(worst, std::abs(got[k][i] - exact[k][i]));
-        // Half a unit in the last place of each rank's part and of the sum; both may hold a little more than `most`.
+        // Half a unit in the last place for each rank's part and for the sum; both may be a little larger than `most`.
         const double once = unit * 1.2 * most * 2 * w.size();
         at("worst %g, once %g", worst, once);
         if (feedback) EXPECT(worst <= once);
-        else EXPECT(worst > once || worst == 0 || unit < 1e-2); // it adds up: this test would notice
+        else EXPECT(worst > once || worst == 0 || unit < 1e-2); // without feedback, errors add up
         auto first = g;
         for (auto& v : first) collx::broadcast(w, v);
         for (std::size_t k = 0; k < tensors; ++k) // the same bits on all ranks
@@ -141,7 +142,7 @@ TEST_CASE("tensors of one array are summed where they lie, others are copied, ea
             collx::bucketed<float> b(w, {.bytes = 400, .first_bytes = 100});
             std::vector<float> all(300), elsewhere(50);
             const std::size_t sizes[] = {0,   100, 0,  50,
-                                         100, 0,   50, 0}; // buckets: the last two, two, three, and one of none
+                                         100, 0,   50, 0}; // buckets: the last two, two, three, and an empty one
             std::vector<collx::contiguous_view<float>> parts;
             std::size_t at = 0;
             for (const std::size_t n : sizes) {
@@ -150,8 +151,8 @@ TEST_CASE("tensors of one array are summed where they lie, others are copied, ea
                 at += n;
             }
             for (int step = 0; step < 3; ++step) {
-                // In the second step one tensor of rank 1 lies apart; in the third the two of 50 of rank 2 changed
-                // places.
+                // In the second step one tensor of rank 1 has separate memory. In the third, rank 2's two tensors of
+                // 50 elements change places.
                 auto now = parts;
                 if (step == 1 && w.rank() == 1) now[3] = collx::contiguous_view<float>(elsewhere.data(), 50);
                 if (step == 2 && w.rank() == 2) std::swap(now[3], now[6]);
@@ -186,7 +187,7 @@ TEST_CASE("averages, tensors that lie elsewhere in each step, and numbers that a
             if (step == 1 && w.rank() == 0) x[7] = INFINITY;
             rough.ready("one", x);
             rough.finish();
-            EXPECT(std::isnan(x[7]) == (step == 1) && x[99] == 3.0f); // other parts, and later steps, are as they were
+            EXPECT(std::isnan(x[7]) == (step == 1) && x[99] == 3.0f); // other parts and later steps are not affected
             (void)same;
         }
     });
@@ -203,7 +204,7 @@ TEST_CASE("the bytes on the wire are those of the formula") {
         const auto before = b.sent().bytes, before_half = half.sent().bytes;
         b.finish(), half.finish();
         b.ready(0), b.finish(), half.ready(0), half.finish();
-        EXPECT(b.sent().bytes - before <= 2 * n * 4 && b.sent().bytes >= n * 4); // 2(n-1)/n is 1 with two ranks
+        EXPECT(b.sent().bytes - before <= 2 * n * 4 && b.sent().bytes >= n * 4); // 2(n-1)/n is 1 for two ranks
         EXPECT(half.sent().bytes < 2 * (n * 2 + 200) + before_half && half.sent().bytes < b.sent().bytes * 6 / 10);
     });
 }
@@ -229,7 +230,7 @@ TEST_CASE("bad input names the tensor") {
         refused(
             w, [&] { b.ready("x", z); }, errc::invalid_argument, "'x' was registered with 10 elements and has 11");
         b.ready("x");
-        b.finish(); // nothing of that has harmed it
+        b.finish(); // the refused calls had no effect
         EXPECT(x[9] == 2 && y[19] == 2);
         collx::bucketed<float> empty(w);
         empty.finish();
@@ -261,7 +262,7 @@ TEST_CASE("a missing tensor is named where it is missing, and its bucket where i
             std::vector<float> x(30, 1), y(20, 1), z(10, 1);
             (void)b.add("x", x), (void)b.add("y", y), (void)b.add("z", z);
             b.ready("z");      // y and z share a bucket
-            collx::barrier(w); // all have agreed on the buckets before rank 1 ends them
+            collx::barrier(w); // all ranks have agreed on the buckets before rank 1 calls finish()
             if (w.rank() == 1) {
                 refused(
                     w, [&] { b.finish(); }, errc::invalid_argument, "2 tensor(s) are not ready: 'x', 'y'");
@@ -270,7 +271,7 @@ TEST_CASE("a missing tensor is named where it is missing, and its bucket where i
                 const auto e = refused(w, waits, errc::aborted, "tensor(s) '");
                 EXPECT(e.peer() == 1);
             }
-            collx::barrier(w); // which is none of theirs
+            collx::barrier(w); // does not belong to the buckets
         });
 }
 
@@ -280,7 +281,7 @@ TEST_CASE("a slow tensor is named when the time is over") {
         collx::bucketed<float> b(w, {.timeout = collx_test::heard_within(200ms)});
         (void)b.add("slow", x);
         b.ready(0);
-        b.finish(); // the first step is no concern of the time limit
+        b.finish(); // the time limit does not apply to the first step
         if (w.rank() == 0) {
             b.ready(0);
             const auto e = refused(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=address,nightly
 //
-// Collectives that return their result and find out sizes by themselves.
+// Collectives that return their result and determine sizes themselves.
 #include "support.hpp"
 
 #include <array>
@@ -29,7 +29,7 @@ TEST_CASE("reductions return a value for a value and a list for a tensor, and le
                 EXPECT(by_value::scan(w, me) == me * (me + 1) / 2);
                 EXPECT(by_value::exclusive_scan(w, 2L) == 2L * me); // 0 on rank 0
                 for (const std::size_t size : {0u, 1u, 3000u}) {
-                    auto x = samples(me, size); // not const: nothing may be written there
+                    auto x = samples(me, size); // not const, yet nothing may be written there
                     const auto sum = by_value::all_reduce(w, x);
                     const auto most = by_value::reduce(w, x, collx::max{}, {.root = n - 1});
                     const auto so_far = by_value::scan(w, x);
@@ -41,7 +41,7 @@ TEST_CASE("reductions return a value for a value and a list for a tensor, and le
                 }
                 const std::vector<int> whole(static_cast<std::size_t>(n) * 3, me + 1);
                 EXPECT(by_value::reduce_scatter(w, whole) == std::vector<int>(3, n * (n + 1) / 2));
-                if (n == 1) return; // divides everything
+                if (n == 1) return; // one divides every count
                 const auto e = thrown<collx::invalid_argument>(
                     w, [&] { (void)by_value::reduce_scatter(w, std::vector<int>(static_cast<std::size_t>(n) + 1)); });
                 EXPECT(says(e, "do not divide"));
@@ -60,7 +60,7 @@ TEST_CASE("gathers take other sizes on each rank, strings too, and need no count
                     list.insert(list.end(), static_cast<std::size_t>(r * 1000), r);
                 }
                 const std::vector<int> mine(static_cast<std::size_t>(me * 1000), me);
-                EXPECT(by_value::all_gather(w, mine) == list); // rank 0 has nothing
+                EXPECT(by_value::all_gather(w, mine) == list); // rank 0 contributes nothing
                 EXPECT(by_value::all_gather(w, me) == ranks);
                 EXPECT(by_value::all_gather(w, name_of_rank(me)) == text);
                 const auto at_root = by_value::gather(w, mine, {.root = n - 1});
@@ -100,7 +100,7 @@ TEST_CASE("all_to_all and scatter take one part of any size for each rank") {
                 const std::string part =
                     by_value::scatter(w, me == n - 1 ? names : std::vector<std::string>(), {.root = n - 1});
                 EXPECT(part == name_of_rank(n - 1) + ">" + name_of_rank(me));
-                // Mistakes: all ranks hear of them, and the communicator goes on.
+                // Errors: all ranks get them, and the communicator can still be used.
                 names.push_back("one too many");
                 const auto e =
                     thrown<collx::invalid_argument>(w, [&] { (void)by_value::scatter(w, names, {.root = 0}); });

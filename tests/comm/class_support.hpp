@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The same few calls for elements that are classes.
+// A few calls, the same for each class used as an element type.
 #pragma once
 
 #include "support.hpp"
 
 namespace collx_test {
 
-// all_reduce, broadcast, all_to_all and messages of one type, both below and above what is sent inside a header.
+// all_reduce, broadcast, all_to_all and messages of one type, with sizes below and above what a header can carry.
 template <class T, class Make, class Op>
 void check_class(collx::communicator& w, const char* name, Make make, Op op) {
     const int n = w.size(), me = w.rank();
@@ -28,7 +28,7 @@ void check_class(collx::communicator& w, const char* name, Make make, Op op) {
         }
         for (std::size_t i = 0; i < in.size(); ++i)
             EXPECT_AT(i, out[i] == make(static_cast<int>(i / size), static_cast<std::size_t>(me) * size + i % size));
-        // Trees keep partial results elsewhere.
+        // Trees keep partial results in other memory.
         for_each_copying_algorithm<collx::collective::all_reduce>([&](auto a) {
             if constexpr (std::string_view(a.name) == "binomial") {
                 at("%s %s n=%d size=%zu", name, a.name, n, size);

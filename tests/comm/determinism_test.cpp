@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=nightly
 //
-// Floating-point sums: the same bits on all ranks whatever the algorithm, and with deterministic{} the bits of the
-// serial left fold whatever the size, the number of ranks, the pieces and the run.
+// Floating-point sums. Every algorithm gives the same bits on all ranks. With deterministic{} these are the bits of
+// the serial left fold, whatever the size, the number of ranks, the pieces and the run.
 #include "support.hpp"
 
 #include <cstring>
@@ -12,7 +12,7 @@ using collx::collective;
 
 namespace {
 
-// Numbers whose sums round at every step and differently in every order.
+// Numbers whose sums are rounded at every step, and differently in every order.
 template <class T>
 T rough(int rank, std::size_t i) {
     std::uint64_t h = (static_cast<std::uint64_t>(rank) << 40 | i) * 0x9e37'79b9'7f4a'7c15;
@@ -58,7 +58,7 @@ void check_all(collx::communicator& w, std::size_t size) {
         collx::all_reduce(w.with(a), x);
         EXPECT(is_same_everywhere(w, x));
         collx::all_reduce(w.with(a), y);
-        EXPECT(has_same_bits(x, y)); // and from run to run
+        EXPECT(has_same_bits(x, y)); // the second run, too
     });
 }
 

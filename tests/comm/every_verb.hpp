@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One right call of every verb and way to call, by name: for tests of what none of them may do.
+// One correct call of every verb in every mode, with its name: for tests of what no call may do.
 #pragma once
 
 #include <cstring>
@@ -12,8 +12,8 @@
 
 namespace collx_test {
 
-// visit(name, call) for each. Every call is one that would be right on n ranks, with these numbers of elements. Returns
-// how many there are; throws if a row of the table of verbs has none.
+// Calls visit(name, call) for each. Every call would be correct on n ranks with these numbers of elements. Returns
+// the number of calls; throws if a row of the table of verbs has none.
 template <class Visit>
 int with_every_verb(collx::communicator& w, int n, Visit&& visit) {
     int calls = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Calls among the devices of a machine, explained and predicted: what was measured on one device, closed formulas, the
-// table of choices against the best that is predicted, and machines that cannot. One thread, no memory of others.
+// Calls among the devices of a machine, explained and predicted. Predictions are compared with measurements on one
+// device and with closed formulas, and the table of choices with the best prediction. Also machines that cannot run
+// the calls. One thread, no shared memory.
 // collx-test: sanitize=nightly
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_reduce.hpp>
@@ -23,7 +24,7 @@ sim::fabric some_of(const topo::graph& g, int n) {
     sites.resize(static_cast<std::size_t>(n));
     return sim::fabric(g, sites);
 }
-// us of the candidate of that name.
+// The predicted time in us of the candidate with this name.
 double us(const explanation& e, const std::string& name) {
     for (const auto& k : e.candidates)
         if (k.name == name) return k.predicted_ns / 1e3;
@@ -50,7 +51,7 @@ TEST_CASE("launches and steps take what they took on one H200 (8 KiB, bench/gpu/
             sim::fabric f = some_of(g, n);
             const double predicted = us(explain_on_devices(f, all_reduce, 8192), r.name);
             CAPTURE(r.name, n, measured, predicted);
-            // The links add up to 2 us: a signal and an answer.
+            // The links add up to 2 us, for a signal and its answer.
             CHECK(predicted > 0.75 * measured);
             CHECK(predicted < 1.25 * measured + 2);
         }
@@ -67,7 +68,7 @@ TEST_CASE("long sums take the bytes of the algorithm over the link's rate") {
               Approx(bytes * (1 + 1.0 / n) / (0.85 * 450e3)).epsilon(0.15));
         CHECK(us(e, "two_shot") == Approx(bytes * 2 * (n - 1) / n / 450e3).epsilon(0.25));
         CHECK(us(e, "one_shot") == Approx(bytes * (n - 1) / 450e3).epsilon(0.15));
-        // 150 GB/s of words.
+        // LL words move 150 GB/s.
         CHECK(us(e, "one_shot by LL words") == Approx(bytes * (n - 1) / 150e3).epsilon(0.15));
         CHECK_THAT(to_text(e), Contains("Devices behind a switch") && Contains("as on one H200"));
     }
@@ -112,7 +113,7 @@ TEST_CASE("other collectives, and ranks that are no job") {
     sim::fabric f = some_of(g, 4);
     const explanation all = explain_on_devices(f, all_gather, 1 << 20);
     CHECK(all.chosen().name == "one_shot");
-    // A step to publish, a signal, and a step and an answer for each part.
+    // One step to publish, one signal, then a step and an answer for each part.
     CHECK(all.chosen().predicted_ns / 1e3 == Approx(3.9 + 2 + 1 + 3 * (2 + 1) + 0.75 * (1 << 20) / 300e3).epsilon(0.1));
     CHECK(explain_on_devices(f, broadcast, 4096).chosen().name == "one_shot");
     sim::fabric alone = some_of(g, 1);

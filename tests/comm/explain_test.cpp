@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: serial
-// What collx::explain says is what runs; its times are those of the machine file, and a file that cannot be taken is no
-// error of the job.
+// collx::explain names the algorithm that runs. Its times come from the machine file. A file that cannot be used is
+// not an error of the job.
 #include <collx/comm/explain.hpp>
 #include <collx/topo/machines.hpp>
 #include <collx/topo/nccl_topology_writer.hpp>
@@ -22,7 +22,7 @@ using collx::explanation;
 
 bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// Whether the schedule that the selector binds is the explained one.
+// Whether the selector binds the explained schedule.
 template <collective C>
 bool is_bound(collx::communicator& world, const explanation& e, const collx::explain_options& o = {}) {
     collx::communicator_core& c = world.internals();
@@ -51,7 +51,7 @@ const auto check_verbs = [](collx::communicator& world) {
     check_what_runs(world, collx::all_to_all);
 };
 
-// A file with costs of every way, deleted at the end.
+// A file with costs for every medium; the destructor deletes it.
 class machine_file {
 public:
     explicit machine_file(std::string text) {
@@ -111,7 +111,7 @@ TEST_CASE("times come from the machine's file, the choice first and the others b
             if (!(e.candidates[k].predicted_ns > 1000)) fail_check(to_text(e));
             if (k > 1 && e.candidates[k].predicted_ns < e.candidates[k - 1].predicted_ns) fail_check(to_text(e));
         }
-        // A byte costs 1 ns and each rank reads 2 MB of others at least, so twice as many take longer.
+        // A byte costs 1 ns and each rank reads at least 2 MB of other ranks' data, so twice as many bytes take longer.
         const explanation twice = collx::explain(world, collx::all_reduce, 2000000, {.machine = costs.name()});
         if (!(twice.chosen().predicted_ns > 1.8 * e.chosen().predicted_ns)) fail_check(to_text(twice));
         const std::string text = to_text(e);
@@ -132,7 +132,7 @@ TEST_CASE("calls host by host have times, by channels inside hosts and sockets b
             int chosen = 0;
             for (const auto& k : e.candidates) chosen += k.is_chosen;
             if (chosen != 1 || e.residual != 0.125) fail_check(to_text(e));
-            // All bytes of half a buffer cross once at least, at 1 ns.
+            // Half of the buffer crosses at least once, at 1 ns a byte.
             if (!(e.chosen().predicted_ns > static_cast<double>(bytes) / 2)) fail_check(to_text(e));
         }
         for (const explanation& e :
@@ -153,7 +153,7 @@ TEST_CASE("calls along a machine's rings have times") {
                                      collx::explain(world, collx::all_gather, 4000000, o),
                                      collx::explain(world, collx::broadcast, 4000000, o)}) {
             if (!says(e.chosen().name, "of the machine") || !e.no_times.empty()) fail_check(to_text(e));
-            if (!(e.chosen().predicted_ns > 3000000)) fail_check(to_text(e)); // 3/4 of the bytes come in, at 1 ns
+            if (!(e.chosen().predicted_ns > 3000000)) fail_check(to_text(e)); // 3/4 of the bytes come in, at 1 ns each
         }
     });
     ::unsetenv("COLLX_TOPOLOGY");

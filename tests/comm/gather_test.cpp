@@ -15,7 +15,7 @@ constexpr auto check_call = [](collx::communicator& w, auto&& bound, std::size_t
     collx::gather(bound, mine, out, {.root = root});
     for (std::size_t i = 0; i < out.size(); ++i) EXPECT_AT(i, out[i] == sample(static_cast<int>(i / size), i % size));
     EXPECT(mine == samples(w.rank(), size));
-    if (is_root) { // the root's part at its place already
+    if (is_root) { // the root's part is already in place
         std::vector<int> all(n * size, -1);
         const auto part = collx::view(all.data() + static_cast<std::size_t>(root) * size, size);
         for (std::size_t i = 0; i < size; ++i) part[i] = mine[i];
@@ -72,7 +72,7 @@ TEST_CASE("gather_v: only the root knows the counts; empty parts, packed or at o
 
 TEST_CASE("gather: short parts wait for room while the root is behind, and come in order") {
     on_ranks(3, [](collx::communicator& w) {
-        for (int round = 0; round < 200; ++round) { // more than a channel has slots
+        for (int round = 0; round < 200; ++round) { // more calls than a channel has slots
             const auto mine = samples(w.rank(), static_cast<std::size_t>(round % 7));
             std::vector<int> out(w.rank() == 0 ? 3 * mine.size() : 0, -1);
             if (w.rank() == 0 && round % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=thread,nightly
 //
-// Many calls as one exchange: the results are those of the calls one by one.
+// Many calls as one exchange: the results equal those of separate calls.
 #include "support.hpp"
 #include "support/caught_stderr.hpp"
 
@@ -33,7 +33,7 @@ void check_group(collx::communicator& w) {
         g.all_gather(part, parts);
         g.all_reduce(collx::value(largest), collx::max{});
         g.reduce(collx::value(at_root), n / 2);
-        // Each with as many elements as make the operands of the next one lie anywhere.
+        // The element counts put the operands of the next call at arbitrary offsets.
         const std::size_t m = 2 * static_cast<std::size_t>(round) + 1, all = m * static_cast<std::size_t>(n);
         const std::vector<int> whole = samples(w.rank(), all);
         std::vector<int> my_part(m), exchanged(all), upto_me = samples(w.rank(), m), before_me = upto_me;
@@ -69,7 +69,7 @@ TEST_CASE("the roots of many calls are compared, and their sum may be larger tha
         std::vector<int> x(20, w.rank());
         collx::group g(w);
         for (int& v : x) g.broadcast(collx::value(v), 2);
-        g.launch(); // signed numbers would overflow: an error of UndefinedBehaviorSanitizer
+        g.launch(); // a signed sum of the roots would overflow, which UndefinedBehaviorSanitizer reports
         EXPECT(x == std::vector<int>(20, 2));
         for (int& v : x) g.broadcast(collx::value(v), &v == &x[3] && w.rank() == 1 ? 1 : 2);
         EXPECT(std::string(thrown<collx::mismatch>(w, [&] { g.launch(); }).what()).find("root") != std::string::npos);
@@ -133,7 +133,7 @@ TEST_CASE("small collectives of a group cross hosts together") {
         for (auto& v : x) EXPECT(v[9] == 6);
         EXPECT(together > 0);
         EXPECT(together <= 4);
-        // Those that are too large for that go alone, in their turn.
+        // Calls that are too large to share a message run alone, in their turn.
         std::vector<std::vector<int>> y;
         for (const std::size_t m : {10u, 300'000u, 20u, 17'000u, 1u, 2u}) y.push_back(samples(w.rank(), m));
         for (auto& v : y) g.all_reduce(v);
@@ -208,7 +208,7 @@ TEST_CASE("groups and other calls follow each other") {
             collx::group g(w);
             g.all_reduce(collx::value(a));
             g.all_reduce(collx::value(b));
-            collx::broadcast(w, collx::value(c), {.root = i % 4}); // between collecting and launching
+            collx::broadcast(w, collx::value(c), {.root = i % 4}); // a call between collecting and launching
             g.launch();
             EXPECT(a == 4 * i && b == 4 && c == i % 4);
         }
@@ -217,7 +217,7 @@ TEST_CASE("groups and other calls follow each other") {
 
 namespace {
 
-// What rank `from` has for rank `to`: ten short vectors, three letters, two numbers that lie apart.
+// The data from rank `from` to rank `to`: ten short vectors, three letters, two strided numbers.
 struct parcel {
     parcel() = default;
     parcel(int from, int to) {
@@ -248,7 +248,7 @@ TEST_CASE("all that goes to one peer in a group leaves as one message") {
                 std::vector<parcel> out, in;
                 std::vector<std::uint64_t> sent;
                 collx::group g(w);
-                for (int k = 0; k < n; ++k) { // to itself too
+                for (int k = 0; k < n; ++k) { // also to itself
                     out.emplace_back(me + round, k);
                     in.push_back(parcel::empty());
                     sent.push_back(w.sent_to(k).messages);
@@ -342,12 +342,12 @@ TEST_CASE("groups of two ranks that do not fit each other: an error that names t
     };
     int x[10] = {};
     float f[10] = {};
-    refused( // as many bytes in all
+    refused( // the same total of bytes
         [&](auto& g) { g.send(collx::view(x, 3), 1), g.send(collx::view(x, 5), 1); },
         [&](auto& g) { g.recv(collx::view(x, 5), 0), g.recv(collx::view(x + 5, 3), 0); });
     refused([&](auto& g) { g.send(x, 1); }, [&](auto& g) { g.recv(f, 0); });
     refused([&](auto& g) { g.send(x, 1), g.send(f, 1); }, [&](auto& g) { g.recv(x, 0); });
-    on_ranks(2, [](collx::communicator& w) { // a rank that is none is found before anything moves
+    on_ranks(2, [](collx::communicator& w) { // an invalid rank is found before any data moves
         collx::group g(w);
         int y = 1;
         const auto e = thrown<collx::error>(w, [&] { g.send(collx::value(y), 2); });
@@ -360,18 +360,18 @@ TEST_CASE("between hosts a group returns though another call, under way, has no 
     on_hosts(2, spread{1}, [&](collx::communicator& w) {
         w.set_timeout(collx_test::patient(std::chrono::seconds(40)));
         w.set_checked(false);
-        auto x = samples(0, 16'000'000); // many times the slots of a channel
+        auto x = samples(0, 16'000'000); // many times what the slots of a channel hold
         if (w.rank() == 1) x.assign(x.size(), 0);
         auto work = collx::async::broadcast(w, x);
         const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
         while (std::chrono::steady_clock::now() < soon)
-            if (w.rank() == 0) (void)w.progress(); // fills what room there is
+            if (w.rank() == 0) (void)w.progress(); // fills the slots that are free
         int mine = w.rank(), other = -1;
         collx::group g(w);
         g.send(collx::value(mine), 1 - w.rank());
         g.recv(collx::value(other), 1 - w.rank());
         g.launch();
-        ++returned; // who is done first does not call again before the other has returned as well
+        ++returned; // the rank that finishes first makes no other call before the other rank has returned, too
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
         while (returned < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
         EXPECT(returned == 2 && other == 1 - w.rank());
@@ -398,7 +398,7 @@ TEST_CASE("a group that is destroyed without launch() says so; checked, the othe
                 };
                 if (!is_checked) meet();
                 EXPECT(!is_checked || thrown<collx::aborted>(w, meet).peer() == 1);
-                EXPECT(x == w.rank()); // not made
+                EXPECT(x == w.rank()); // the call was not made
             });
             CHECK(caught.text() ==
                   std::string("collx: warning: rank 1: a group was destroyed without launch(): none of "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=nightly
 //
-// Hierarchical and aggregated algorithms on threads, with nodes that a map makes up, against serial results.
+// Hierarchical and aggregated algorithms on threads, with nodes given by made-up maps, compared with serial results.
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/hierarchical.hpp>
 #include <collx/algo/in_order.hpp>
@@ -18,7 +18,7 @@ using collx::node_map;
 
 namespace {
 
-// Even, dealt out, uneven, interleaved, with single ranks, one node, single ranks only.
+// Maps: even, round-robin, uneven, interleaved, with single ranks, one node, single ranks only.
 const std::vector<std::vector<int>> all_maps = {{0},
                                                 {0, 1},
                                                 {0, 0, 1},
@@ -38,7 +38,7 @@ template <class F>
 void on_maps(F&& f) {
     for (const auto& node : all_maps)
         on_ranks(static_cast<int>(node.size()), [&](collx::communicator& w) {
-            const node_map m(node); // each rank has its own
+            const node_map m(node); // each rank has its own map object
             std::string where;
             for (int k : node) where += static_cast<char>('0' + k);
             f(w, m, where.c_str());
@@ -52,7 +52,7 @@ Algorithm placed(const node_map& m) {
     return a;
 }
 
-// All collectives of ints with two suites.
+// All collectives on ints with two suites.
 template <class Inner, class Outer>
 void check_suites(collx::communicator& w, const node_map& m, const char* where, std::size_t size, std::size_t piece) {
     const int n = w.size(), me = w.rank();
@@ -83,7 +83,7 @@ void check_suites(collx::communicator& w, const node_map& m, const char* where, 
     collx::barrier(w.with(placed<hierarchical_barrier<Inner, Outer>>(m)));
 }
 
-// all_reduce of one type, against a left fold on one thread.
+// all_reduce of one type, compared with a left fold on one thread.
 template <class T, class Make, class Op>
 void check_type(collx::communicator& w, const node_map& m, const char* name, Make make, Op op) {
     for (const std::size_t size : {1u, 7u, 601u}) {
@@ -309,18 +309,18 @@ TEST_CASE("a map of other ranks is refused before anything moves") {
         const collx::rank_order twice{0, 1, 1};
         const auto g = thrown<collx::error>(w, [&] { collx::all_reduce(w.with(in_order<ring_all_reduce>{twice}), x); });
         EXPECT(g.code() == collx::errc::invalid_argument && says(g, "rank order"));
-        collx::all_reduce(w, x); // and the communicator goes on
+        collx::all_reduce(w, x); // the communicator can still be used
         EXPECT(x[9] == 3);
     });
 }
 
 TEST_CASE("schedules belong to the content of a map, not to its address") {
     on_ranks(4, [](collx::communicator& w) {
-        w.set_checked(true); // ranks with maps of their own agree
+        w.set_checked(true); // the ranks agree although each has its own map object
         for (int round = 0; round < 6; ++round) {
             at("round %d", round);
             const std::vector<int> node = round % 2 == 0 ? std::vector<int>{0, 0, 1, 1} : std::vector<int>{0, 1, 1, 0};
-            const auto m = std::make_unique<node_map>(node); // gone after this round, its steps are not
+            const auto m = std::make_unique<node_map>(node); // dies before its cached schedule
             std::vector<int> all(400);
             collx::all_gather(w.with(placed<hierarchical_all_gather<>>(*m)), samples(w.rank(), 100), all);
             for (std::size_t i = 0; i < all.size(); ++i)

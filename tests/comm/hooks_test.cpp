@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=nightly
 //
-// Hooks of operators and narrower types on the wire: applied once, in the right place, with the same bits on all ranks,
+// Hooks of operators and narrower wire types. Hooks apply once, in the right place, and all ranks get the same bits,
 // whatever the algorithm.
 #include "support.hpp"
 
@@ -12,7 +12,7 @@ using collx::collective;
 
 namespace {
 
-// Every rank shows its result to rank 0, which compares the bits.
+// Gathers every rank's result at rank 0, which compares the bits.
 template <class T>
 bool is_same_everywhere(collx::communicator& w, const std::vector<T>& x) {
     std::vector<T> all(w.rank() == 0 ? x.size() * static_cast<std::size_t>(w.size()) : 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 serial sanitize=no optimised
 //
-// More elements than 32 bits count. Inputs are computed as they are read, and outputs are one page mapped again and
-// again, so little memory is needed.
+// More elements than 32 bits can count. Inputs are computed as they are read, and outputs map one piece of memory
+// repeatedly, so little memory is needed.
 #include "support.hpp"
 
 #include <sys/mman.h>
@@ -12,7 +12,7 @@ using namespace collx_test;
 
 namespace {
 
-// `bytes` of address space over 2 MiB of memory: what is written at i also appears at i + 2 MiB.
+// `bytes` of address space over 2 MiB of memory: a value written at i also appears at i + 2 MiB.
 class repeated_memory {
 public:
     static constexpr std::size_t period = std::size_t{2} << 20;
@@ -38,7 +38,7 @@ private:
 
 constexpr std::size_t huge = (std::size_t{1} << 32) + 100;
 
-// A count cut to 32 bits would reach the first hundred elements only.
+// Whether all elements equal `value`: with a count cut to 32 bits, only the first hundred elements would change.
 bool is_all(repeated_memory& x, int value) {
     for (std::size_t i = 0; i < repeated_memory::period; ++i)
         if (x.data()[i] != value) return false;
@@ -55,7 +55,7 @@ TEST_CASE("all_reduce and broadcast of more than 2^32 elements") {
         std::fill_n(x.data(), repeated_memory::period, static_cast<unsigned char>(w.rank() == 0 ? 7 : 0));
         collx::broadcast(w, v);
         EXPECT(is_all(x, 7));
-        // A sum would be added again and again where memory repeats; a maximum is not changed by that.
+        // Where memory repeats, a sum would be added several times; a maximum is not affected.
         x.data()[123'456] = static_cast<unsigned char>(w.rank() + 20);
         collx::all_reduce(w, v, collx::max{});
         EXPECT(x.data()[123'456] == 21);

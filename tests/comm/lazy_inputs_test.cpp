@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 needs=ranges sanitize=address
 //
-// Inputs that are computed as they are read: views of the standard library and of range-v3, iterators; and outputs of
-// another type than the input.
+// Inputs that are computed as they are read (views of the standard library and of range-v3, iterators), and outputs
+// whose type differs from the input's.
 #include "support.hpp"
 
 #include <ranges>
@@ -67,7 +67,7 @@ TEST_CASE("the output may have another element type than the input") {
             collx::all_reduce(w, in, narrow);
             EXPECT(wide.back() == n * (n + 1) / 2 && float(narrow.back()) == static_cast<float>(n * (n + 1) / 2));
             std::vector<int> rounded(3000 * static_cast<std::size_t>(n));
-            const auto whole = [](float v) { return static_cast<int>(v); }; // of fractions only in so many words
+            const auto whole = [](float v) { return static_cast<int>(v); }; // fractions are converted only explicitly
             collx::all_gather(w, ranges::views::transform(in, whole), rounded);
             EXPECT(rounded.back() == n);
         });

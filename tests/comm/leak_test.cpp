@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=no
 //
-// A thousand communicators that are made, fail and go away leave nothing behind: no descriptor, no mapping, no memory,
-// no hole in the shared arena.
+// A thousand communicators are made, fail and are destroyed. They leave no descriptor, no mapping, no memory and no
+// hole in the shared arena behind.
 #include "support.hpp"
 
 #include <dirent.h>
@@ -31,19 +31,19 @@ belongings count_belongings() {
     return b;
 }
 
-// Free address space of the arena, and in how many parts it is.
+// The free address space of the arena, and the number of its parts.
 std::pair<std::uint64_t, int> free_space(collx::communicator& w) {
-    collx::barrier(w); // no rank is still giving something back
+    collx::barrier(w); // no rank is still releasing memory
     const auto& h = w.membership()->memory->header();
     std::uint64_t bytes = 0;
     for (int i = 0; i < h.free_count; ++i) bytes += h.free[i].bytes;
     const std::pair<std::uint64_t, int> result(bytes, h.free_count);
-    collx::barrier(w); // nor taking something already
+    collx::barrier(w); // no rank is already allocating again
     return result;
 }
 
-// One life: calls of several kinds, then an end of one of several kinds, which may come while the other rank is still
-// busy.
+// The life of one communicator: calls of several kinds, then an end of one of several kinds, possibly while the other
+// rank is still busy.
 void live(collx::communicator& w, int how) {
     try {
         std::vector<int> x(20'000, 1);
@@ -54,9 +54,9 @@ void live(collx::communicator& w, int how) {
         collx::all_reduce(w, shared);
         if (how % 4 == 0) return;
         if (how % 4 == 1) w.abort();
-        if (how % 4 == 2 && w.rank() == 0) (void)collx::async::recv(w, x, 1); // dropped under way
+        if (how % 4 == 2 && w.rank() == 0) (void)collx::async::recv(w, x, 1); // dropped while outstanding
         if (how % 4 == 3 && w.rank() == 0)
-            collx::all_reduce(w, x, collx::plus{}, {.timeout = 2ms}); // rank 1 is not there
+            collx::all_reduce(w, x, collx::plus{}, {.timeout = 2ms}); // rank 1 does not call
         collx::recv(w, x, 1 - w.rank(), {.timeout = 2ms});
     } catch (const collx::error&) {
     }
@@ -74,7 +74,7 @@ TEST_CASE("jobs of threads leave nothing behind, however they end") {
         } catch (const std::exception&) {
         }
     };
-    for (int i = 0; i < 40; ++i) job(i); // stacks and heaps of threads are kept by the C library
+    for (int i = 0; i < 40; ++i) job(i); // the C library keeps stacks and heaps of threads
     const belongings before = count_belongings();
     for (int i = 0; i < 400; ++i) job(i);
     const belongings after = count_belongings();
@@ -95,7 +95,7 @@ TEST_CASE("communicators of one job leave nothing behind, however they end") {
         };
         for (int i = 0; i < 40; ++i) life(i);
         const auto space = free_space(w);
-        const auto count = [&] { // by one rank alone: looking takes descriptors too
+        const auto count = [&] { // on one rank only: counting opens descriptors, too
             const belongings b = w.rank() == 0 ? count_belongings() : belongings{};
             collx::barrier(w);
             return b;

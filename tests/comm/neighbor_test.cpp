@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=thread,nightly
 //
-// Exchanges along the edges of random graphs, with edges of a rank to itself and several between two ranks, against
-// what a serial loop over all edges says: in every mode, between threads and between hosts. Bad graphs and counts.
+// Exchanges along the edges of random graphs, compared with a serial loop over all edges, in every mode, between
+// threads and between hosts. The graphs have edges from a rank to itself and several edges between two ranks. Also
+// bad graphs and counts.
 #include <random>
 
 #include "support.hpp"
@@ -17,7 +18,7 @@ struct edge {
     std::size_t count;
 };
 
-// All ranks draw the same.
+// The same graph on all ranks.
 std::vector<edge> random_graph(int n, unsigned seed, std::size_t equal_count) {
     std::mt19937 random(seed);
     std::vector<edge> all;
@@ -30,7 +31,7 @@ int element(std::size_t edge_number, std::size_t i, int salt) {
     return static_cast<int>(edge_number * 10'000 + i) + salt * 1'000'000;
 }
 
-// What one rank has of a graph.
+// The part of a graph that concerns one rank.
 struct share {
     neighbors graph;
     std::vector<std::size_t> send_counts, recv_counts;
@@ -79,7 +80,7 @@ void try_all_verbs(collx::communicator& w, unsigned seed) {
     std::vector<int> out(s.expected.size(), -1), apart(2 * s.expected.size() + 1, -1);
     collx::neighbor_all_to_all_v(w, s.graph, s.in, s.send_counts, out, s.recv_counts);
     EXPECT(out == s.expected);
-    // Every second element of a larger buffer; parts in the order from the last to the first.
+    // Every second element of a larger buffer, with the parts in reverse order.
     std::vector<std::size_t> offsets(s.recv_counts.size()), none;
     std::size_t end = 0;
     for (std::size_t k = offsets.size(); k-- > 0; end += s.recv_counts[k]) offsets[k] = end;
@@ -121,11 +122,11 @@ TEST_CASE("random graphs, between hosts") {
 }
 
 TEST_CASE("a torus of two dimensions, its long edges larger than a slot, checked") {
-    on_ranks(4, [](collx::communicator& w) { // 2 x 2: each neighbour is one twice
+    on_ranks(4, [](collx::communicator& w) { // 2 x 2: each neighbour appears twice
         w.set_checked(true);
         const int me = w.rank(), row = me / 2, column = me % 2;
         const int up = (1 - row) * 2 + column, left = row * 2 + 1 - column;
-        // To the left and so from the right: the k-th edge to a rank is the k-th one there from this rank.
+        // Parts sent to the left arrive from the right: the k-th edge to a rank is the k-th one there from this rank.
         const neighbors torus{{up, up, left, left}, {up, up, left, left}};
         const std::size_t m = 300'000;
         std::vector<int> in(4 * m), out(4 * m);
@@ -170,7 +171,7 @@ TEST_CASE("graphs and sizes that are wrong, before anything is sent") {
         refused("null", [&] {
             collx::neighbor_all_to_all(w, {{0}, {0}}, collx::view(static_cast<int*>(nullptr), 6), y);
         });
-        int one = 1; // no rank has begun
+        int one = 1; // no rank has started
         collx::all_reduce(w, collx::value(one));
         EXPECT(one == 3);
     });
@@ -181,7 +182,7 @@ TEST_CASE("checked: an edge that one end alone has, or with another count, is na
         on_ranks(3, [&](collx::communicator& w) {
             w.set_checked(true);
             std::vector<int> x(2), y(4);
-            // 0 → 1, and 1 expects it, twice or as two elements.
+            // Rank 0 sends an edge to rank 1; rank 1 expects two edges or two elements.
             const auto e = thrown<collx::error>(w, [&] {
                 if (w.rank() == 0)
                     collx::neighbor_all_to_all_v(w, {{}, {1}}, x, std::array{1}, y, std::array<int, 0>{});

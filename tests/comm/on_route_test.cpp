@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=nightly
 //
-// all_reduce among some ranks along a route through others, run by threads, on one host and over sockets.
+// all_reduce among some ranks along a route through other ranks, on threads, on one host and over sockets.
 #include <collx/algo/on_route.hpp>
 #include <collx/topo/machines.hpp>
 #include <collx/topo/rings.hpp>
@@ -37,14 +37,14 @@ TEST_CASE("ranks 0, 2, 4 and 6 of a cube mesh reduce through their neighbours") 
                 auto x = samples(w.rank(), size);
                 const auto before = x;
                 collx::all_reduce(bound, x);
-                if (!is_member) EXPECT(x == before); // only passed on
+                if (!is_member) EXPECT(x == before); // these ranks only pass messages on
                 for (std::size_t i = 0; is_member && i < size; ++i)
                     EXPECT_AT(i, x[i] == sample(0, i) + sample(2, i) + sample(4, i) + sample(6, i));
                 std::vector<double> mean(size, 4.0 * w.rank());
                 collx::all_reduce(bound, mean, collx::average{});
                 EXPECT(mean == std::vector<double>(size, is_member ? 12.0 : 4.0 * w.rank()));
             }
-            // Every message took a double link.
+            // Every message used a double link.
             for (int k = 0; k < 8; ++k) {
                 const topo::path p =
                     find_path(mesh, gpus[static_cast<std::size_t>(w.rank())], gpus[static_cast<std::size_t>(k)]);
@@ -57,7 +57,7 @@ TEST_CASE("ranks 0, 2, 4 and 6 of a cube mesh reduce through their neighbours") 
 
 TEST_CASE("routed calls under way at once, ranks that take no part, routes of other ranks") {
     on_ranks(5, [](collx::communicator& w) {
-        const relay_route route(5, {3, 1, 0, 4}, {3, 0}); // 2 is elsewhere
+        const relay_route route(5, {3, 1, 0, 4}, {3, 0}); // rank 2 is not on the route
         std::vector<std::vector<int>> x;
         for (int k = 0; k < 5; ++k) x.push_back(samples(w.rank() + k, 4000));
         const auto before = x;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=nightly
 //
-// The shipped operators through all_reduce, against a left fold on one thread. exec/loops_test.cpp has the types.
+// The shipped operators with all_reduce, compared with a left fold on one thread. exec/loops_test.cpp tests the types.
 #include "type_support.hpp"
 
 #include <cmath>
@@ -12,7 +12,7 @@ using namespace collx_test;
 
 namespace {
 
-// std::vector<bool> has no bools in it.
+// Needed because std::vector<bool> stores no bools.
 struct bools {
     explicit bools(std::size_t n) : memory(new bool[n]), size(n) {}
     bool& operator[](std::size_t i) { return memory[i]; }
@@ -34,7 +34,7 @@ TEST_CASE("operators on integers") {
             check_op<unsigned>(w, collx::bit_xor{});
             check_op<char>(w, collx::logical_and{});
             check_op<int>(w, collx::logical_or{});
-            check_op<int>(w, collx::logical_xor{}); // 2 and 4 are both true: their bits would say otherwise
+            check_op<int>(w, collx::logical_xor{}); // 2 and 4 are both true; a bitwise xor would give another result
             check_op<double>(w, collx::logical_xor{}, -1);
         });
 }

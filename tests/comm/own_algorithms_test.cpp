@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
 //
-// Algorithms of a program's own: a proved one runs or is refused with the number that is missing, a wrong one is
-// refused on all ranks alike before anything has moved.
+// The program's own algorithms. A proved algorithm runs, or is refused with the number that is missing. A wrong one
+// is refused on all ranks alike before any data has moved.
 #include "support.hpp"
 
 #include <collx/sched/verify.hpp>
@@ -17,7 +17,7 @@ using collx::sched::copy, collx::sched::recv, collx::sched::reduce, collx::sched
 using collx::sched::from, collx::sched::to, collx::sched::in, collx::sched::out, collx::sched::tmp,
     collx::sched::window;
 
-// Right for two ranks. Each sends Depth messages of one chunk to the next before it receives any.
+// Correct for two ranks: each sends Depth messages of one chunk to the next rank before it receives any.
 template <int Depth, bool IsDeclared = true>
 struct eager_all_reduce {
     static constexpr collective op = collective::all_reduce;
@@ -48,7 +48,7 @@ enum class mistake {
     short_message
 };
 
-// Rank 0 sends to each; one rank's step is wrong.
+// Rank 0 sends to each rank; one rank's step is wrong.
 template <mistake Mistake>
 struct broken_broadcast {
     static constexpr collective op = collective::broadcast;
@@ -76,7 +76,8 @@ struct broken_broadcast {
     }
 };
 
-// Among three: the sum of a rank's own and its left neighbour's. In range, matched, and no all-reduce.
+// Among three ranks this sums only a rank's own chunk and its left neighbour's: in range and matched, but not an
+// all-reduce.
 using wrong_for_three = eager_all_reduce<1>;
 
 } // namespace mine
@@ -89,7 +90,7 @@ template <class Call>
 void check_refused(collx::communicator& w, const char* text, Call&& call) {
     const auto e = thrown<invalid_argument>(w, call);
     collx_test::expect(says(e, text), __FILE__, __LINE__, e.what(), w.rank());
-    int one = 1; // nothing has moved
+    int one = 1; // no data has moved
     collx::all_reduce(w, collx::value(one));
     EXPECT(one == w.size());
 }
@@ -132,7 +133,7 @@ TEST_CASE("an algorithm that needs deeper channels than there are is refused wit
 
 TEST_CASE(
     "ranks that share cores have room for few long messages, and for as many short ones as an algorithm declares") {
-    // On few cores, that is; elsewhere the channels are as deep for long messages.
+    // This holds on few cores; elsewhere the channels are as deep for long messages.
     on_ranks(8, [](collx::communicator& all) {
         collx::communicator w = all.split(all.rank() / 2);
         w.set_timeout(std::chrono::nanoseconds(collx_test::patient(20'000'000'000)));
@@ -181,7 +182,7 @@ TEST_CASE("checked: an algorithm that is wrong for this number of ranks is refus
     on_ranks(3, [](collx::communicator& w) {
         std::vector<int> x(10, w.rank() + 1);
         w.set_checked(false);
-        collx::all_reduce(w.with(wrong_for_three{}), x); // wrong numbers, no hang
+        collx::all_reduce(w.with(wrong_for_three{}), x); // wrong numbers, but no hang
         w.set_checked(true);
         for (int i = 0; i < 2; ++i)
             check_refused(w, "a partial reduction may not be stored to the output",

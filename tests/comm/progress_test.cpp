@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=180 sanitize=thread,nightly
 //
-// The progress thread: calls end while the program makes none, and what goes wrong in it is heard in wait().
+// The progress thread: calls complete while the program makes none, and wait() reports the errors of the thread.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "support.hpp"
+#include "support/sanitizers.hpp"
 
 using namespace collx_test;
 using namespace std::chrono_literals;
@@ -24,7 +25,7 @@ namespace {
 
 constexpr int both[] = {0, 1}; // ranks per host: over memory, over sockets
 
-// Waits without a call of collx.
+// Waits without calling collx.
 bool comes(const std::atomic<int>& what, int value) {
     const auto end = std::chrono::steady_clock::now() + collx_test::patient(20s);
     while (what < value && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(100us);
@@ -38,7 +39,7 @@ TEST_CASE("outstanding calls go on although no rank calls") {
         std::atomic<int> done{0};
         on_hosts(3, {per_host}, [&](collx::communicator& w) {
             (void)w.with(progress::thread{});
-            // The last that each rank's operator has done is done without a call: no rank waits before all have come.
+            // The operator's last uses on each rank happen without a call: no rank waits before all have arrived.
             constexpr std::size_t n = 300'000;
             std::vector<int> x(n, w.rank() + 1);
             std::atomic<std::size_t> sums{0};
@@ -50,14 +51,14 @@ TEST_CASE("outstanding calls go on although no rank calls") {
             const auto end = std::chrono::steady_clock::now() + collx_test::patient(20s);
             const auto& under_way = w.internals();
             std::size_t left = 1;
-            while (left != 0 && std::chrono::steady_clock::now() < end) { // looks, and moves nothing on
+            while (left != 0 && std::chrono::steady_clock::now() < end) { // only looks: advances nothing
                 std::this_thread::sleep_for(200us);
                 const collx::detail::one_caller::alone here(w.internals().caller);
                 left = under_way.pending.size();
             }
             EXPECT(left == 0 && sums > 0);
             ++done;
-            EXPECT(comes(done, 3)); // and the others' too, before any waits
+            EXPECT(comes(done, 3)); // the calls of the other ranks, too, before any rank waits
             sum.wait();
             EXPECT(std::all_of(x.begin(), x.end(), [](int v) { return v == 6; }));
             EXPECT(gathered.wait().back() == 2);
@@ -74,7 +75,7 @@ TEST_CASE("a message is received and answered's first half sent while the receiv
             if (w.rank() == 0) {
                 auto got = collx::async::recv(w, x, 1);
                 stage = 1;
-                EXPECT(comes(stage, 2)); // the sender's blocking call has returned; this rank made none
+                EXPECT(comes(stage, 2)); // the sender's blocking call has returned although this rank made none
                 got.wait();
                 EXPECT(x.front() == 9 && x.back() == 9);
             } else {
@@ -95,7 +96,7 @@ TEST_CASE("calls of all kinds between outstanding ones, on several communicators
                 some.push_back(w.dup());
                 if (k != 3) (void)some.back().with(progress::thread{});
             }
-            auto bound = some[0].with(progress::thread{}, collx::deterministic{}); // again, and other policies stay
+            auto bound = some[0].with(progress::thread{}, collx::deterministic{}); // again: other policies stay
             for (int round = 0; round < 8; ++round) {
                 std::vector<std::vector<int>> x;
                 for (std::size_t k = 0; k < some.size(); ++k) x.emplace_back(3000 * k * k + 1, w.rank() + round);
@@ -127,7 +128,7 @@ TEST_CASE("what an operator throws in the thread is thrown by wait(), and the ot
             const auto me = std::this_thread::get_id();
             std::atomic<bool> was_thread{false};
             std::optional<collx::work<void>> sum;
-            try { // the first sums may run in this line already
+            try { // the first sums may already run in this call
                 sum.emplace(collx::async::all_reduce(w, x, collx::commutative([&](int a, int b) {
                                                          const bool other = std::this_thread::get_id() != me;
                                                          if (w.rank() == 1 && other) {
@@ -149,8 +150,8 @@ TEST_CASE("what an operator throws in the thread is thrown by wait(), and the ot
             } else if (was_thread) {
                 const auto e = thrown<std::out_of_range>(w, [&] { sum->wait(); });
                 EXPECT(says(e, "of the program"));
-                EXPECT(thrown<collx::error>(w, [&] { sum->wait(); }).code() == errc::aborted); // said once
-            } else { // it was starved: this rank's call did all
+                EXPECT(thrown<collx::error>(w, [&] { sum->wait(); }).code() == errc::aborted); // thrown once only
+            } else { // the thread got no core: this rank's call did everything
                 EXPECT(true);
                 w.abort();
             }
@@ -190,7 +191,7 @@ TEST_CASE("a handle or a communicator that goes with calls outstanding ends them
                 auto w = std::make_optional(world.dup());
                 (void)w->with(progress::thread{});
                 auto gone = std::make_unique<std::vector<int>>(100'000, 1);
-                try { // the other rank may have ended it
+                try { // the other rank may have ended the communicator
                     std::optional<collx::work<void>> sum = collx::async::all_reduce(*w, *gone);
                     if (round % 3 == 0) sum.reset(), gone.reset(), w.reset();
                     else if (round % 3 == 1) w.reset(), sum->wait();
@@ -243,7 +244,7 @@ TEST_CASE("misuse gets an error: a core that is not there, another core than bef
         const cpu_set_t mine = collx::core_set();
         while (!CPU_ISSET(static_cast<std::size_t>(first), &mine)) ++first;
         (void)w.with(progress::thread{.core = first});
-        (void)w.with(progress::thread{}); // no wish
+        (void)w.with(progress::thread{}); // no core requested
         refused([&] { (void)w.with(progress::thread{.core = first + 1}); }, "already");
         std::vector<int> x{1};
         bool is_first = true;
@@ -259,7 +260,7 @@ TEST_CASE("misuse gets an error: a core that is not there, another core than bef
     });
 }
 
-#if !defined(__SANITIZE_THREAD__)
+#if !COLLX_TEST_TSAN
 TEST_CASE("a forked child has no progress thread and is refused, and its parent goes on") {
     on_ranks(1, [](collx::communicator& w) {
         (void)w.with(progress::thread{});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 needs=rapidcheck optimised sanitize=nightly
 //
-// Random calls that only move elements, of three bytes each, against what each rank should see.
+// Random calls that only move elements (of three bytes each), compared with what each rank should receive.
 #include "property_support.hpp"
 
 using namespace collx_test;
@@ -27,7 +27,7 @@ elements mine(const random_call& c, int rank, std::size_t n) {
 constexpr three_bytes untouched{0, 7, 7};
 const auto any = [](auto) { return true; };
 
-// Counts of a v-variant: many zeros.
+// Counts for a v-variant, many of them zero.
 std::size_t count_of(const random_call& c, int from, int to) {
     const unsigned h = (c.seed + static_cast<unsigned>(from) * 71 + static_cast<unsigned>(to) * 13) % 5;
     return h < 2 ? 0 : c.count / h;

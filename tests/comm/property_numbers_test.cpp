@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 needs=rapidcheck sanitize=nightly optimised
 //
-// Random sums and maxima of numbers, also through narrower wires and while other calls are under way, against a serial
-// fold. All values are small integers, so that every sum is exact in every type.
+// Random sums and maxima of numbers, also with narrower wire types and beside outstanding calls, compared with a
+// serial fold. All values are small integers, so that every sum is exact in every type.
 #include "property_support.hpp"
 
 #include <memory>
@@ -45,7 +45,7 @@ void all_reduce(collx::communicator& w, const random_call& c, Op op, Policies...
         more...);
 }
 
-// One call that is under way, and its buffer.
+// One outstanding call and its buffer.
 struct pending {
     random_call call;
     std::vector<int> x;
@@ -54,7 +54,7 @@ struct pending {
 
 thread_local std::vector<pending> under_way;
 
-// A call that fails ends its communicator, which those under way must not outlive.
+// Runs f; if it throws, drops all outstanding calls. A failed call ends its communicator, and they must not outlive it.
 template <class F>
 void or_forget_all(F&& f) {
     try {
@@ -65,7 +65,7 @@ void or_forget_all(F&& f) {
     }
 }
 
-// Waits for all of them, in an order of each rank's own.
+// Waits for all of them, each rank in another order.
 void finish_all(collx::communicator& w) {
     for (std::size_t turn = 0; !under_way.empty(); ++turn) {
         const auto p = under_way.begin() +

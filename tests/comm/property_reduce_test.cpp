@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 needs=rapidcheck optimised sanitize=nightly
 //
-// Random reductions against a serial fold. The element is a product of 2x2 matrices modulo a prime, so a wrong order or
-// a missing operand shows.
+// Random reductions compared with a serial fold. The operator multiplies 2x2 matrices modulo a prime, so a wrong
+// order or a missing operand changes the result.
 #include "property_support.hpp"
 
 using namespace collx_test;
@@ -26,7 +26,7 @@ matrix operand(const random_call& c, int rank, std::size_t i) {
     return {static_cast<std::uint16_t>(h % 251), 1, static_cast<std::uint16_t>(h / 251),
             static_cast<std::uint16_t>(h % 13)};
 }
-// The fold over ranks first … last - 1 of element i.
+// The fold of element i over ranks first … last - 1.
 matrix expected(const random_call& c, int first, int last, std::size_t i) {
     matrix m = operand(c, first, i);
     for (int r = first + 1; r < last; ++r) m = product{}(m, operand(c, r, i));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Random sequences of calls on random numbers of ranks. RapidCheck makes them, prints its seed, and shrinks a sequence
-// that fails. Many calls share one set of threads, so that thousands of them cost seconds and each meets what the ones
-// before have left in the windows and channels.
+// Random sequences of calls on random numbers of ranks. RapidCheck generates them, prints its seed, and shrinks a
+// sequence that fails. Many calls share one set of threads: thousands of calls take seconds, and each call finds the
+// windows and channels as the previous ones left them.
 #pragma once
 
 #include <cstdlib>
@@ -12,6 +12,7 @@
 
 #include "support.hpp"
 #include "support/night.hpp"
+#include "support/sanitizers.hpp"
 #include "transport/verbs_fabric.hpp"
 
 namespace collx_test {
@@ -20,11 +21,11 @@ struct random_call {
     int verb = 0;
     int algorithm = 0; // index in the list of the collective, modulo its length + 1; 0 is the library's choice
     unsigned count = 0;
-    unsigned root = 0; // modulo the ranks
+    unsigned root = 0; // modulo the number of ranks
     unsigned piece = 0;
     unsigned seed = 0;
     bool in_place = false;
-    bool under_way = false; // begin now, wait after the next call
+    bool under_way = false; // start now, wait after the next call
 };
 
 inline std::ostream& operator<<(std::ostream& o, const random_call& c) {
@@ -33,7 +34,7 @@ inline std::ostream& operator<<(std::ostream& o, const random_call& c) {
              << (c.under_way ? ", under way" : "") << "}";
 }
 
-// Calls with `verbs` verbs.
+// Random calls of `verbs` verbs.
 inline rc::Gen<random_call> any_call(int verbs) {
     using namespace rc;
     const auto call = gen::build<random_call>(
@@ -46,7 +47,7 @@ inline rc::Gen<random_call> any_call(int verbs) {
         gen::set(&random_call::seed, gen::inRange(0u, 10'000u)), gen::set(&random_call::in_place),
         gen::set(&random_call::under_way));
     return gen::map(call, [](random_call c) {
-        if (c.piece != 0 && c.piece < 64) c.count %= 300; // as many messages as there are pieces
+        if (c.piece != 0 && c.piece < 64) c.count %= 300; // limits the number of messages, which is that of pieces
         return c;
     });
 }
@@ -58,8 +59,8 @@ inline long sequences_here = 0, sequences_over_sockets = 0, messages_by_verbs = 
 // printed seed can be run again. Every rank calls finish(w) at the end.
 template <class F, class G>
 void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    const char* const params = "max_success=50 max_size=200"; // ten times slower
+#if COLLX_TEST_ASAN || COLLX_TEST_TSAN
+    const char* const params = "max_success=50 max_size=200"; // the sanitizers make it ten times slower
     constexpr long at_least = 1000;
 #else
     const char* const params = is_night() ? "max_success=1000 max_size=400" : "max_success=100 max_size=400";
@@ -70,13 +71,13 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
     const bool holds = rc::check(what, [&] {
         const int n = *rc::gen::element(1, 2, 3, 4, 5, 6, 7, 8);
         const bool checked = *rc::gen::arbitrary<bool>();
-        // Most of them share memory, the others are on as many hosts as there are ranks, or two, three or four a host.
+        // Most sequences run on one host; the others have one, two or three ranks per host.
         spread hosts{*rc::gen::element(0, 0, 0, 0, 0, 0, 0, 1, 2, 3), *rc::gen::element(false, false, true),
                      *rc::gen::element(false, false, true), *rc::gen::element(false, false, true)};
         hosts.is_shared = *rc::gen::arbitrary<bool>();
-        const bool have_devices = *rc::gen::arbitrary<bool>(); // for RDMA, of a fabric of the test's
+        const bool have_devices = *rc::gen::arbitrary<bool>(); // for RDMA, from the test's fabric
         const auto calls = *rc::gen::container<std::vector<random_call>>(any_call(verbs));
-        // Over sockets calls take their time, on a busy machine most of all.
+        // Calls over sockets are slow, above all on a busy machine.
         const std::size_t count = hosts.is_one_host(n) || calls.size() < 50 ? calls.size() : 50;
         (hosts.is_one_host(n) ? sequences_here : sequences_over_sockets) += 1;
         fabric net({.seed = calls.size(), .devices = have_devices ? n : 0, .most_delay_polls = n});
@@ -104,8 +105,8 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
     if (holds && std::getenv("RC_PARAMS") == std::string(params)) CHECK(calls_made >= at_least);
 }
 
-// Calls run(comm) with the algorithm that the call asks for, or with the library's choice. accept(algorithm) leaves
-// algorithms out.
+// Calls run(comm) with the algorithm that the call asks for, or with the library's choice. accept(algorithm) returns
+// false for algorithms to skip.
 template <collx::collective C, class Accept, class Run, class... Policies>
 void run_with(collx::communicator& w, const random_call& c, Accept&& accept, Run&& run, Policies... more) {
     int index = 0;
@@ -113,7 +114,7 @@ void run_with(collx::communicator& w, const random_call& c, Accept&& accept, Run
     for_each_copying_algorithm<C>([&](auto a) {
         if (++index != c.algorithm || !accept(a)) return;
         if constexpr (requires { a.signals; })
-            if (!w.internals().net.is_one_host()) return; // needs a window
+            if (!w.internals().net.is_one_host()) return; // the algorithm needs a window
         has_run = true;
         run(w.with(a, collx::piece{c.piece}, more...));
     });

@@ -20,7 +20,7 @@ constexpr auto check_call = [](collx::communicator& w, auto&& bound, std::size_t
         for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[i] == folded(i, 0, w.size()));
         EXPECT(out == x);
     } else {
-        EXPECT(x == mine); // in place, the others' buffers keep their contents
+        EXPECT(x == mine); // in place, the other ranks' buffers keep their contents
     }
 };
 
@@ -35,7 +35,7 @@ TEST_CASE("reduce cuts its buffer into pieces of any size") { check_pieces<colle
 TEST_CASE("reduce keeps the order of operands, or refuses") {
     const auto minus_like = [](unsigned long a, unsigned long b) {
         return a * 1000003 + b;
-    }; // a left fold that shows every operand's place
+    }; // a left fold whose result depends on every operand's position
     for (const int n : {1, 2, 3, 5, 8})
         on_ranks(n, [&](collx::communicator& w) {
             for (int root = 0; root < w.size(); ++root) {
@@ -47,7 +47,7 @@ TEST_CASE("reduce keeps the order of operands, or refuses") {
                 if (w.rank() == root) EXPECT(x.front() == expected && x.back() == expected);
                 const auto join = [](std::pair<int, int> a, std::pair<int, int> b) {
                     return std::pair(a.first, b.second);
-                }; // first and last operand
+                }; // keeps the first and the last operand
                 for_each_copying_algorithm<collective::reduce>([&](auto a) {
                     at("%s n=%d root=%d", a.name, w.size(), root);
                     std::vector<std::pair<int, int>> ends(70, {w.rank(), w.rank()});

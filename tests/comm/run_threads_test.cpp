@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=thread,nightly
 //
-// Threads as ranks.
+// run_threads(): ranks as threads.
 #include "support.hpp"
 
 #include <collx/bootstrap/memory_store.hpp>
@@ -50,7 +50,7 @@ TEST_CASE("the body is a function, a constant, or an object that is used where i
     collx::run_threads(3, constant);
     CHECK(ran == 51);
     counts_calls one;
-    collx::run_threads(1, one); // needs no communicator
+    collx::run_threads(1, one); // the body takes no communicator
     CHECK(one.calls == 1);
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("when not all threads can be started, those that were end, and the err
                          : 4;
             if (result != 0) std::fprintf(stderr, "%s\n", e.what());
         }
-        try { // and nothing is left of them
+        try { // nothing is left of the failed ones
             collx::run_threads(3, [&](collx::communicator& w) { collx::barrier(w), ++ran; });
         } catch (const collx::error&) {
             result = 5;

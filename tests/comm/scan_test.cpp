@@ -27,7 +27,7 @@ void check_exclusive_scan(collx::communicator& w, Comm&& bound, std::size_t size
     collx::exclusive_scan(bound, x);
     std::vector<int> out(size, -1);
     collx::exclusive_scan(bound, mine, out);
-    if (w.rank() == 0) { // nothing comes before: the output keeps what it held
+    if (w.rank() == 0) { // no rank comes before: the output keeps its contents
         EXPECT(x == mine && out == std::vector<int>(size, -1));
         return;
     }

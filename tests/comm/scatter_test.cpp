@@ -15,7 +15,7 @@ constexpr auto check_call = [](collx::communicator& w, auto&& bound, std::size_t
     collx::scatter(bound, all, out, {.root = root});
     for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, out[i] == sample(root, begin + i));
     EXPECT(all == samples(root, is_root ? n * size : 0));
-    std::vector<int> again(size, -1); // the root's part stays where it is
+    std::vector<int> again(size, -1); // the root's part stays in place
     collx::scatter(bound, all, is_root ? collx::view(all.data() + begin, size) : collx::view(again.data(), size),
                    {.root = root});
     EXPECT(is_root ? all == samples(root, n * size) : again == out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Messages between two ranks: sizes, order, self, rings, several under way.
+// Messages between two ranks: sizes, order, messages to itself, rings, several outstanding.
 #include "support.hpp"
 
 using namespace collx_test;
@@ -31,7 +31,7 @@ TEST_CASE("small messages do not wait for their receiver, and keep their order")
     on_ranks(2, [](collx::communicator& w) {
         for (int round = 0; round < 50; ++round) {
             if (w.rank() == 0) {
-                for (int i = 0; i < 8; ++i) collx::send(w, collx::value(i), 1); // all before the first is received
+                for (int i = 0; i < 8; ++i) collx::send(w, collx::value(i), 1); // before the first is received
                 collx::barrier(w);
             } else {
                 collx::barrier(w);
@@ -73,11 +73,11 @@ TEST_CASE("an async sendrecv is one handle for both messages, beside others unde
                 const auto mine = samples(w.rank(), size);
                 std::vector<int> x(size, -1), y(size, -1);
                 auto first = collx::async::sendrecv(w, mine, next, x, before);
-                auto second = collx::async::sendrecv(w, mine, before, y, next); // the other way round the ring
+                auto second = collx::async::sendrecv(w, mine, before, y, next); // the other direction of the ring
                 collx::wait_all(first, second);
                 EXPECT(x == samples(before, size));
                 EXPECT(y == samples(next, size));
-                // Buffers that are moved in: what was sent lives as long as the call, what was received comes back.
+                // Buffers that are moved in: the sent one lives as long as the call, the received one is returned.
                 auto moved =
                     collx::async::sendrecv(w, samples(w.rank(), size), next, std::vector<int>(size, -1), before);
                 EXPECT(moved.wait() == samples(before, size));
@@ -89,7 +89,7 @@ TEST_CASE("an async sendrecv is one handle for both messages, beside others unde
             EXPECT(
                 says(thrown<collx::invalid_argument>(w, [&] { (void)collx::async::sendrecv(w, a, next, a, before); }),
                      "overlap"));
-            collx::barrier(w); // neither has left anything behind
+            collx::barrier(w); // the refused calls left nothing behind
         });
 }
 

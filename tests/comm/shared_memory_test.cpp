@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 optimised sanitize=thread,nightly
 //
-// Memory that peers may read directly, as an allocator.
+// The allocator of memory that peers may read directly.
 #include "support.hpp"
 #include <collx/transport/memory.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Large messages between processes, copied through shared memory or read where they are: the same results either way,
-// buffers free when a call returns, and what ends badly ends with an error.
+// Large messages between processes, copied through shared memory or read in place. The results are the same either
+// way, buffers are free when a call returns, and a failure ends with an error.
 //
 // collx-test: timeout=240 sanitize=address
 #include <collx/algo/pairwise.hpp>
@@ -21,7 +21,7 @@ using collx::single_copy_mode;
 
 namespace {
 
-// Whether the kernel lets a process read one that is not its child.
+// Whether the kernel lets a process read another process that is not its child.
 bool is_reading_allowed() {
     int there = 4711, here = 0;
     const pid_t child = ::fork();
@@ -33,7 +33,7 @@ bool is_reading_allowed() {
     return ::waitpid(child, &status, 0) == child && status == 0;
 }
 
-// Runs f(world) in n processes with this setting for single copies. The exit code is f's.
+// Runs f(world) in n processes with this single-copy setting. The exit code is f's result.
 template <class F>
 void on_processes(int n, single_copy_mode single_copy, F&& f) {
     const std::string name = new_job();
@@ -62,12 +62,12 @@ std::uint64_t single_copies_by(collx::communicator& w) {
     return sum;
 }
 
-// All verbs with single copies, sizes around the limits, several times with other data. 0 or the number of what was
-// wrong.
+// Runs all verbs with single copies, with sizes around the limits, several times with different data. Returns 0 or
+// the number of the check that failed.
 int exchange_everything(collx::communicator& w) {
     const int n = w.size(), me = w.rank();
     const auto u = static_cast<std::size_t>(n);
-    for (const std::size_t m : {8'191u, 8'192u, 81'921u, 100'003u, 500'000u}) // the third: a page and an element
+    for (const std::size_t m : {8'191u, 8'192u, 81'921u, 100'003u, 500'000u}) // the third size: a page and one element
         for (int round = 0; round < 6; ++round) {
             const auto value = [&](int from, int to, std::size_t i) {
                 return from * 1000 + to * 100 + round + static_cast<int>(i % 7919);
@@ -83,16 +83,16 @@ int exchange_everything(collx::communicator& w) {
             };
             collx::all_to_all(w, in, out);
             if (!is_from_all(out)) return 1;
-            std::fill(in.begin(), in.end(), -2); // at once: no peer may still be reading
+            std::fill(in.begin(), in.end(), -2); // immediately: no peer may still be reading
 
-            // Receiving where one sends from: what is there must have left before it is overwritten.
+            // Receives into the buffer that is being sent: the old contents must be sent before they are overwritten.
             std::vector<int> ring(m);
             for (std::size_t i = 0; i < m; ++i) ring[i] = value(me, 0, i);
             collx::sendrecv(w, ring, (me + 1) % n, std::span(out).first(m), (me + n - 1) % n);
             for (std::size_t i = 0; i < m; ++i)
                 if (out[i] != value((me + n - 1) % n, 0, i)) return 2;
 
-            // The receiver's tensor is not plain memory although the sender's is.
+            // The receiver's tensor is strided although the sender's is contiguous.
             std::vector<int> wide(2 * m * u, -1);
             for (int k = 0; k < n; ++k)
                 for (std::size_t i = 0; i < m; ++i) in[static_cast<std::size_t>(k) * m + i] = value(me, k, i);
@@ -115,10 +115,11 @@ int exchange_everything(collx::communicator& w) {
     return 0;
 }
 
-// What two ranks do over channels, in place and not: operands are read where they lie, and what is overwritten stays. 0
-// or the number of what was wrong; with `must_single_copy` the rank whose data goes must have sent it as a single copy.
+// Exchanges of two ranks over channels, in place and not: operands are read in place, and data to be overwritten is
+// kept until read. Returns 0 or the number of the check that failed. With `must_single_copy` the sending rank must
+// have sent a single copy.
 int exchange_pairwise(collx::communicator& w, bool must_single_copy) {
-    const auto later = [](unsigned a, unsigned b) { return a * 31 + b; }; // the order of operands shows
+    const auto later = [](unsigned a, unsigned b) { return a * 31 + b; }; // its result depends on the order of operands
     const int me = w.rank();
     const auto mine = static_cast<unsigned>(me);
     for (const std::size_t m : {20'000u, 81'921u, 100'003u, 400'000u})
@@ -177,7 +178,7 @@ TEST_CASE("a chunk that this rank's own steps overwrite is sent through slots") 
         const collx::mover<view, view, collx::no_op, int> m({x.data(), x.size()}, {out.data(), out.size()}, {}, 2);
         return collx::stays_as_it_is(program, cuts, collx::typed_elements(m), chunk);
     };
-    // In place rank 0's chunk 1 leaves and is then received into; chunk 0 is only copied to itself.
+    // In place, rank 0 sends chunk 1 and then receives into it; chunk 0 is only copied to itself.
     CHECK_FALSE(stays(x, 1));
     CHECK(stays(x, 0));
     std::vector<int> elsewhere(100);
@@ -225,7 +226,7 @@ TEST_CASE("ranks that disagree on a count find out, also of a single copy") {
     for (const single_copy_mode single_copy : {single_copy_mode::never, single_copy_mode::always})
         on_processes(2, single_copy, [](collx::communicator& w) {
             std::vector<int> x(100'000, 1);
-            for (int i = 0; i < 3; ++i) // the first ones let the sender know that its memory can be read
+            for (int i = 0; i < 3; ++i) // the first calls tell the sender that its memory can be read
                 if (w.rank() == 0) collx::send(w, x, 1);
                 else collx::recv(w, x, 0);
             try {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=240
 //
-// Communicators whose ranks are on several hosts, as threads: which ways they take, what they refuse and in which
-// words. That every collective is right over sockets is what the property tests check.
+// Communicators with ranks on several hosts, as threads: which connections they use, what they refuse, and the error
+// texts. The property tests check that every collective is correct over sockets.
 #include "support.hpp"
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/memory_store.hpp>
@@ -29,7 +29,7 @@ namespace {
 const spread each_alone{1}, two_a_host{2}, over_unix{1, false, false, true};
 
 bool is_here(collx::communicator& w) { return w.internals().net.is_one_host(); }
-// Counts this thread's, a rank's, looks at sockets, and the bytes that the system puts where it watches.
+// Counts how often this thread, a rank, reads sockets, and the bytes that the system stores in the watched range.
 struct watched {
     static inline thread_local int looks = 0;
     static inline thread_local const char *begin = nullptr, *end = nullptr;
@@ -62,7 +62,7 @@ TEST_CASE("a rank connects to those it talks to and to no others") {
     on_hosts(8, each_alone, [](collx::communicator& w) {
         collx::barrier(w.with(collx::algo::dissemination_barrier{}));
         const int me = w.rank();
-        // The tree of a communicator: 7 edges of 28 pairs.
+        // The tree of a communicator has 7 edges; there are 28 pairs.
         EXPECT(connections(w) < 7);
         auto pair = w.split(me / 2);
         std::vector<int> x(1000, me);
@@ -79,9 +79,9 @@ TEST_CASE("a rank connects to those it talks to and to no others") {
     });
 }
 
-// What is not theirs may have to wait for a receiver that waits for this very rank.
+// Messages of another call may have to wait for a receiver that waits for this very rank.
 TEST_CASE("a call that is done waits for no message of another call") {
-    const std::size_t many = 10'000'000; // more than slots and sockets hold
+    const std::size_t many = 10'000'000; // more elements than slots and sockets hold
     for (const bool is_one_peer : {false, true})
         on_hosts(3, each_alone, [&](collx::communicator& w) {
             at("one peer: %d", is_one_peer);
@@ -111,7 +111,7 @@ TEST_CASE("a call that is done waits for no message of another call") {
 TEST_CASE("groups of several hosts find together whatever calls have failed on one rank alone") {
     on_hosts(3, each_alone, [](collx::communicator& w) {
         w.set_checked(false);
-        if (w.rank() == 1) w.internals().begin_collective(); // and something like no memory
+        if (w.rank() == 1) w.internals().begin_collective(); // as if it had then failed, for lack of memory for example
         w.set_timeout(collx_test::patient(std::chrono::seconds(20)));
         auto c = w.split(0);
         int x = 1;
@@ -181,9 +181,9 @@ TEST_CASE("after a failure nothing of a large call goes from or to the memory th
                   .single_copy = round < 4 ? collx::single_copy_mode::never : collx::single_copy_mode::always},
                  [&](collx::communicator& w) {
                      auto other = w.split(0);
-                     auto lost = std::make_unique<std::vector<float>>(1'500'000, 1.0f); // freed pages are gone at once
+                     auto lost = std::make_unique<std::vector<float>>(1'500'000, 1.0f); // unmapped when freed
                      collx::all_reduce(w, *lost);
-                     collx::barrier(other); // all have returned from it: an abort must find no rank in there
+                     collx::barrier(other); // all ranks have returned from it: an abort must find no rank in that call
                      if (w.rank() == 2) {
                          ::usleep(static_cast<useconds_t>(200 * (round % 4)));
                          w.abort();
@@ -195,14 +195,14 @@ TEST_CASE("after a failure nothing of a large call goes from or to the memory th
                          EXPECT(e.code() == errc::aborted && e.peer() == 2);
                      }
                      lost.reset();
-                     std::vector<int> x(100'000, w.rank()); // a rank that waits here moves what is left of the other on
+                     std::vector<int> x(100'000, w.rank()); // a rank that waits here advances the other communicator
                      for (int i = 0; i < 5; ++i) x.assign(x.size(), w.rank()), collx::all_reduce(other, x);
                      EXPECT(x[99'999] == 3);
                  });
 }
 
 TEST_CASE("messages of any size between hosts: from and to the user's memory or not, in place or not") {
-    constexpr auto always = collx::single_copy_mode::always; // by reference, wherever it may be
+    constexpr auto always = collx::single_copy_mode::always; // by reference wherever possible
     for (const spread& s : {each_alone, over_unix, spread{.ranks_per_host = 1, .has_key = true, .lanes = 3},
                             spread{.ranks_per_host = 1, .single_copy = always},
                             spread{.ranks_per_host = 1, .bad_day = true, .single_copy = always}})
@@ -243,7 +243,7 @@ TEST_CASE("large messages of sendrecv and of calls beside others are received wh
                 watched::begin = reinterpret_cast<const char*>(got.data());
                 watched::end = watched::begin + m * sizeof(int);
                 const auto check_share = [&](auto&& call) {
-                    call(); // the first one says that such messages are wanted here
+                    call(); // the first call tells the sender that pre-posted receives are wanted
                     watched::bytes = 0;
                     for (int i = 0; i < 8; ++i) {
                         std::fill(got.begin(), got.end(), -1);
@@ -251,7 +251,7 @@ TEST_CASE("large messages of sendrecv and of calls beside others are received wh
                         EXPECT(got == theirs);
                     }
                     at("%zu of %zu bytes", watched::bytes, 8 * m * sizeof(int));
-                    EXPECT(watched::bytes > 8 * m * sizeof(int) * 3 / 4); // all but what comes with the heads
+                    EXPECT(watched::bytes > 8 * m * sizeof(int) * 3 / 4); // all except what comes with the headers
                 };
                 check_share([&] { collx::sendrecv(w, mine, other, got, other); });
                 check_share([&] {
@@ -268,11 +268,11 @@ TEST_CASE("who has nothing left to receive sends without a look at what may come
     const std::vector keys(2, collx::job_protection());
     collx::detail::run_thread_jobs(collx::detail::thread_jobs({0, 1}, watched_calls, keys.data(), "127.0.0.1", 1),
                                    [](collx::communicator& w) {
-                                       w.set_checked(false); // comparing calls needs looks
+                                       w.set_checked(false); // comparing calls reads sockets
                                        for (const std::size_t m : {10u, 2'000u, 10'000u})
                                            for (int i = 0; i < 8; ++i) {
                                                std::vector<int> x(m, w.rank() == 0 ? 7 + i : 0);
-                                               collx::barrier(w); // connected, and with room for a message
+                                               collx::barrier(w); // connected, and a slot is free
                                                watched::looks = 0;
                                                collx::broadcast(w, x);
                                                at("%zu elements, call %d: %d looks", m, i, watched::looks);
@@ -288,7 +288,7 @@ TEST_CASE("what no step reads again goes past the caches, what is sent on from w
         EXPECT(!schedules.bind(collx::algo::ring_reduce_scatter{}, 0).uses_results);
         EXPECT(!schedules.bind(collx::algo::pairwise_all_to_all{}, 0).uses_results);
         EXPECT(schedules.bind(collx::algo::ring_all_reduce{}, 0).uses_results);
-        constexpr std::size_t m = 700'003; // of the output: large enough for that
+        constexpr std::size_t m = 700'003; // elements of the output: large enough to go past the caches
         const auto mine = samples(w.rank(), 3 * m);
         std::vector<int> part(m);
         collx::reduce_scatter(w, mine, part);
@@ -308,7 +308,7 @@ TEST_CASE("more lanes are made when large messages come, and only then") {
             const int before = connections(w);
             EXPECT(before >= pairs && before <= 2);
             bool has_all = false;
-            for (int i = 0; i < 3000 && !has_all; ++i) { // until all ranks have all
+            for (int i = 0; i < 3000 && !has_all; ++i) { // until all ranks have all lanes
                 many.assign(many.size(), me);
                 collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), many);
                 EXPECT(many.front() == 3 && many.back() == 3);
@@ -363,7 +363,7 @@ TEST_CASE("ranks that do not mean the same number of lanes say so at once") {
         CHECK_THROWS_AS(host_from({wrong}), collx::error);
 }
 
-// Ranks that are alone on their hosts, each with a protection of its own. Returns what each threw.
+// Ranks that are alone on their hosts, each with its own protection. Returns the error of each.
 std::vector<std::pair<errc, int>> with_keys(const std::vector<collx::job_protection>& of,
                                             const collx::socket_calls& calls, void (*body)(collx::communicator&),
                                             std::int64_t limit_ns = collx_test::patient(60'000'000'000)) {
@@ -418,7 +418,7 @@ TEST_CASE("ranks with different keys, levels, or one without a key: both ends ge
     for (const auto& keys : {std::vector{k, other}, {other, k}, {k, none}, {none, k}, {k, sealed}, {sealed, k}}) {
         const std::int64_t begin = collx::now_ns();
         const auto seen = with_keys(keys, collx::system_socket_calls, sums);
-        CHECK(collx::now_ns() - begin < collx_test::patient(45'000'000'000)); // of 60 s
+        CHECK(collx::now_ns() - begin < collx_test::patient(45'000'000'000)); // well before the limit of 60 s
         for (std::size_t r = 0; r < 2; ++r) {
             INFO(r << " threw " << static_cast<int>(seen[r].first) << " about " << seen[r].second);
             CHECK(seen[r].first == errc::security);
@@ -429,7 +429,7 @@ TEST_CASE("ranks with different keys, levels, or one without a key: both ends ge
 
 namespace {
 
-// A store with the order of process managers, which tells only who differs.
+// A collective store, as process managers have, which only reports which rank differs.
 struct manager : collx::memory_store {
     static constexpr bool is_collective = true;
     int next_turn() { return 0; }
@@ -443,7 +443,7 @@ TEST_CASE("where a process manager brings the ranks together all of them hear of
     auto sealed = k;
     sealed.level = collx::protection::encrypted;
     constexpr int n = 5;
-    // Each job takes two seconds of waiting, so all of them at once.
+    // Each job waits for two seconds, so all of them run at once.
     const auto right_in_job_with = [&](const collx::job_protection& of_odd, int odd) {
         manager store;
         std::atomic<int> right{0};
@@ -458,7 +458,8 @@ TEST_CASE("where a process manager brings the ranks together all of them hear of
                     collx::detail::listener d(0, h.by);
                     (void)collx::meet_at(store, r, n, until, h, "version=1", d);
                 } catch (const collx::error& e) {
-                    // The odd one and those that it would talk to know it themselves, the others from these.
+                    // The odd rank and those that would connect to it detect it themselves; they notify the other
+                    // ranks.
                     const bool is_right = e.code() == errc::security && (r == odd ? e.peer() >= 0 : e.peer() == odd);
                     right += is_right;
                     if (!is_right) std::printf("odd %d, rank %d: %s\n", odd, r, e.what());
@@ -475,7 +476,7 @@ TEST_CASE("where a process manager brings the ranks together all of them hear of
         for (int odd = 0; odd < n; ++odd)
             jobs.emplace_back([&, kind, odd] { right[kind][odd] = right_in_job_with(kinds[kind], odd); });
     for (auto& job : jobs) job.join();
-    CHECK(collx::now_ns() - begin < collx_test::patient(45'000'000'000)); // of 60 s
+    CHECK(collx::now_ns() - begin < collx_test::patient(45'000'000'000)); // well before the limit of 60 s
     for (int kind = 0; kind < 3; ++kind)
         for (int odd = 0; odd < n; ++odd) {
             INFO("kind " << kind << ", odd rank " << odd);
@@ -500,7 +501,7 @@ TEST_CASE("what needs a common memory is refused with a remedy, on every rank") 
         EXPECT(e.code() == errc::unsupported);
         e = thrown<collx::error>(w, [&] { collx::all_gather(w.with(collx::attach{}), x, y); });
         EXPECT(e.code() == errc::unsupported && says(e, "attach"));
-        collx::all_reduce(w, x); // nothing has broken
+        collx::all_reduce(w, x); // the communicator still works
         EXPECT(x[99] == 4);
     });
 }
@@ -544,11 +545,11 @@ TEST_CASE("ranks on several machines need addresses") {
     using ids = std::vector<std::uint64_t>;
     CHECK(collx::detail::number_hosts(ids{7, 9, 7}) == std::vector<int>{0, 1, 0});
     ids many;
-    for (std::uint64_t r = 0; r < 1000; ++r) many.push_back(r / 3 << 32); // all in one place of a table
+    for (std::uint64_t r = 0; r < 1000; ++r) many.push_back(r / 3 << 32); // all hash to one place of the table
     const auto numbers = collx::detail::number_hosts(many);
     for (int r = 0; r < 1000; ++r) CHECK(numbers[static_cast<std::size_t>(r)] == r / 3);
 
-    // Where no rank sees all others, the one above it in the tree.
+    // Where no rank can reach all others, the error names the rank above it in the tree.
     const auto with = [](const char* machine, bool has_address) {
         collx::host_description h;
         h.machine = machine;
@@ -606,7 +607,7 @@ TEST_CASE("threads as ranks of several hosts go on without one that failed") {
             collx::run_threads({0, 0, 1, 1, 2, 2}, [&](collx::communicator& w) {
                 const int me = w.rank();
                 if (me == victim) {
-                    collx::barrier(w); // then all have made their communicators
+                    collx::barrier(w); // now all ranks have made their communicators
                     throw std::runtime_error("of the program");
                 }
                 try {
@@ -616,7 +617,7 @@ TEST_CASE("threads as ranks of several hosts go on without one that failed") {
                 collx::communicator rest = w.shrink();
                 int bits = 1 << me;
                 collx::all_reduce(rest, collx::value(bits));
-                collx::communicator again = rest.shrink(); // no rank has failed: the same ranks
+                collx::communicator again = rest.shrink(); // no rank has failed, so the same ranks remain
                 went_on += rest.size() == 5 && bits == (0x3f & ~(1 << victim)) && again.size() == 5;
             });
         } catch (const std::runtime_error& e) {
@@ -653,7 +654,7 @@ TEST_CASE("ranks of several hosts meet in a store and tell each other where they
 
 namespace {
 
-// No descriptor for a connection to the listener of this thread's rank; no way for what it sends.
+// is_full: no descriptor is left for a connection to this rank's listener. is_stuck: this rank cannot send.
 thread_local bool is_full = false, is_stuck = false;
 constexpr collx::socket_calls narrow_calls{
     ::socket,
@@ -702,7 +703,7 @@ TEST_CASE("a rank that has no descriptor for the others, or no way to them, says
 
 namespace {
 
-// What lies in a directory.
+// The names of the files in a directory.
 std::vector<std::string> files_in(const std::string& directory) {
     std::vector<std::string> names;
     DIR* d = ::opendir(directory.c_str());
@@ -712,7 +713,7 @@ std::vector<std::string> files_in(const std::string& directory) {
     return names;
 }
 
-// n ranks, each on a host of its own with this address. Returns what each threw, or an empty text.
+// n ranks, each on its own host with this address. Returns the text of each rank's error, or an empty text.
 std::vector<std::string> join_at(const std::vector<std::string>& addresses, void (*body)(collx::communicator&)) {
     const int n = static_cast<int>(addresses.size());
     collx::memory_store store;
@@ -756,7 +757,7 @@ TEST_CASE("ranks of several hosts meet over unix sockets, and nothing is left be
              }))
             CHECK(said == "");
     CHECK(files_in(directory).empty());
-    // A directory that is not there, one that is no name for a socket, and ranks that do not mean the same.
+    // A directory that does not exist, a path too long for a socket, and ranks with different kinds of address.
     const std::string gone = files + "/gone", deep = files + std::string(110, 'x');
     for (const std::string& said : join_at({gone, gone}, sums)) CHECK(said.find("COLLX_ADDRESS=unix") != said.npos);
     for (const std::string& said : join_at({deep, deep}, sums)) CHECK(said.find("shorter path") != said.npos);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// A communicator that fails as soon as it is made: the ranks that are still making it get it all the same, and hear of
-// the failure from their first call on it. The original goes on.
+// A communicator that fails as soon as it is made. The ranks that are still in split() get it nevertheless, and their
+// first call on it reports the failure. The original still works.
 #include "support.hpp"
 
 using namespace collx_test;
 
 namespace {
 
-// Fails on purpose: in turn by calls that do not fit together, and by abort().
+// Fails on purpose: alternately by calls that do not match and by abort().
 void use_up(collx::communicator& w, collx::communicator& child, int round) {
     const bool aborts = round % 2 == 1;
     const int culprit = round / 2 % w.size();
@@ -49,7 +49,7 @@ TEST_CASE("split does not throw the failure of the communicator that it makes, a
     fail_children({0, 1, 2, 3, 4}, 50);
 }
 
-// Beside busy programs one of about 500 rounds needs it, on a quiet machine hardly any.
+// On a busy machine about one of 500 rounds reaches this case, on a quiet machine hardly any.
 TEST_CASE("a place of its own that a rank has taken when the communicator fails under split() is given back") {
     collx::run_threads(3, [](collx::communicator& w) {
         const auto home = w.internals().home;
@@ -64,7 +64,7 @@ TEST_CASE("a place of its own that a rank has taken when the communicator fails 
         const long before = free_in_peace();
         for (int round = 0; round < 1000; ++round) {
             collx::communicator one(home);
-            try { // each is alone in its part; who is through first may fail it while others are in split()
+            try { // each is alone in its part; the first rank to return may fail `one` while others are in split()
                 collx::barrier(one);
                 auto part = one.split(one.rank());
                 if (one.rank() == round % 3) one.abort();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Communicators from communicators.
+// Communicators made from communicators.
 #include "support.hpp"
 
 #include <numeric>
@@ -78,7 +78,7 @@ TEST_CASE("dup has the same ranks in the same order, the same settings, and call
             w.set_checked(false);
             EXPECT(d.rank() == w.rank() && d.size() == w.size() && d.is_checked());
             d.set_checked(false);
-            // Each of the two has its own order of calls: half of the ranks begin with the one, half with the other.
+            // The order of calls matters only within one communicator: rank 1 starts with the other one.
             std::vector<int> x(5000, 1), y(5000, 10);
             for (int round = 0; round < 20; ++round) {
                 auto first = collx::async::all_reduce(w.rank() == 1 ? d : w, w.rank() == 1 ? y : x);
@@ -102,11 +102,11 @@ TEST_CASE("the end of a dup is not the end of its original, nor the other way ro
         auto d = w.dup(), e = w.dup();
         if (w.rank() == 0) d.abort();
         (void)thrown<collx::aborted>(w, [&] { collx::barrier(d); });
-        (void)thrown<collx::aborted>(w, [&] { (void)d.dup(); }); // what ended it ends this call too
+        (void)thrown<collx::aborted>(w, [&] { (void)d.dup(); }); // the error that ended d also ends this call
         int one = 1;
         collx::all_reduce(w, collx::value(one));
         EXPECT(one == 2);
-        collx::barrier(w), collx::barrier(e); // once out of the second, every rank is out of the first
+        collx::barrier(w), collx::barrier(e); // every rank that has left the second barrier has left the first
         if (w.rank() == 1) w.abort();
         (void)thrown<collx::aborted>(w, [&] { collx::barrier(w); });
         collx::all_reduce(e, collx::value(one));
@@ -127,7 +127,7 @@ TEST_CASE("communicators may be made and destroyed in any order, while others wo
             collx::all_reduce(kept.back(), collx::value(x));
             EXPECT(x == kept.back().size());
         }
-        while (!kept.empty()) kept.erase(kept.begin()); // no rank waits for another
+        while (!kept.empty()) kept.erase(kept.begin()); // destroying waits for no rank
         int x = 1;
         collx::all_reduce(w, collx::value(x));
         EXPECT(x == 4);

@@ -76,7 +76,7 @@ TEST_CASE("an element larger than a slot is refused with a sentence") {
         const auto e = thrown<collx::error>(
             w, [&] { collx::gather(w.with(collx::algo::linear_gather{}), x, std::vector<huge>(2)); });
         EXPECT(e.code() == collx::errc::unsupported && says(e, "does not fit a slot"));
-        // Messages too: a few would find room in the ring, and more of them overwrite each other.
+        // Messages are refused, too: a few would fit the ring, but more of them would overwrite each other.
         std::vector<huge> y(1);
         const int peer = 1 - w.rank();
         const auto is_refused = [&](auto&& f) {

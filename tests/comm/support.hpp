@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the tests of the verbs share: ranks as threads, checks that may fail on any of them (Catch2's own may not be
-// used outside the main thread), and values that tell who made them.
+// Shared by the tests of the verbs: ranks as threads, checks that may fail on any thread (Catch2's checks may only be
+// used on the main thread), and values that tell which rank made them.
 #pragma once
 
 #include <atomic>
@@ -24,6 +24,7 @@
 
 #include "support/faulty_sockets.hpp"
 #include "support/patience.hpp"
+#include "support/sanitizers.hpp"
 #include "support/toy_macs.hpp"
 
 namespace collx_test {
@@ -32,14 +33,14 @@ struct wrong : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// A check has failed on some thread of this process: what others wait for may never come.
+// Whether a check has failed on some thread of this process: waits of other threads may then never succeed.
 inline std::atomic<bool> has_failed{false};
 [[noreturn]] inline void fail_check(const std::string& text) {
     has_failed = true;
     throw wrong(text);
 }
 
-// Sleeps until holds(). Gives up when a check has failed elsewhere, or nothing comes for a minute.
+// Sleeps until holds() is true. Throws when a check has failed elsewhere or a minute has passed.
 template <class F>
 void until(F&& holds) {
     const auto begun = std::chrono::steady_clock::now();
@@ -51,7 +52,7 @@ void until(F&& holds) {
     }
 }
 
-// Where this rank is, for the message of a check that fails.
+// Where this rank is in the test, for the message of a check that fails.
 inline thread_local char place_text[200] = "";
 [[gnu::format(printf, 1, 2)]] inline void at(const char* format, ...) {
     va_list args;
@@ -70,38 +71,38 @@ inline void expect(bool holds, const char* file, int line, const char* text, int
     std::snprintf(message, sizeof message, "%s:%d: rank %d: %s (%s; %lld)", file, line, rank, text, place_text, detail);
     fail_check(message);
 }
-// In a rank's body, where `w` is its communicator.
+// Used in a rank's body, where `w` is its communicator.
 #define EXPECT(...) ::collx_test::expect(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, #__VA_ARGS__, w.rank())
-// The same for element i of something.
+// EXPECT for element i.
 #define EXPECT_AT(i, ...)                                                                            \
     ::collx_test::expect(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, #__VA_ARGS__, w.rank(), \
                          static_cast<long long>(i))
 
 using collx::detail::thread_body;
-// A rank's body, which must check something on this rank: the checks of one rank say nothing of the others.
+// Runs a rank's body, which must make a check on this rank: checks of other ranks do not count.
 inline void run_checked(collx::communicator& w, thread_body f) {
     w.set_timeout(
-        collx_test::patient(std::chrono::seconds(50))); // a rank that is not scheduled for a while is no failure
+        collx_test::patient(std::chrono::seconds(50))); // a rank that is not scheduled for a while is not a failure
     const long before = own_checks;
     const int rank = w.rank();
     f(w);
     if (own_checks == before) fail_check("rank " + std::to_string(rank) + " has checked nothing");
 }
 
-// Runs f(world) on n threads. What a rank throws fails the test case; a body without a check on some rank fails it too.
+// Runs f(world) on n threads. If a rank throws or makes no check, the test case fails.
 inline void on_ranks(int n, thread_body f) {
     collx::run_threads(n, [&](collx::communicator& w) { run_checked(w, f); });
 }
 
-// How ranks are spread: ranks_per_host of them share memory, the others are reached over sockets; 0: one host.
+// How ranks are spread over hosts: ranks_per_host share memory and reach the others over sockets; 0 means one host.
 struct spread {
     int ranks_per_host = 0;
-    bool bad_day = false; // system calls come up short, are interrupted, say "not now"
-    bool has_key = false; // connections begin with proofs
+    bool bad_day = false; // system calls transfer less, are interrupted, or return EAGAIN
+    bool has_key = false; // connections begin with proofs of the key
     bool is_unix = false; // over unix sockets instead of TCP
-    int lanes = 1;        // connections of a pair for large messages
+    int lanes = 1;        // connections of a pair, for large messages
     collx::single_copy_mode single_copy = collx::single_copy_mode::automatic;
-    bool is_shared = false; // one of two communicators that share a connection to each rank
+    bool is_shared = false; // one of two communicators that share one connection to each rank
     bool is_one_host(int n) const { return ranks_per_host == 0 || n <= ranks_per_host; }
     std::vector<int> host_of(int n) const {
         std::vector<int> hosts;
@@ -109,7 +110,7 @@ struct spread {
         return hosts;
     }
 };
-// Runs f(world) on n threads that are spread like this.
+// Runs f(world) on n threads that are spread as `s` says.
 inline void run_spread(int n, const spread& s, thread_body f) {
     if (s.is_one_host(n)) return collx::run_threads(n, f);
     const bool is_plain = !s.bad_day && !s.has_key && !s.is_unix && s.lanes == 1 && !s.is_shared;
@@ -129,14 +130,15 @@ inline void run_spread(int n, const spread& s, thread_body f) {
         f(mine);
     });
 }
-// The same as on_ranks().
+// on_ranks() for ranks that are spread over hosts.
 inline void on_hosts(int n, const spread& s, thread_body f) {
     run_spread(n, s, [&](collx::communicator& w) { run_checked(w, f); });
 }
 
-// Ranks: neighbours of powers of two, odd, even. Sizes: around the lanes of a vector, a cache line, an inlined message,
-// a window's line; several pieces and no multiple of anything. Races do not hide in a neighbouring number.
-#if defined(__SANITIZE_THREAD__)
+// Rank counts: neighbours of powers of two, odd, even. Sizes: around the lanes of a vector, a cache line, an inlined
+// message and a window's line; also several pieces with an odd remainder. ThreadSanitizer gets fewer: races do not
+// depend on the neighbouring numbers.
+#if COLLX_TEST_TSAN
 inline constexpr int rank_counts[] = {1, 2, 3, 5, 8};
 inline constexpr std::size_t sizes[] = {0, 1, 3, 16, 65, 1000, 100003};
 #else
@@ -145,7 +147,7 @@ inline constexpr std::size_t sizes[] = {0, 1, 2, 3, 15, 16, 17, 63, 64, 65, 1000
 #endif
 inline constexpr std::size_t few_sizes[] = {0, 1, 3, 17, 1000, 20011};
 
-// Element i of what rank r contributes. Small, so that sums and products stay exact in every type.
+// Element i of rank r's contribution. Small, so that sums and products stay exact in every type.
 template <class T = int>
 constexpr T sample(int rank, std::size_t i) {
     return static_cast<T>(static_cast<int>((static_cast<std::size_t>(rank) * 5 + i * 3 + i / 7) % 11));
@@ -166,7 +168,7 @@ T folded(std::size_t i, int first, int last, Op op = {}) {
 
 constexpr bool is_zero_copy(std::string_view algorithm) { return algorithm == "zero_copy"; }
 
-// Calls f with each algorithm of a collective that needs no windows of the user's own.
+// Calls f with each algorithm of a collective that does not need the user's buffers in windows.
 template <collx::collective C, class F>
 void for_each_copying_algorithm(F&& f) {
     collx::algo::algorithms<C>::for_each([&](auto a) {
@@ -174,7 +176,7 @@ void for_each_copying_algorithm(F&& f) {
     });
 }
 
-// The error that f must throw: its type is checked, its text returned.
+// Returns the error that f must throw; checks its type.
 template <class E, class F>
 E thrown(const collx::communicator& w, F&& f) {
     try {
@@ -190,7 +192,7 @@ E thrown(const collx::communicator& w, F&& f) {
 inline bool says(const std::exception& e, const char* text) {
     return std::string(e.what()).find(text) != std::string::npos;
 }
-// The error of this rank that f must throw, with this code and this text in it.
+// Returns the error that f must throw on this rank, with this code and this text in it.
 template <class F>
 collx::error refused(const collx::communicator& w, F&& f, collx::errc code, const char* text) {
     const auto e = thrown<collx::error>(w, f);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=nightly
 //
-// Machines given as a file (COLLX_TOPOLOGY): what default calls put on which link, and files that cannot be taken.
+// Machines given as a file (COLLX_TOPOLOGY): the traffic of default calls on each link, and files that are refused.
 #include <collx/topo/machines.hpp>
 #include <collx/topo/nccl_topology_writer.hpp>
 #include <collx/topology.hpp>
@@ -19,7 +19,7 @@ using namespace collx::topo;
 
 namespace {
 
-// A file that is gone with the object.
+// A file that the destructor deletes.
 class written_file {
 public:
     explicit written_file(const std::string& text) {
@@ -37,7 +37,7 @@ private:
     std::string name_;
 };
 
-// Set for the ranks that are threads of this process.
+// An environment variable that is set while the object lives, for ranks that are threads of this process.
 class variable_set {
 public:
     variable_set(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
@@ -51,7 +51,7 @@ private:
 constexpr std::size_t elems = 1 << 18; // 1 MiB of float
 constexpr double bytes = elems * sizeof(float);
 
-// What one call of f by all ranks puts on the links.
+// The traffic that one call of f by all ranks puts on the links.
 template <class F>
 link_traffic traffic_of_call(collx::communicator& w, F&& f) {
     f();                                                                            // opens connections
@@ -76,7 +76,7 @@ double on(const graph& g, const link_traffic& t, const std::string& a, const std
     return -1;
 }
 
-// GPUs 0, 2, 4 and 6 alone: each link of the two rings that the search finds carries its part, no other link anything.
+// GPUs 0, 2, 4 and 6 only: each link of the two rings found carries its part, no other link carries anything.
 void expect_seed_rings(collx::communicator& w) {
     const graph& g = *collx::machine_of(w);
     static const ring_set found = [&] { // once for all ranks
@@ -129,17 +129,17 @@ TEST_CASE("ranks at GPUs 0, 2, 4 and 6 of a DGX-1V reduce along its NVLinks, una
     }
     on_ranks(8, [](collx::communicator& w) {
         w.set_checked(false);
-        // All eight: two rings of double links.
+        // All eight ranks: two rings of double links.
         const graph& g = *collx::machine_of(w);
         const link_traffic t = traffic_of_call(w, [&] { sum(w); });
         EXPECT(t.over(g, link_type::nvlink) == 2 * 7 * bytes);
         EXPECT(t.over(g, link_type::pcie) == 0 && t.over(g, link_type::socket) == 0);
         for (int i = 0; i < g.arcs(); ++i)
             EXPECT_AT(i, t.bytes[static_cast<std::size_t>(i)] == 0 || g.arc_at(i).bytes_per_s == 50e9);
-        // And those of even numbers, in an order of their own.
+        // The even ranks, in another order.
         auto even = w.split(w.rank() % 2, w.rank() == 2 ? 9 : 0);
         if (w.rank() % 2 == 0) expect_seed_rings(even);
-        // Short calls, and operators that keep the order, go as ever.
+        // Short calls, and operators that keep the order, do not use the rings.
         const link_traffic none = traffic_of_call(w, [&] {
             std::vector<int> x(100, 1);
             collx::all_reduce(w, x);
@@ -191,7 +191,7 @@ TEST_CASE("between hosts each GPU's traffic leaves by its own card") {
     const variable_set visible("CUDA_VISIBLE_DEVICES", "0,2,4,6");
     on_hosts(8, {4}, [](collx::communicator& world) {
         world.set_checked(false);
-        // On the second host against the order of the first: in rank order, GPU 0 would meet GPU 6.
+        // The second host in reverse order: in rank order, GPU 0 would be connected to GPU 6.
         auto w = world.split(0, world.rank() < 4 ? world.rank() : 20 - world.rank());
         const graph& g = *collx::machine_of(w);
         const auto on_rails = [&](const link_traffic& t, double each) {
@@ -203,26 +203,26 @@ TEST_CASE("between hosts each GPU's traffic leaves by its own card") {
                     EXPECT_AT(k, on(g, t, "rail" + std::to_string(k), card) == each);
                 }
         };
-        // A quarter each, and inside the hosts by NVLink.
+        // A quarter on each rail; NVLink inside the hosts.
         const link_traffic t = traffic_of_call(w, [&] { sum(w); });
         on_rails(t, bytes / 4);
         EXPECT(t.over(g, link_type::nvlink) == 2 * 2 * 3 * bytes);
         EXPECT(t.over(g, link_type::socket) == 0);
-        // What GPU 2 has for GPU 0 of the other host goes through its neighbour GPU 0, by NIC 0.
+        // GPU 2's data for GPU 0 of the other host goes through its neighbour GPU 0 and NIC 0.
         const link_traffic all = traffic_of_call(w, [&] {
             std::vector<float> x(elems, static_cast<float>(w.rank())), y(elems);
             collx::all_to_all(w, x, y);
             for (std::size_t r = 0; r < 8; ++r) EXPECT_AT(r, y[r * elems / 8 + 5] == static_cast<float>(r));
         });
         on_rails(all, bytes / 2);
-        // Inside a host 0 and 6, and 2 and 4, have no link: theirs alone crosses between the sockets, four messages.
+        // Inside a host, GPUs 0 and 6, and 2 and 4, have no link: only their four messages cross between the sockets.
         EXPECT(all.over(g, link_type::socket) == 2 * 4 * 2 * bytes / 8);
     });
 }
 
 namespace {
 
-// Ranks that share a host each read the file of their own environment.
+// Runs f on ranks of which each reads the file of its own environment, even on a shared host.
 template <class F>
 void with_files(const std::vector<int>& host_of, const std::vector<std::vector<std::string>>& variables, F&& f) {
     collx::detail::growing_array<int> hosts;
@@ -256,7 +256,7 @@ TEST_CASE("one rank's file that cannot be taken is an error on all ranks, with i
                 EXPECT(e.code() == code);
                 EXPECT(says(e, w.rank() == 2 ? what : to_others));
                 EXPECT(w.rank() == 2 || e.peer() == 2);
-                int x = 1; // the ranks are still together
+                int x = 1; // the ranks still work together
                 collx::all_reduce(w, collx::value(x));
                 EXPECT(x == 3);
             });
@@ -266,7 +266,7 @@ TEST_CASE("one rank's file that cannot be taken is an error on all ranks, with i
     refused({name + "/no/such/file"}, "No such file", errc::environment, "rank 2 cannot take its COLLX_TOPOLOGY");
     refused({right, "COLLX_GPU=8"}, "has 8 GPUs", errc::invalid_argument, "has 8 GPUs");
     refused({right, "CUDA_VISIBLE_DEVICES=GPU-1b2c"}, "names no numbers", errc::invalid_argument, "rank 2 cannot");
-    // Two ranks of a host that contradict each other.
+    // Two ranks of one host have different files.
     with_files({0, 0, 1}, {{right}, {name + small.name()}, {right}}, [&](collx::communicator& w, auto&& merge) {
         EXPECT(says(thrown<collx::mismatch>(w, merge), "ranks 0 and 1 are on one host"));
     });
@@ -281,7 +281,7 @@ TEST_CASE("hosts of different machines are shown to all ranks") {
         const graph& g = *collx::machine_of(w);
         EXPECT(g.all(site_type::gpu, 0).size() == 8 && g.all(site_type::nvswitch, 1).size() == 1);
         EXPECT(g.name(collx::sites_of(w)[3]) == "h1.GPU3");
-        // GPUs 0, 1 and 2: linked pairwise, so in any order; the other host stands alone.
+        // GPUs 0, 1 and 2 are linked pairwise, so any order is right; the other host has only one rank.
         auto order = collx::order_of(w);
         EXPECT(order.back() == 3 && order.size() == 4);
         int x = 1;

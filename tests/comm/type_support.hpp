@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// all_reduce of one type with one operator against a left fold on one thread.
+// all_reduce of one type with one operator, compared with a left fold on one thread.
 #pragma once
 
 #include <typeinfo>
@@ -9,7 +9,7 @@
 
 namespace collx_test {
 
-// `base` moves the values to where the operator is interesting and still exact in T.
+// `base` shifts the values to a range where the operator is interesting and still exact in T.
 template <class T, class Op>
 void check_op(collx::communicator& w, Op op, int base = 0) {
     for (const std::size_t size : {1u, 7u, 33u, 3001u}) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=nightly
 //
-// Sums of all arithmetic element types through all_reduce, against a left fold on one thread. Operators:
-// operators_test.cpp.
+// Sums of all arithmetic element types with all_reduce, compared with a left fold on one thread. operators_test.cpp
+// tests the operators.
 #include "type_support.hpp"
 
 #include <cstdint>
@@ -36,7 +36,7 @@ TEST_CASE("all floating-point types are summed") {
 TEST_CASE("f16 and bf16 sum in float and round once") {
     for (const int n : {1, 2, 5, 8})
         on_ranks(n, [n](collx::communicator& w) {
-            // 256 + 1 is 256 in bf16, 2048 + 1 is 2048 in f16: a sum kept in 16 bits would stop there.
+            // 256 + 1 is 256 in bf16, 2048 + 1 is 2048 in f16: a sum kept in 16 bits would not grow further.
             for (const std::size_t size : {1u, 100u, 5000u}) {
                 std::vector<collx::bf16> b(size, collx::bf16(w.rank() == 0 ? 256.0f : 1.0f));
                 std::vector<collx::f16> h(size, collx::f16(w.rank() == 0 ? 2048.0f : 1.0f));

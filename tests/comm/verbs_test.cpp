@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Communicators whose ranks are on several hosts and have devices for RDMA: threads over the fabric of tests. Every
-// collective is right, the messages go the way they should, what devices refuse costs nothing but that, and what breaks
-// is named and can be shrunk away. Each test ends with a look at the fabric: nothing was misused, and no head had to
-// wait for a receive.
+// Communicators with ranks on several hosts that have devices for RDMA: threads over the tests' fabric. Every
+// collective is correct, and messages take the expected way. If a device refuses something, only that goes over
+// sockets. A failure is named, and shrink() removes the failed rank. Each test ends with a check of the fabric:
+// nothing was misused, and no header had to wait for a receive.
 //
 // collx-test: timeout=240
 #include "faults/support.hpp"
@@ -14,6 +14,7 @@
 #include <set>
 
 #include "support/night.hpp"
+#include "support/sanitizers.hpp"
 #include "transport/verbs_fabric.hpp"
 
 using namespace collx_test;
@@ -46,7 +47,7 @@ constexpr collx::socket_calls counting_calls{::socket,          ::connect, ::acc
 constexpr int verbs_of_all = static_cast<int>(verb::count);
 
 void every_verb(collx::communicator& w, std::size_t part, int times) {
-    caller calls(w, part); // throws where a result is wrong
+    caller calls(w, part); // throws if a result is wrong
     for (int salt = 1; salt <= times; ++salt)
         for (int v = 0; v < verbs_of_all; ++v) {
             at("%s of %zu, call %d", verb_names[v], part, salt);
@@ -75,7 +76,7 @@ TEST_CASE("every collective by verbs, for all sizes") {
 
 TEST_CASE("communicators by verbs have connections of their own, however many there are") {
     spread many{1};
-    many.is_shared = true; // from the second on, over sockets
+    many.is_shared = true; // the second communicator and all later ones use sockets
     over_fabric f({.seed = 4});
     on_hosts(3, many, [&](collx::communicator& w) {
         every_verb(w, 40, 2);
@@ -146,7 +147,7 @@ TEST_CASE("messages go by verbs and not over sockets") {
     const auto by_verbs = f.net.counters().bytes_written;
     CAPTURE(without, with, by_verbs);
     CHECK(without > 10'000'000);
-    CHECK(with < without / 5); // what went before both ends had said where
+    CHECK(with < without / 5); // bytes sent before both ends had exchanged their slot addresses
     CHECK(with + by_verbs > without / 2);
     CHECK(by_verbs > without / 2);
 }
@@ -174,8 +175,7 @@ TEST_CASE("communicators made of communicators go by verbs, and calls under way 
     CHECK(f.net.counters().sends > 500);
 }
 
-// ------------------------------------------------------------------------------------------------ what is not to be
-// had
+// ------------------------------------------------------------------------------------------- what a device refuses
 TEST_CASE("what a device refuses goes over sockets") {
     for (const auto which :
          {&fabric_options::refuse_memory, &fabric_options::refuse_queue_pair, &fabric_options::refuse_connect})
@@ -217,7 +217,7 @@ TEST_CASE("verbs alone: ranks that have devices, no library, no device") {
 // ------------------------------------------------------------------------------------------------ what breaks
 namespace {
 
-// The rank that the error names that ends these calls, soon.
+// The rank that the error of these calls names; the error must come soon.
 int run_into_failure(collx::communicator& w, verb v, auto&& before_call) {
     caller calls(w, 700);
     const std::int64_t until = collx::now_ns() + collx_test::patient(20'000 * ms);
@@ -237,8 +237,8 @@ int run_into_failure(collx::communicator& w, verb v, auto&& before_call) {
 
 TEST_CASE("a queue pair that fails within any collective: who cannot be reached is named, and the others go on") {
     enum class harm { breaks, is_cut, breaks_at_rest };
-#if defined(__SANITIZE_THREAD__)
-    const bool has_time = is_night(); // by day each verb meets one harm
+#if COLLX_TEST_TSAN
+    const bool has_time = is_night(); // by day each verb is tested with one harm
 #else
     const bool has_time = true;
 #endif
@@ -260,8 +260,8 @@ TEST_CASE("a queue pair that fails within any collective: who cannot be reached 
                 EXPECT(next.size() == 3);
                 every_verb(next, 500, 1);
             });
-            // The two that cannot reach each other: each may be named by the other, and so get the error that it has
-            // gone. All name the same one where its accuser was heard first.
+            // Ranks 0 and 1 cannot reach each other: each may name the other, and the accused gets the error that says
+            // it has left. All ranks name the same one if the accusation that arrives first comes from the other.
             CAPTURE(named[0], named[1], named[2]);
             std::set<int> both{1};
             for (const auto& who : named) both.insert(who);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=nightly
 //
-// What a buffer may be beside a vector: strided, two-dimensional, const, an array, one element, and at any offset in
-// memory.
+// The buffers that are allowed besides a vector: strided, two-dimensional, const, an array, one element, at any
+// offset in memory.
 #include "support.hpp"
 
 #include <array>
@@ -59,9 +59,9 @@ TEST_CASE("const inputs, arrays, spans, single elements, braces of counts") {
         double raw[10];
         collx::all_reduce(w, std::span<const double>(mine), raw, collx::max{});
         EXPECT(raw[0] == 2 && raw[9] == 2);
-        collx::all_reduce(w, mine, raw); // an output, not a pointer to an operator
+        collx::all_reduce(w, mine, raw); // the last argument is an output, not a pointer to an operator
         EXPECT(raw[0] == 3 && raw[9] == 3);
-        collx::reduce(w, mine, raw, {.root = 1}); // options where the operator could be: the sum
+        collx::reduce(w, mine, raw, {.root = 1}); // options in place of the operator: the sum
         collx::all_reduce(w, raw, {.timeout = collx_test::patient(std::chrono::seconds(50))});
         EXPECT(raw[0] == 9 && raw[9] == 9);
         int x = w.rank() + 1;
@@ -80,7 +80,7 @@ TEST_CASE("const inputs, arrays, spans, single elements, braces of counts") {
 
 namespace {
 
-// Buffers at every offset of a 16-byte unit that the type allows, with guards around.
+// Buffers at every offset within 16 bytes that the type allows, with guards around them.
 template <class T>
 void check_offsets(collx::communicator& w) {
     const std::size_t step = alignof(T) < 16 ? alignof(T) : 16;
@@ -113,7 +113,7 @@ TEST_CASE("buffers at any offset that their element allows") {
         });
 }
 
-// Contiguous buffers of a few KiB take a shorter way through the library than others; peers must not notice.
+// Contiguous buffers of a few KiB take a shorter code path; peers must not notice.
 TEST_CASE("ranks may differ in how their buffers lie, call by call") {
     for (const int n : {1, 2, 3, 5})
         on_ranks(n, [n](collx::communicator& w) {
@@ -127,7 +127,7 @@ TEST_CASE("ranks may differ in how their buffers lie, call by call") {
                     const auto mine = samples(me, count);
                     for (std::size_t i = 0; i < count; ++i) in[step * i] = mine[i];
                     const auto x = collx::strided(in.data(), size, static_cast<std::ptrdiff_t>(step));
-                    const auto call = [&](auto verb) { // with plain buffers where they are plain
+                    const auto call = [&](auto verb) { // with contiguous buffers where possible
                         const auto part = collx::strided(out.data(), size, static_cast<std::ptrdiff_t>(step));
                         const auto all = collx::strided(in.data(), count, static_cast<std::ptrdiff_t>(step));
                         const auto all_out = collx::strided(out.data(), count, static_cast<std::ptrdiff_t>(step));
@@ -136,7 +136,7 @@ TEST_CASE("ranks may differ in how their buffers lie, call by call") {
                             verb(collx::view(in.data(), size), collx::view(out.data(), size),
                                  collx::view(in.data(), count), collx::view(out.data(), count));
                     };
-                    auto under_way = mine; // so that waits have something to move on
+                    auto under_way = mine; // so that waits have an outstanding call to advance
                     auto work = collx::async::all_reduce(w, under_way);
                     const int root = turn % n;
                     call([&](auto a, auto b, auto, auto) { collx::all_reduce(w, a, b); });

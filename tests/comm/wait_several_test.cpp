@@ -18,7 +18,7 @@ namespace {
 
 using works = std::vector<collx::work<void>>;
 
-// Rank 1 waits until rank 0 says so, which nothing of collx tells it.
+// Rank 1 waits for a flag of rank 0, without a call of collx.
 void wait_until(const std::atomic<bool>& go) {
     const auto end = std::chrono::steady_clock::now() + 30s;
     while (!go && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -36,12 +36,12 @@ TEST_CASE("wait_all waits for all handles, of a list or by name, whatever they h
             collx::wait_all(list);
             for (int k = 1; k < 9; ++k) EXPECT_AT(k, x[static_cast<std::size_t>(k)].back() == 3 + 3 * k);
             for (auto& l : list) EXPECT(l.test());
-            collx::wait_all(list); // of what was waited for nothing is left to wait for
+            collx::wait_all(list); // nothing is left to wait for
             auto a = collx::async::all_reduce(w, std::vector<int>(5000, 2));
             auto b = collx::async::broadcast(w, x[3], {.root = 1});
             auto c = collx::async::all_gather(w, std::vector<long>(1, w.rank()), std::vector<long>(3));
             collx::wait_all(a, b, c);
-            EXPECT(a.wait().back() == 6 && c.wait() == std::vector<long>({0, 1, 2})); // what they hold is still there
+            EXPECT(a.wait().back() == 6 && c.wait() == std::vector<long>({0, 1, 2})); // the results are kept
             std::array<collx::work<void>, 2> pair{collx::async::barrier(w), collx::async::barrier(w)};
             collx::wait_all(pair);
             collx::wait_all(std::span(pair));
@@ -68,7 +68,7 @@ TEST_CASE("wait_any and wait_some return each handle once, and nothing while non
             wait_until(go);
             for (const int k : {3, 0}) collx::send(w, collx::value(k), 0);
             std::array<std::size_t, 1> rest{};
-            collx::recv(w, rest, 0); // rank 0 has seen these two
+            collx::recv(w, rest, 0); // rank 0 has received the first two
             for (const int k : {5, 1, 2, 4}) collx::send(w, collx::value(k), 0);
             return EXPECT(rest[0] == 2);
         }
@@ -96,18 +96,18 @@ TEST_CASE("one handle's wait moves its own communicator only, and the error of r
     on_ranks(2, [](collx::communicator& w) {
         collx::communicator one = w.dup(), other = w.dup();
         one.set_timeout(200ms), other.set_timeout(200ms);
-        // The rank that begins a call last may do all of its part at once. So of each call the rank that does not wait
-        // for it begins first; the comparison of checked mode would make both begin together.
+        // The rank that starts a call last may complete its part at once. So the rank that does not wait for a call
+        // starts it first. Checked mode would make both ranks start together.
         one.set_checked(false), other.set_checked(false);
         std::vector<float> x(1 << 20, 1), y(1 << 20, 1);
-        if (w.rank() == 0) collx::barrier(w); // rank 1 has begun a
+        if (w.rank() == 0) collx::barrier(w); // rank 1 has started a
         auto a = collx::async::all_reduce(one, x);
-        if (w.rank() == 1) collx::barrier(w), collx::barrier(w); // rank 0 has begun b
+        if (w.rank() == 1) collx::barrier(w), collx::barrier(w); // rank 0 has started b
         auto b = collx::async::all_reduce(other, y);
         if (w.rank() == 0) collx::barrier(w);
         const auto e = thrown<collx::timed_out>(w, [&] { (w.rank() == 0 ? a : b).wait(); });
         EXPECT(says(e, "wait_all() moves all of them"));
-        collx::barrier(w); // moves neither
+        collx::barrier(w); // does not advance a or b
         (void)thrown<collx::error>(w, [&] { collx::wait_all(a, b); });
     });
 }
@@ -132,14 +132,14 @@ TEST_CASE("where calls fail, wait_all waits for the others and throws what was n
         auto a = collx::async::all_reduce(good, x);
         auto b = collx::async::all_reduce(good, y);
         if (w.rank() == 0) {
-            auto lost = collx::async::recv(bad, z, 1, {.timeout = 1ms}); // which rank 1 never sends
+            auto lost = collx::async::recv(bad, z, 1, {.timeout = 1ms}); // rank 1 never sends it
             auto behind = collx::async::recv(bad, z, 1);
             const auto e = thrown<collx::timed_out>(w, [&] { collx::wait_all(a, behind, lost, b); });
             EXPECT(e.peer() == 1 && bad.internals().pending.empty());
             EXPECT(a.test() && b.test());
-            (void)thrown<collx::timed_out>(w, [&] { lost.wait(); }); // no failed call looks like a good one
+            (void)thrown<collx::timed_out>(w, [&] { lost.wait(); }); // a failed call must not look successful
             (void)thrown<collx::timed_out>(w, [&] { (void)behind.test(); });
-            collx::wait_all(a, behind, lost, b); // all have been waited for
+            collx::wait_all(a, behind, lost, b); // all have already been waited for
         } else {
             collx::wait_all(a, b);
         }
@@ -154,10 +154,10 @@ TEST_CASE("an exception of the program's own operator is what wait_all throws") 
         w.set_checked(false);
         std::vector<int> x(10, 1), y(10, 1);
         const auto op = [&](int a, int b) { return w.rank() == 0 && started == 2 ? throw wrong("mine") : a + b; };
-        collx_test::until([&] { return started == w.rank(); }); // rank 0 must wait for the other one
+        collx_test::until([&] { return started == w.rank(); }); // rank 0 must wait for rank 1
         works list;
         list.push_back(collx::async::all_reduce(w, x, op));
-        if (w.rank() == 1) list.push_back(collx::async::all_reduce(w, y)); // while there is no failure yet
+        if (w.rank() == 1) list.push_back(collx::async::all_reduce(w, y)); // before the failure
         ++started;
         collx_test::until([&] { return started == 2; });
         if (w.rank() == 0) {

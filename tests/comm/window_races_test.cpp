@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=no
 //
-// Races in recorded uses of windows: the programs of docs/windows.md and example 20 have none, and each defect that is
-// planted in them is found, with the sentence that says what is missing. (Planted races are real ones: no sanitizer.)
+// Races in recorded uses of windows. The programs of docs/windows.md and example 20 have none. Each defect planted in
+// them is found, with the sentence that says what is missing. (Planted races are real races: no sanitizer.)
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t width = 8; // doubles: more than travels with a signal
 
-// What is recorded of n ranks that run f(uses, w).
+// Runs f(uses, w) on n ranks and returns the races that were recorded.
 template <class F>
 std::string recorded(int n, F&& f, const spread& s = {}) {
     window_uses uses(n);
@@ -33,7 +33,7 @@ std::string recorded(int n, F&& f, const spread& s = {}) {
     return sentences(uses);
 }
 void use(const std::vector<double>&) {}
-// One line of `text` has all of these, in their order.
+// Whether one line of `text` contains all of these words in this order.
 bool says_one(const std::string& text, std::initializer_list<const char*> words) {
     for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t end = text.find('\n', begin);
@@ -101,8 +101,8 @@ TEST_CASE("the programs of the windows' page are free of races, on one host and 
     }
 }
 
-// Lesson 22's second way: neighbours put activations into the first half of a part and gradients into the second, and
-// a place is used again so many micro-batches later.
+// The second way of lesson 22: neighbours put activations into the first half of a part and gradients into the second
+// half. A place is reused after `places` micro-batches.
 TEST_CASE("a pipeline of 1F1B by puts needs as many places as stages: with one less there is a race") {
     constexpr int p = 4, m = 12;
     for (const int places : {p, p - 1}) {
@@ -140,7 +140,7 @@ TEST_CASE("a wait that is left out is named, with both accesses, their bytes and
     CHECK(says_one(text, {"window 0, part of rank 1: ", "rank 2's put of bytes 64 to 127 (window_races_test.cpp:",
                           " and rank 1's load of bytes 64 to 127 (window_races_test.cpp:", "are not ordered; ",
                           "rank 2 gives signal 1 to rank 1 after its put: rank 1 must wait for it first"}));
-    CHECK(!says_one(text, {"part of rank 1", "rank 0's put", "rank 1's load"})); // for that one it waits
+    CHECK(!says_one(text, {"part of rank 1", "rank 0's put", "rank 1's load"})); // for that signal it waits
 }
 
 TEST_CASE("a put into what is still read is found in a test of five lines") {
@@ -161,7 +161,7 @@ TEST_CASE("a put into what is still read is found in a test of five lines") {
 }
 
 TEST_CASE("a put into what the neighbour may still read is found") {
-    // Of four ranks: with two, each signal answers the other's.
+    // With four ranks: with two, each signal would answer the other rank's signal.
     const auto text = recorded(4, [](auto& u, auto& w) { halos(u, w, halo_defect::one_pair); });
     CHECK(says_one(text, {"part of rank 2", "rank 2's load of bytes 0 to 63", "rank 1's put of bytes 0 to 63",
                           "rank 2 gives signal 2 to rank 1 after its load: rank 1 must wait for it first"}));
@@ -249,7 +249,7 @@ TEST_CASE("what another host may see later is a race also where threads are luck
     CHECK(through_a_third(true, 1) == "");
     CHECK(says_one(through_a_third(false, 20), {"rank 0's put", "rank 2's get", "rank 2 has heard of it",
                                                 "on its way to rank 1", "a flush of rank 0 must come before"}));
-    // A barrier orders what ranks did, and completes no put.
+    // A barrier orders what the ranks have done, but completes no put.
     const auto over_a_barrier = [](bool flushes) {
         return recorded(2, [&](auto& u, auto& w) {
             recorded_window<int> x(u, w, 20);
@@ -279,7 +279,7 @@ TEST_CASE("a put that travels with its signal is not there until that is taken, 
         });
     };
     CHECK(again(true, 8) == "");
-    CHECK(again(false, 9) == ""); // in the order of the puts
+    CHECK(again(false, 9) == ""); // the signals arrive in the order of the puts
     CHECK(says_one(again(false, 8), {"rank 0's put with its signal of bytes 0 to 31", "rank 0's put of bytes 0 to 31",
                                      "it is stored when rank 1 waits for its signal"}));
 }

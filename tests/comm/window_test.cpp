@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=180 sanitize=thread
+// collx-test: optimised timeout=180 sanitize=thread
 //
-// Windows: what is put is there when a signal or fence says so, over memory, sockets and both; combining is atomic;
-// three programs written by hand against their serial forms; what bad input gets. ThreadSanitizer checks that signals
-// order what they say they order. Processes and their deaths: faults/window_test.cpp.
+// Windows: data that was put is visible after a signal or fence, over memory, sockets and both. Combining is atomic.
+// Three hand-written programs are compared with their serial forms. Also bad input. ThreadSanitizer checks the order
+// that signals promise. Processes and their deaths: faults/window_test.cpp.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -13,6 +13,7 @@
 #include <collx/comm/window.hpp>
 
 #include "support.hpp"
+#include "support/sanitizers.hpp"
 #include "support/skip.hpp"
 
 using namespace collx_test;
@@ -22,17 +23,17 @@ using collx::errc;
 namespace {
 
 constexpr int spreads[] = {0, 1, 2}; // ranks per host: memory, sockets, both
-// Around what a signal's line carries, and what travels in one message.
+// Sizes around what a signal's line carries and what one message carries.
 constexpr std::size_t word_counts[] = {0, 1, 4, 5, 9, 1000, 20'003};
 constexpr std::size_t byte_counts[] = {1, 31, 32, 33, 16'384, 131'031, 131'032, 1'500'000};
 constexpr std::size_t parts[] = {1, 8, 9, 5000, 50'000};
-#if defined(__SANITIZE_THREAD__)
+#if COLLX_TEST_TSAN
 constexpr int many = 50;
 #else
 constexpr int many = 400;
 #endif
 
-// Two doubles and a number: no machine word, so it is combined under a lock.
+// Two doubles and a number: larger than a machine word, so it is combined under a lock.
 struct sums {
     double a, b;
     long n;
@@ -44,7 +45,7 @@ struct add_sums {
 
 } // namespace
 
-// Has a name as collx::max has.
+// Has the same name as collx::max.
 struct max {
     int operator()(int a, int b) const { return a + 10 * b; }
 };
@@ -58,7 +59,7 @@ T value_of(int rank, int step, std::size_t i) {
     return static_cast<T>((static_cast<std::size_t>(rank + 3 * step) * 31 + i * 7) % 120 + 1);
 }
 
-// Checks all elements of x at once: at(i) is what x[i] should be.
+// Checks all elements of x at once: x[i] must be at(i).
 template <class X, class F>
 void expect_all(collx::communicator& w, const X& x, F&& at_i) {
     std::size_t i = 0;
@@ -66,12 +67,12 @@ void expect_all(collx::communicator& w, const X& x, F&& at_i) {
     EXPECT_AT(i, i == x.size());
 }
 
-// A put of n elements to the next rank, in turn with the signal, before it, and one after the other to one place.
+// Puts n elements to the next rank, in turn with the signal, before it, and twice to the same place.
 template <class T>
 void puts(collx::communicator& w, std::size_t n) {
     at("%zu elements of %zu bytes", n, sizeof(T));
     const int me = w.rank(), next = next_of(w), prev = before(w);
-    collx::window<T> x(w, n + 5 + static_cast<std::size_t>(me)); // another size on each rank
+    collx::window<T> x(w, n + 5 + static_cast<std::size_t>(me)); // each rank's part has another size
     EXPECT(x.size(next) == n + 5 + static_cast<std::size_t>(next) && x.local().size() == x.size(me));
     expect_all(w, x.local(), [](std::size_t) { return T{}; });
     x.fence();
@@ -81,11 +82,11 @@ void puts(collx::communicator& w, std::size_t n) {
         for (std::size_t i = 0; i < n; ++i) out[i] = value_of<T>(me, step, i);
         if (step % 3 == 1) x.put(next, 3, out), x.signal(next);
         else x.put_signal(next, 3, out);
-        out.assign(n, T{}); // the buffer is this rank's again
+        out.assign(n, T{}); // the buffer may be reused
         x.wait(prev);
         expect_all(w, x.local().subspan(3, n), [&](std::size_t i) { return value_of<T>(prev, step, i); });
-        EXPECT(x.local()[2] == T{} && x.local()[n + 3] == T{}); // and nothing beside it
-        x.signal(prev), x.wait(next);                           // the place is free again
+        EXPECT(x.local()[2] == T{} && x.local()[n + 3] == T{}); // and the neighbouring elements are unchanged
+        x.signal(prev), x.wait(next);                           // the place may be reused
     }
     std::vector<T> in(n);
     x.get(next, 3, in);
@@ -104,11 +105,11 @@ TEST_CASE("what is put is in the peer's part when its wait returns, of any size 
                 puts<float>(w, 8);
                 puts<collx::bf16>(w, 77);
             });
-    on_hosts(3, {1, true}, [](collx::communicator& w) { puts<float>(w, 700'000); }); // system calls come up short
+    on_hosts(3, {1, true}, [](collx::communicator& w) { puts<float>(w, 700'000); }); // short transfers
     on_hosts(3, {2, false, true}, [](collx::communicator& w) { puts<float>(w, 300'000); });
 }
 
-// Signals that were not waited for yet must lose nothing, and puts that travel in them must not either.
+// Neither signals that were not waited for yet nor the puts that travel in them may be lost.
 TEST_CASE("signals add up, in any number before the wait, and puts that came with them are in order") {
     for (const int per_host : spreads)
         on_hosts(3, {per_host}, [](collx::communicator& w) {
@@ -122,15 +123,15 @@ TEST_CASE("signals add up, in any number before the wait, and puts that came wit
                 int seen = 0, taken = 0;
                 for (const int count : {1, 1, 2, many / 2, many / 2 - 4}) {
                     x.wait(prev, static_cast<std::uint64_t>(count));
-                    for (taken += count; seen < taken && seen < 4; ++seen) // and not what comes with later signals
+                    for (taken += count; seen < taken && seen < 4; ++seen) // of these signals, not of later ones
                         EXPECT_AT(seen, x.local()[static_cast<std::size_t>(seen)] == seen + round);
-                    x.signal(w.rank()), x.wait(w.rank()); // to oneself, between
+                    x.signal(w.rank()), x.wait(w.rank()); // a signal to itself, in between
                 }
                 EXPECT(!x.test(prev));
                 for (int i = 0; i < many; ++i) EXPECT_AT(i, x.local()[static_cast<std::size_t>(i)] == i + round);
                 x.fence();
             }
-            // test() takes what has come, and waits for nothing.
+            // test() takes the signals that have arrived, and does not wait.
             x.put_signal(next, static_cast<std::size_t>(many), 77);
             until([&] { return x.test(prev); });
             EXPECT(x.local()[static_cast<std::size_t>(many)] == 77 && !x.test(prev));
@@ -147,7 +148,7 @@ TEST_CASE("a fence completes what every rank has put, also puts that came with s
                     x.put_signal(r, mine, step * 100 + w.rank()), x.put(r, mine + 1, step);
                 }
                 x.fence();
-                for (int of = 0; of < w.size(); ++of) // of a third rank, too
+                for (int of = 0; of < w.size(); ++of) // also the part of a third rank
                     for (int r = 0; r < w.size(); ++r) {
                         const auto there = static_cast<std::size_t>(2 * r);
                         EXPECT_AT(r, x.get(of, there) == step * 100 + r && x.get(of, there + 1) == step);
@@ -169,7 +170,7 @@ TEST_CASE("combining is atomic in each element, from every rank of every host") 
             for (int i = 0; i < half; ++i) {
                 count.accumulate(0, 0, std::vector<long>(20, 1));
                 count.accumulate(i % n, 30, 3L, [](long a, long b) { return a > b ? a : b; });
-                count.accumulate(i % n, 31, 5L, [](long a, long b) { return a + 2 * b; }); // another lambda, here
+                count.accumulate(i % n, 31, 5L, [](long a, long b) { return a + 2 * b; }); // another lambda
                 drawn.push_back(count.fetch_add(0, 39, 1));
                 sum.accumulate(1, 1, sums{1, 1, 1}, add_sums{});
                 if (i < 8) rough.accumulate(2, 1, collx::bf16(1.0f));
@@ -181,12 +182,12 @@ TEST_CASE("combining is atomic in each element, from every rank of every host") 
             EXPECT(top.get(3, 0) == 30);
             EXPECT(count.get(0, 0) == n * half && count.get(0, 19) == n * half && count.get(0, 20) == 0);
             EXPECT(count.get(1, 30) == 3 && count.get(n - 1, 31) == 10L * n * (half / n));
-            EXPECT(count.get(0, 39) == n * half); // and each number was drawn once
+            EXPECT(count.get(0, 39) == n * half); // each number was drawn once
             std::vector<long> all(static_cast<std::size_t>(n * half));
             collx::all_gather(w, drawn, all);
             std::sort(all.begin(), all.end());
             for (int i = 0; i < n * half; ++i) EXPECT_AT(i, all[static_cast<std::size_t>(i)] == i);
-            // A lock made of exchange() keeps two words alike that are written one after the other.
+            // A lock made of exchange() keeps two words equal that are written one after the other.
             collx::window<int> guarded(w, 3);
             for (int i = 0; i < 20; ++i) {
                 while (guarded.exchange(0, 0, 0, w.rank() + 1) != 0) guarded.progress();
@@ -197,7 +198,7 @@ TEST_CASE("combining is atomic in each element, from every rank of every host") 
             }
             guarded.fence();
             EXPECT(guarded.get(0, 1) == 20 * n);
-            guarded.fence(); // rank 0 serves until all have read
+            guarded.fence(); // rank 0 serves requests until all have read
         });
 }
 
@@ -232,7 +233,7 @@ TEST_CASE("parts of ranks that share memory are loaded and stored, those of othe
     for (const int per_host : spreads)
         on_hosts(3, {per_host}, [&](collx::communicator& w) {
             std::vector<int> own(10, w.rank());
-            collx::window<int> x(w, own); // a buffer of the program: threads see it
+            collx::window<int> x(w, own); // the program's own buffer: other threads see it
             x.fence();
             for (int r = 0; r < w.size(); ++r) {
                 const bool is_here = per_host == 0 || r / per_host == w.rank() / per_host;
@@ -260,10 +261,11 @@ TEST_CASE("parts of ranks that share memory are loaded and stored, those of othe
 // ---------------------------------------------------------------------------------------------- three programs
 namespace {
 
-constexpr int cells = 37, steps = 60; // of each rank
+constexpr int cells = 37, steps = 60; // per rank
 double smooth(double l, double m, double r) { return 0.25 * l + 0.5 * m + 0.25 * r; }
 
-// Two halos of a cell each for even and two for odd steps: a neighbour is one step ahead at most, because it waits.
+// Each rank has two halo cells for even steps and two for odd ones. A neighbour is at most one step ahead, because it
+// waits.
 void stencil(collx::communicator& w) {
     const int n = w.size(), me = w.rank(), left = before(w), right = next_of(w);
     const auto begin = [](int i) { return static_cast<double>((i * 37) % 101); };
@@ -288,18 +290,18 @@ void stencil(collx::communicator& w) {
     halo.fence();
 }
 
-// Each piece of work is taken by one rank, the next that is free.
+// Each item of work is taken by exactly one rank, the next one that is free.
 void steal(collx::communicator& w) {
     constexpr long pieces = 200;
     collx::window<long> next(w, w.rank() == 0 ? 1 : 0);
     std::vector<int> done(pieces);
     for (long i; (i = next.fetch_add(0, 0, 1)) < pieces;) ++done[static_cast<std::size_t>(i)];
-    collx::all_reduce(w, done); // rank 0 serves the others in this call, too
+    collx::all_reduce(w, done); // rank 0 also serves the other ranks in this call
     for (std::size_t i = 0; i < done.size(); ++i) EXPECT_AT(i, done[i] == 1);
     next.fence();
 }
 
-// Rank r's part has a place for each step, so no rank waits for room.
+// Each rank's part has a place for each step, so no rank waits for a free one.
 void ring(collx::communicator& w, std::size_t part) {
     const int n = w.size(), me = w.rank(), to = next_of(w), from = before(w);
     std::vector<float> x(part * static_cast<std::size_t>(n)), serial(x.size());
@@ -335,20 +337,20 @@ TEST_CASE("a stencil with halos, a shared counter and a ring written by hand do 
 TEST_CASE("ranks of other hosts are served in waits of the communicator, of its other windows, and by the thread") {
     for (const bool has_thread : {false, true})
         on_hosts(2, {1}, [&](collx::communicator& w) {
-            if (has_thread) (void)w.with(collx::progress::thread{}); // of the communicator: it serves no window
+            if (has_thread) (void)w.with(collx::progress::thread{}); // of the communicator: it does not serve windows
             collx::window<int> x(w, 300'000), y(w, 1);
             std::vector<int> big(300'000, 5), got(300'000);
             if (w.rank() == 0) {
                 x.put_signal(1, 0, big), x.get(1, 0, got); // while rank 1 is in barrier()
                 EXPECT(got[299'999] == 5);
                 collx::barrier(w);
-                x.get(1, 0, got), y.signal(1); // while it waits in the other window
+                x.get(1, 0, got), y.signal(1); // while rank 1 waits in the other window
             } else {
                 collx::barrier(w);
                 y.wait(0), x.wait(0);
                 EXPECT(x.local()[299'999] == 5);
             }
-            // Puts that are too many to be on their way, and then no call of the window.
+            // More puts than can be in transit, and then no call of the window.
             for (int i = 0; i < 40; ++i) x.put_signal(1 - w.rank(), static_cast<std::size_t>(i), i);
             collx::barrier(w);
             x.wait(1 - w.rank(), 40);
@@ -364,7 +366,7 @@ TEST_CASE("ranks of other hosts are served in waits of the communicator, of its 
             EXPECT(x.get(1, 0) == 8);
             has_read = true;
         } else {
-            until([&] { return has_read.load(); }); // in no call at all
+            until([&] { return has_read.load(); }); // not in any call
             count_check();
         }
         x.fence();
@@ -393,23 +395,23 @@ TEST_CASE("waits for signals that are there already serve ranks of other hosts, 
 TEST_CASE("a fence has one time limit for all that it waits for") {
     constexpr auto limit = 300ms;
     std::chrono::nanoseconds least = 1h;
-    for (int i = 0; i < 10 && least > 450ms; ++i) { // once in a while the machine does something else
+    for (int i = 0; i < 10 && least > 450ms; ++i) { // now and then the machine is busy with something else
         std::atomic<bool> has_begun{false}, has_answered{false};
         on_hosts(2, {1}, [&](collx::communicator& w) {
             collx::window<int> x(w, 1);
-            x.put(1 - w.rank(), 0, 0), x.fence(); // connected
+            x.put(1 - w.rank(), 0, 0), x.fence(); // now they are connected
             if (w.rank() == 0) {
                 x.put(1, 0, 1);
                 const auto begin = std::chrono::steady_clock::now();
                 has_begun = true;
                 refused(
                     w, [&] { x.fence(limit); }, errc::timeout, "rank 1");
-                if (has_answered) // else the flush has had all of the limit
+                if (has_answered) // otherwise the flush has used the whole limit
                     least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - begin);
             } else {
                 until([&] { return has_begun.load(); });
                 std::this_thread::sleep_for(limit * 2 / 3);
-                try { // answers the flush, and does not come
+                try { // answers the flush, but does not enter the fence
                     for (const auto end = std::chrono::steady_clock::now() + 20s;
                          std::chrono::steady_clock::now() < end;) {
                         x.progress();
@@ -469,12 +471,12 @@ TEST_CASE("places beyond the peer's part, and peers that are none, are refused w
                            .peer() == other);
             refused(
                 w, [&] { x.wait(other, 1, -1ns); }, errc::invalid_argument, "time limit");
-            x.put(other, 0, 3.0), x.fence(); // and all goes on
+            x.put(other, 0, 3.0), x.fence(); // the window still works
             EXPECT(x.local()[0] == 3.0);
         });
 }
 
-// As a peer might that is no collx: places within the part, operators that the program has.
+// Messages as a foreign peer might send them: places within the part, operators that the program has.
 TEST_CASE("combinations from other hosts that do not fit the window's elements are refused as protocol") {
     struct sent {
         std::size_t at;
@@ -482,7 +484,7 @@ TEST_CASE("combinations from other hosts that do not fit the window's elements a
     };
     const auto wide = collx::detail::combination_of<std::uint64_t>(collx::plus{});
     const auto narrow = collx::detail::combination_of<std::uint32_t>(collx::plus{});
-    const auto real = collx::detail::combination_of<double>(collx::plus{}); // as wide, and other numbers
+    const auto real = collx::detail::combination_of<double>(collx::plus{}); // as wide, but another type
     const auto is_signed = collx::detail::combination_of<std::int64_t>(collx::max{});
     const auto swapped = collx::detail::combination_of<double>(collx::detail::swapped{});
     for (const sent& it : {sent{4, wide}, sent{8, narrow}, sent{8, real}, sent{0, is_signed}, sent{0, swapped}})
@@ -520,7 +522,7 @@ TEST_CASE("a window of other elements on one rank is a mismatch on all, and the 
             EXPECT(x[0] == 3);
             refused(
                 w, [&] { collx::window<double> huge(w, SIZE_MAX / 16); }, errc::invalid_argument, "elements");
-            // Room for no such window: all hear of it.
+            // Not enough memory for this window: all ranks get the error.
             const auto full = thrown<collx::error>(w, [&] { collx::window<double> huge(w, std::size_t{1} << 45); });
             EXPECT(full.code() == errc::resource);
             collx::all_reduce(w, x);
@@ -539,7 +541,7 @@ TEST_CASE("a signal that no rank gives is a timeout that names who should have, 
                     "waiting for signal 2 of rank 2, which has given 0");
                 EXPECT(e.peer() == 2);
             }
-            collx::barrier(w); // the communicator it was made of lives on
+            collx::barrier(w); // the parent communicator still works
             if (w.rank() == 0)
                 refused(
                     w, [&] { x.wait(1); }, errc::timeout, "rank 2");
@@ -552,7 +554,7 @@ TEST_CASE("a signal that no rank gives is a timeout that names who should have, 
                     },
                     errc::timeout, "");
             refused(
-                w, [&] { x.put(0, 0, 1); }, errc::timeout, ""); // ended for good
+                w, [&] { x.put(0, 0, 1); }, errc::timeout, ""); // the window has ended for good
             collx::window<int> y(w, 1);
             y.put(next_of(w), 0, 4), y.fence();
             EXPECT(y.local()[0] == 4);
@@ -575,19 +577,19 @@ TEST_CASE("a test() that finds nothing for as long as a wait may take is a timeo
     });
 }
 
-// Each peer has a limit of its own, which begins again with the next signal of that peer that any call takes.
+// Each peer has its own limit, which restarts when any call takes that peer's next signal.
 TEST_CASE("a test() that comes late blames no rank for the time before") {
     for (const int per_host : {0, 1})
         on_hosts(3, {per_host}, [](collx::communicator& w) {
             collx::window<int> x(w, 1);
             if (w.rank() == 0) {
                 x.set_timeout(100ms);
-                EXPECT(!x.test(1)); // its time runs
+                EXPECT(!x.test(1)); // the limit for rank 1 starts
                 collx::barrier(w);
                 x.wait(1, 1, patient(10s));
                 std::this_thread::sleep_for(150ms);
-                EXPECT(!x.test(2)); // has had no time yet
-                EXPECT(!x.test(1)); // for its second signal neither
+                EXPECT(!x.test(2)); // the limit for rank 2 starts only now
+                EXPECT(!x.test(1)); // and so does that for rank 1's second signal
             } else {
                 collx::barrier(w);
                 if (w.rank() == 1) x.signal(0), x.flush(0);
@@ -628,7 +630,7 @@ TEST_CASE("a window ends with its communicator, whose survivors make another") {
             else if (w.rank() == 0)
                 refused(
                     w, [&] { x.wait(2); }, errc::aborted, "rank 1"); // in the middle of a wait
-            const auto until_heard = [&] {                           // rank 2 may hear of it a little later
+            const auto until_heard = [&] {                           // rank 2 may be notified a little later
                 const auto end = std::chrono::steady_clock::now() + patient(20s);
                 while (std::chrono::steady_clock::now() < end) x.put(w.rank(), 0, 1), x.progress(), mine.progress();
             };
@@ -678,7 +680,7 @@ TEST_CASE("a window may outlive its communicator, and may end while others put")
             x->put_signal(1 - w.rank(), 0, std::vector<int>(100'000, 2)), x->wait(1 - w.rank());
             EXPECT(x->local()[99'999] == 2);
             x->fence();
-            // Rank 1 leaves; what rank 0 puts then meets memory that is still there, or an error.
+            // Rank 1 destroys its window; later puts of rank 0 reach memory that still exists, or get an error.
             if (w.rank() == 1) x.reset();
             collx::barrier(w);
             if (w.rank() == 0) {

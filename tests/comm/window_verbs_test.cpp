@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=240 sanitize=thread
 //
-// Windows of ranks on several hosts that have devices for RDMA, over the fabric of tests: what is put and got goes by
-// writes and reads, the target does nothing for it, and orders between these and messages hold. What a device refuses
-// goes by messages; what breaks is named. Each test ends with a look at the fabric: nothing was misused.
+// Windows of ranks on several hosts that have devices for RDMA, over the tests' fabric. Puts and gets use RDMA writes
+// and reads, the target takes no part, and their order with respect to messages holds. What a device refuses is sent
+// as messages. A failure is named. Each test ends with a check of the fabric: nothing was misused.
 #include <chrono>
 #include <random>
 #include <thread>
@@ -11,6 +11,7 @@
 #include <collx/comm/window.hpp>
 
 #include "support.hpp"
+#include "support/sanitizers.hpp"
 #include "transport/verbs_fabric.hpp"
 
 using namespace collx_test;
@@ -28,13 +29,13 @@ struct over_fabric {
         CHECK(net.misuses() == 0);
     }
 };
-#if defined(__SANITIZE_THREAD__)
+#if COLLX_TEST_TSAN
 constexpr int many = 20;
 #else
 constexpr int many = 100;
 #endif
 
-// Messages go over the socket until both ends have heard of each other's slots; transfers begin then.
+// Messages go over the socket until both ends have exchanged their slot addresses; RDMA transfers begin then.
 template <class T>
 void warm_up(collx::communicator& w, collx::window<T>& x) {
     for (int k = 0; k < 20; ++k) {
@@ -61,13 +62,13 @@ TEST_CASE("what is put is there when its signal is waited for, of any size, by w
                     std::vector<int> v(elems);
                     for (std::size_t i = 0; i < elems; ++i) v[i] = w.rank() * 1000 + step + static_cast<int>(i);
                     x.put_signal(to, most - elems, v);
-                    std::fill(v.begin(), v.end(), -1); // it may be written again
+                    std::fill(v.begin(), v.end(), -1); // the buffer may be reused
                     x.wait(from);
                     at("%zu elements", elems);
                     for (std::size_t i = 0; i < elems; ++i)
                         EXPECT_AT(i, x.local()[most - elems + i] == from * 1000 + step + static_cast<int>(i));
                     x.signal(from);
-                    x.wait(to); // mine has been read
+                    x.wait(to); // my put has been read
                 }
             x.fence();
         });
@@ -108,7 +109,7 @@ TEST_CASE("puts of all sizes, gets, combinations and flushes of one rank are in 
     over_fabric f({.seed = 11});
     on_hosts(3, {.ranks_per_host = 1}, [&](collx::communicator& w) {
         constexpr std::size_t room = 60'000;
-        collx::window<int> x(w, room * 3); // a range of each rank's own in every part
+        collx::window<int> x(w, room * 3); // each rank has its own range in every part
         warm_up(w, x);
         const int to = (w.rank() + 1) % 3;
         const std::size_t mine = room * static_cast<std::size_t>(w.rank());
@@ -168,7 +169,7 @@ TEST_CASE("a fence completes writes, and a buffer of the program is written wher
 
 TEST_CASE("after a flush what was put is there, also when no message of collx says so") {
     over_fabric f({.seed = 13});
-    std::atomic<int> put{0}, seen{0}; // the ranks are threads: no message says it
+    std::atomic<int> put{0}, seen{0}; // the ranks are threads: these counters order them, not messages
     on_hosts(2, {.ranks_per_host = 1}, [&](collx::communicator& w) {
         constexpr std::size_t most = 5000;
         collx::window<int> x(w, most);
@@ -193,7 +194,7 @@ TEST_CASE("after a flush what was put is there, also when no message of collx sa
 
 TEST_CASE("a device that takes no memory, or is not there, leaves its rank's part to messages") {
     for (const bool has_device : {true, false}) {
-        // Of each rank: what a window asks for comes after heads and slots.
+        // The counts are per rank: a window registers its memory after headers and slots.
         over_fabric f({.seed = 5, .devices = has_device ? 64 : 0});
         if (has_device) f.net.inject(&fabric_options::refuse_memory, {.at = 1, .times = 1 << 20, .device = 1});
         on_hosts(2, {.ranks_per_host = 1}, [&](collx::communicator& w) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=thread,nightly
+// collx-test: optimised timeout=300 sanitize=thread,nightly
 //
 // Collectives on buffers in shared memory: chosen by default and bound by name, mixed with other calls, and refused
 // where a buffer is not shared.
@@ -11,7 +11,7 @@ using collx::make_shared_vector;
 
 namespace {
 
-// A guard element at the end of each buffer.
+// A buffer with a guard element at its end.
 collx::shared_vector<int> shared(collx::communicator& w, std::size_t n) {
     return make_shared_vector<int>(w, n + 1, -1);
 }
@@ -142,7 +142,7 @@ TEST_CASE("a zero-copy call may follow any other at once") {
             std::fill(x.begin(), x.end(), w.rank() + i);
             std::fill(y.begin(), y.end(), w.rank() + i);
             collx::all_reduce(w, x);
-            x[static_cast<std::size_t>(i)] += 1; // mine again as soon as the call has returned
+            x[static_cast<std::size_t>(i)] += 1; // the buffer may be changed as soon as the call has returned
             collx::broadcast(w, x, {.root = i % 4});
             collx::all_reduce(w, y);
             EXPECT(x[0] == 6 + 4 * i + (i == 0) && x[static_cast<std::size_t>(i)] == 7 + 4 * i && y[2999] == 6 + 4 * i);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A user's first program: two ranks (threads) add up their numbers.
+// A user's first program: two ranks (threads) add their numbers.
 #include <collx/collx.hpp>
 
 #include <atomic>

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What lets a header-only program join jobs beyond one launcher's processes on one host: one source has it for all.
+// Lets a header-only program join jobs beyond one launcher's processes on one host: one source includes it for all.
 #include <collx/net.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Another source of the same program: two that include collx must link.
+// Another source of the same program: two sources that include collx must link.
 #include <collx/collx.hpp>
 
 long sum_of_one_alone() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The words of a proof: each depends on its role, on every byte that it covers and on the key; none can stand for
+// The messages of a proof: each depends on its role, on every byte that it covers and on the key. None can replace
 // another.
 #include <collx/core/authentication.hpp>
 
@@ -14,7 +14,7 @@ using namespace collx;
 
 namespace {
 
-// Every bit of key and text changes the tag; that it is no secret does not matter here.
+// Every bit of key and text changes the tag; secrecy does not matter here.
 void mixing_sign(const unsigned char* key, const void* text, std::size_t bytes, unsigned char* tag) {
     for (std::uint64_t word = 0; word < 4; ++word) {
         std::uint64_t h = 0x9e37'79b9'7f4a'7c15 * (word + 1);
@@ -28,7 +28,7 @@ constexpr detail::mac_component mixing{
     "mixing", mixing_sign,
     [](const unsigned char* a, const unsigned char* b, std::size_t n) { return std::memcmp(a, b, n) == 0; }};
 
-struct hello { // as that of a connection: which ranks, of which communicator, of which job
+struct hello { // like a connection's: which ranks, of which communicator and job
     std::uint32_t from = 3, to = 5;
     std::uint64_t communicator = 7;
     char token[32] = "the job";
@@ -55,7 +55,7 @@ TEST_CASE("answer, proof and session are three different words") {
     CHECK(key.is_right(h, a, p));
     detail::auth_proof other;
     std::memcpy(other.tag, a.tag, 32);
-    CHECK_FALSE(key.is_right(h, a, other)); // the answer sent back
+    CHECK_FALSE(key.is_right(h, a, other)); // the answer, sent back
     std::memcpy(other.tag, key.session(h, a).bytes, 32);
     CHECK_FALSE(key.is_right(h, a, other));
 }
@@ -96,7 +96,7 @@ TEST_CASE("every byte that a word covers changes it, and so does the key") {
 
 TEST_CASE("a key has 32 to 1024 bytes, and needs a component") {
     const std::string least(32, 'a'), most(1024, 'a');
-    CHECK_THROWS_AS(job_key(name_view(least.c_str())), error); // nothing can compute with it
+    CHECK_THROWS_AS(job_key(name_view(least.c_str())), error); // no component can compute with it
     const with_component here;
     CHECK(job_key(name_view(least.c_str())));
     CHECK(job_key(name_view(most.c_str())));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tensors of libraries that need not be installed: for each family an archetype with just the members that the family
-// is recognised by, so that this test says what collx asks of mdspan, Thrust, DLPack and torch.
+// Tensors of libraries that need not be installed. Each family has an archetype with exactly the members by which it
+// is recognised, so this test shows what collx requires of mdspan, Thrust, DLPack and torch.
 #include <collx/core/as.hpp>
 #include <collx/core/buffer.hpp>
 
@@ -55,7 +55,7 @@ struct strided_layout {
     constexpr int stride(std::size_t d) const { return strides[d]; }
 };
 
-// A layout that has no strides: tiles of 2 x 2.
+// A layout without strides: tiles of 2 x 2.
 struct tiled_layout {
     shape_of<2> extents_;
     constexpr const shape_of<2>& extents() const { return extents_; }
@@ -95,7 +95,7 @@ struct wrapped_vector {
     std::size_t size() const { return memory.size(); }
 };
 
-// An owning vector whose iterators hide that they are contiguous.
+// An owning vector whose iterators do not show that they are contiguous.
 struct shy_vector {
     using value_type = float;
     struct iterator {
@@ -113,7 +113,7 @@ struct shy_vector {
     void push_back(float x) { memory.push_back(x); }
 };
 
-// A view with data() and begin() that visits every other element: data() alone must not be believed.
+// A view with data() and begin() that visits every second element: data() alone is not reliable.
 struct skipping_view : shy_vector {
     iterator begin() { return {memory.data() + 1}; }
     void capacity() = delete;
@@ -159,7 +159,7 @@ struct torch_tensor {
     std::int64_t size(std::int64_t d) const { return sizes[static_cast<std::size_t>(d)]; }
     std::int64_t stride(std::int64_t d) const { return strides[static_cast<std::size_t>(d)]; }
 };
-// The least that is recognised.
+// The minimum that is recognised.
 struct flat_torch_tensor {
     float* data;
     bool dense;
@@ -232,7 +232,7 @@ TEST_CASE("mdspan: an accessor that computes what it gives is not passed over") 
     };
     STATIC_REQUIRE(std::is_same_v<buffer_t<seen>, contiguous_view<const float>>);
     STATIC_REQUIRE_FALSE(collx::Buffer<scaled>);
-    STATIC_REQUIRE(collx::detail::how_seen_v<scaled> == collx::detail::seen_as::unknown); // and no single element
+    STATIC_REQUIRE(collx::detail::how_seen_v<scaled> == collx::detail::seen_as::unknown); // nor a single element
 }
 
 TEST_CASE("wrapped pointers: device memory where they give proxies, host memory where they give references") {
@@ -322,7 +322,7 @@ TEST_CASE("DLPack: the element type is checked against the tensor") {
     CHECK(collx::as<bool>(tensor(6, 8)).size() == 1);
     CHECK(collx::as<bool>(tensor(1, 8)).size() == 1); // before DLPack 0.8
     using pair = std::array<float, 2>;
-    CHECK(collx::as<pair>(tensor(2, 32, 2)).size() == 1); // two lanes are a struct of two
+    CHECK(collx::as<pair>(tensor(2, 32, 2)).size() == 1); // two lanes are a struct of two elements
 
     const auto refused = [&](auto element, const dl_struct& x) {
         return code_thrown_by([&] { collx::as<decltype(element)>(x); }) == collx::errc::invalid_argument;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: needs=eigen,ranges
-// collx::buffer: which type is seen as what, in which order of precedence, and that the elements are the right ones.
+// collx::buffer: which view each type gets, by which precedence, and that its elements are right.
 #include <collx/core/buffer.hpp>
 
 #include <array>
@@ -30,25 +30,25 @@ using collx::Buffer, collx::buffer_t, collx::contiguous_view, collx::strided_vie
 // --- archetypes: what users write ---------------------------------------------------------------------------------
 namespace theirs {
 
-// A foreign image: described by buffer_traits.
+// A foreign image class, described by buffer_traits.
 struct image {
     float pixels[12];
 };
 
-// Members of one's own.
+// A class with its own member functions.
 struct with_member {
     float data[4];
     collx::contiguous_view<float> collx_buffer() { return {data, 4}; }
     collx::contiguous_view<const float> collx_buffer() const { return {data, 4}; }
 };
 
-// A function beside the type; this one also is a range, which the function overrides: only two of its elements travel.
+// A function next to the type. The type is also a range, which it overrides: only two elements are sent.
 struct with_function : std::vector<float> {
     using std::vector<float>::vector;
 };
 auto collx_buffer(with_function& x) { return collx::view(x.data(), 2); }
 
-// Everything at once, to see who wins.
+// Has all of these, to test the precedence.
 struct everything : std::vector<float> {
     using std::vector<float>::vector;
     auto collx_buffer() { return collx::view(data(), 2); }
@@ -59,7 +59,7 @@ struct opaque {
     std::string name;
 };
 
-// A range whose begin and end are functions beside it, and whose size is their distance.
+// A range with free begin and end functions; its size is their distance.
 struct free_range {
     int values[3] = {1, 2, 3};
 };
@@ -169,7 +169,7 @@ TEST_CASE("the standard's views, as far as they have random access and a size") 
     // A pipeline that stays contiguous stays an output.
     STATIC_REQUIRE(std::is_same_v<buffer_t<decltype(v | std::views::take(2))>, contiguous_view<int>>);
     CHECK(collx::buffer(v | std::views::drop(1)).data() == v.data() + 1);
-    STATIC_REQUIRE_FALSE(Buffer<decltype(std::views::iota(0))>); // without end
+    STATIC_REQUIRE_FALSE(Buffer<decltype(std::views::iota(0))>); // without an end
     STATIC_REQUIRE_FALSE(
         Buffer<decltype(std::declval<std::vector<int>&>() | std::views::filter([](int) { return true; }))>);
 }
@@ -177,7 +177,7 @@ TEST_CASE("the standard's views, as far as they have random access and a size") 
 
 TEST_CASE("Eigen: plain matrices are dense, pieces keep their strides, expressions are inputs") {
     Eigen::MatrixXf m(4, 3);
-    std::iota(m.data(), m.data() + m.size(), 0.0f); // column by column
+    std::iota(m.data(), m.data() + m.size(), 0.0f); // column-major
     STATIC_REQUIRE(std::is_same_v<buffer_t<Eigen::MatrixXf&>, contiguous_view<float>>);
     STATIC_REQUIRE(std::is_same_v<buffer_t<Eigen::Matrix3d&>, contiguous_view<double>>);
     STATIC_REQUIRE(std::is_same_v<buffer_t<Eigen::ArrayXXi&>, contiguous_view<int>>);
@@ -200,7 +200,7 @@ TEST_CASE("Eigen: plain matrices are dense, pieces keep their strides, expressio
     row_major r = m;
     CHECK(elements(collx::buffer(r)) == std::vector<float>{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11});
     CHECK(elements(collx::buffer(r.block(1, 1, 2, 2))) == std::vector<float>{5, 9, 6, 10});
-    // A map over the whole of dense memory is one run, though its type does not say so.
+    // A map of a whole dense matrix is one run, although its type does not say so.
     Eigen::Map<Eigen::MatrixXf> map(m.data(), 4, 3);
     CHECK(collx::buffer(map).contiguous_run(0) == 12);
     Eigen::Map<Eigen::MatrixXf, 0, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>> every_other(m.data(), 2, 3, {4, 2});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Copies are right wherever the two ends lie; an alias is a place that a processor would be slow at.
+// Copies are correct for all positions of both ends; a page alias is a position at which a processor would be slow.
 // collx-test: sanitize=address
 #include <collx/core/copy_bytes.hpp>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t page = 4096, room_bytes = 8 * page;
 
-// Two rooms that begin at a page each.
+// Two areas, each beginning at a page.
 struct rooms {
     std::vector<std::byte> both = std::vector<std::byte>(2 * room_bytes + page);
     std::byte* first = both.data() + (page - reinterpret_cast<std::uintptr_t>(both.data()) % page) % page;
@@ -65,6 +65,6 @@ TEST_CASE("aliases are destinations up to 31 bytes further into a page") {
     CHECK_FALSE(are(32, 0));
     CHECK_FALSE(are(0, 1));
     CHECK(are(page + 4, 0));
-    CHECK(are(2, page - 2)); // over the end of a page
+    CHECK(are(2, page - 2)); // past the end of a page
     CHECK_FALSE(are(page - 4, 0));
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: needs=cuda
-// The conversions of the host beside CUDA's own for the host (cuda_fp16.h, cuda_bf16.h, cuda_fp8.h), which say what the
-// device's instructions give: all patterns of a narrow type, all places where rounding turns, and floats of all sizes.
-// A NaN must be one on both sides; its bits are not compared. tests/gpu/run.cu does the same with the instructions.
+// The host's conversions compared with CUDA's own for the host (cuda_fp16.h, cuda_bf16.h, cuda_fp8.h), which define
+// what the device's instructions give: all patterns of a narrow type, all places where rounding changes, and floats of
+// all sizes. NaNs must match, but not their bits. tests/gpu/run.cu compares with the instructions.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How long the pauses between attempts are; nothing here sleeps.
+// The lengths of pauses between attempts; nothing here sleeps.
 #include <collx/core/descriptor.hpp>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ TEST_CASE("pauses double up to the longest, half as long to half as long again")
 }
 
 TEST_CASE("pauses differ from one another, and those of ranks that begin together soon do") {
-    const auto one = naps_of(retry_pause(100 * us), 40, deadline()), // no longer than at first
+    const auto one = naps_of(retry_pause(100 * us), 40, deadline()), // the pauses do not grow
         other = naps_of(retry_pause(100 * us), 40, deadline());
     CHECK(std::set(one.begin(), one.end()).size() > 35);
     CHECK(*std::max_element(one.begin(), one.end()) - *std::min_element(one.begin(), one.end()) > 50 * us);
@@ -54,10 +54,10 @@ TEST_CASE("no pause ends after the deadline, and after it there is none") {
     naps.clear();
     for (int i = 0; i < 20; ++i) REQUIRE(pause.sleep(deadline(), note));
     CHECK(naps.back() >= 10 * ms);
-    for (const std::int64_t left : {9 * ms, 1 * ms}) { // sooner than the shortest pause would end
+    for (const std::int64_t left : {9 * ms, 1 * ms}) { // less than the shortest pause
         const auto until = deadline::in_ns(left);
         naps.clear();
-        if (!pause.sleep(until, note)) continue; // this thread has not run for as long
+        if (!pause.sleep(until, note)) continue; // this thread was not scheduled for that long
         CHECK(naps.size() == 1);
         CHECK(naps[0] <= left);
     }

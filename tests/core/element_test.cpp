@@ -13,13 +13,13 @@
 
 namespace {
 
-// The smallest element a user can have.
+// A minimal element type of a user.
 struct particle {
     float position[3];
     int kind;
 };
 
-// Its copy is not trivial, though its bytes suffice.
+// Its copy is not trivial, although copying its bytes would suffice.
 struct counted {
     int n = 0;
     counted() = default;
@@ -29,7 +29,7 @@ struct counted {
 
 struct trusted : counted {};
 
-// Looks like a complex number, but carries more than its two parts.
+// Looks like a complex number, but has more than two parts.
 struct labelled_complex {
     using value_type = float;
     std::string label;

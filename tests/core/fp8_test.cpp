@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All 256 patterns of either type, and floats between them against the definition of rounding.
+// All 256 patterns of both types, and floats between them, compared with the definition of rounding.
 #include <collx/core/fp8.hpp>
 
 #include <cmath>
@@ -15,7 +15,7 @@ using namespace collx;
 
 namespace {
 
-// The finite values of a type in rising order of their patterns, from 0 on.
+// The finite values of a type in the order of their patterns, from 0 on.
 template <class T>
 std::vector<float> positive_values() {
     std::vector<float> v;
@@ -30,7 +30,7 @@ int wrong_roundings() {
     int wrong = 0;
     for (std::size_t i = 0; i + 1 < v.size(); ++i) {
         wrong += !(v[i] < v[i + 1]);
-        const float middle = (v[i] + v[i + 1]) / 2; // exact: one more bit
+        const float middle = (v[i] + v[i + 1]) / 2; // exact: needs one more bit
         const auto even = static_cast<std::uint8_t>(i % 2 == 0 ? i : i + 1);
         for (const float sign : {1.0f, -1.0f}) {
             const auto bits = [&](float x) { return T(sign * x).bits & 0x7f; };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The array of the library's own types: elements live and die once each, move when it grows, and survive what is put in
-// being a part of the array itself or failing to be made.
+// The array of the library's own types. Every element is constructed and destroyed once and moves when the array
+// grows. Arguments may be parts of the array itself, and constructors may throw.
 #include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
 
@@ -16,9 +16,9 @@ using collx::detail::growing_array;
 
 namespace {
 
-int alive = 0, copies_left = -1; // after so many a copy fails; -1: none does
+int alive = 0, copies_left = -1; // number of copies before one fails; -1: none fails
 struct counted {
-    std::string text; // longer than what a string holds without memory of its own, so that AddressSanitizer sees misuse
+    std::string text; // too long for the string's inline buffer, so that AddressSanitizer detects misuse
     explicit counted(int i = 0) : text("a text of more than fifteen letters " + std::to_string(i)) {
         if (i < 0) throw std::invalid_argument("negative");
         ++alive;
@@ -97,7 +97,7 @@ TEST_CASE("what is put into a growing array may be a part of it, or fail") {
     {
         growing_array<counted> a;
         a.emplace_back(7);
-        for (int i = 0; i < 20; ++i) a.push_back(a.front()); // each growth frees what the argument was copied from
+        for (int i = 0; i < 20; ++i) a.push_back(a.front()); // each growth frees the source of the copy
         for (int i = 0; i < 20; ++i) a.emplace_back(a.back());
         CHECK(a.size() == 41);
         for (const counted& c : a) CHECK(c.number() == 7);
@@ -131,7 +131,7 @@ TEST_CASE("a growing array of numbers and bytes is set, cut and filled") {
     CHECK(a == growing_array<int>{5, 5, 0, 0});
     CHECK_FALSE(a == growing_array<int>{5, 5, 0});
     growing_array<char> bytes(2, 'x');
-    bytes.resize(300); // zeros, also where something was before
+    bytes.resize(300); // zeros, also in reused memory
     CHECK(bytes[1] == 'x');
     CHECK(bytes[2] == 0);
     bytes.resize(1);
@@ -172,7 +172,7 @@ constexpr int sum_while_compiling(int n) {
 
 TEST_CASE("what is appended makes room for itself behind what was there, and arrays are equal element by element") {
     const growing_array<char> part(std::size_t{8} << 20,
-                                   'x'); // what is written outside an array of this size is not mapped
+                                   'x'); // memory just outside an array of this size is not mapped
     growing_array<char> all;
     for (int i = 0; i < 4; ++i) all.append(part.data(), part.size());
     CHECK(all.size() == 4 * part.size());

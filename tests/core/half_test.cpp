@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// f16 and bf16 against a table of their values that is built from the definition of the formats, not from the code
-// under test: every pattern, and every place where rounding turns from one value to the next.
+// f16 and bf16 compared with a table of their values, built from the definition of the formats and not from the code
+// under test: every pattern, and every place where rounding changes from one value to the next.
 #include <collx/core/half.hpp>
 
 #include <cmath>
@@ -22,7 +22,7 @@ struct format<collx::bf16> {
     static constexpr int exponent_bits = 8, mantissa_bits = 7;
 };
 
-// The value of a non-negative finite pattern by the definition of an IEEE interchange format.
+// The value of a non-negative finite pattern, by the definition of the IEEE interchange format.
 template <class Half>
 double value_of(unsigned pattern) {
     constexpr int bias = (1 << (format<Half>::exponent_bits - 1)) - 1;
@@ -54,7 +54,7 @@ TEMPLATE_TEST_CASE("every pattern has the value its format defines, and comes ba
         if (magnitude > infinity_pattern<TestType>) {
             wrong_values += !std::isnan(x) || std::signbit(x) != negative;
             wrong_round_trips += !std::isnan(float(TestType(x)));
-            // A quiet NaN keeps every bit.
+            // A quiet NaN keeps all bits.
             const unsigned quiet_bit = 1u << (format<TestType>::mantissa_bits - 1);
             if ((magnitude & quiet_bit) != 0) wrong_round_trips += TestType(x).bits != pattern;
         } else {
@@ -71,7 +71,7 @@ TEMPLATE_TEST_CASE("every pattern has the value its format defines, and comes ba
 TEMPLATE_TEST_CASE("rounding turns exactly half-way, and there to the even pattern", "", collx::f16, collx::bf16) {
     unsigned wrong = 0;
     for (unsigned low = 0; low < infinity_pattern<TestType>; ++low) {
-        const unsigned high = low + 1; // infinity stands for the power of two that would follow
+        const unsigned high = low + 1; // infinity stands for the next power of two
         const unsigned even = low % 2 == 0 ? low : high;
         const double half_way =
             high == infinity_pattern<TestType>
@@ -84,7 +84,7 @@ TEMPLATE_TEST_CASE("rounding turns exactly half-way, and there to the even patte
                 wrong += TestType(sign != 0 ? -sides[s] : sides[s]).bits != (wanted[s] | sign);
 
         const auto near = static_cast<float>(half_way);
-        if (static_cast<double>(near) != half_way) continue; // below the smallest float
+        if (static_cast<double>(near) != half_way) continue; // smaller than the smallest float
         const float float_sides[] = {std::nextafter(near, 0.0f), near, std::nextafter(near, INFINITY)};
         for (int s = 0; s < 3; ++s)
             for (const unsigned sign : {0u, 0x8000u})
@@ -94,7 +94,7 @@ TEMPLATE_TEST_CASE("rounding turns exactly half-way, and there to the even patte
 }
 
 TEMPLATE_TEST_CASE("a double is rounded once, not by way of float", "", collx::f16, collx::bf16) {
-    // Just above a tie by less than a float can see: through float it would fall on the tie and go to even, down.
+    // Above a tie by less than a float resolves: converted through float it would be the tie, and round down to even.
     const double tie = 1.0 + std::ldexp(1.0, -format<TestType>::mantissa_bits - 1);
     const double above = tie + std::ldexp(1.0, -40);
     CHECK(static_cast<float>(above) == static_cast<float>(tie));
@@ -117,7 +117,7 @@ TEMPLATE_TEST_CASE("a double is rounded once, not by way of float", "", collx::f
 
 TEMPLATE_TEST_CASE("integers are rounded once too", "", collx::f16, collx::bf16) {
     for (int i = -3000; i <= 3000; ++i) CHECK(TestType(i).bits == TestType(float(i)).bits);
-    // 2^62 + a tie of the format + 1: the last bit is beyond a double.
+    // 2^62 + a tie of the format + 1: a double cannot hold the last bit.
     const long long tie = (1LL << 62) + (1LL << (61 - format<TestType>::mantissa_bits));
     CHECK(TestType(tie + 1).bits == TestType(tie + (1LL << 40)).bits);
     CHECK(TestType(-(tie + 1)).bits == (TestType(tie + 1).bits | 0x8000));
@@ -133,7 +133,7 @@ TEMPLATE_TEST_CASE("arithmetic and comparison are those of float", "", collx::f1
     CHECK(two < three);
     CHECK(two == TestType(2.0f));
     CHECK(two != three);
-    TestType x = two * three; // storing a float result rounds it
+    TestType x = two * three; // storing the float result rounds it
     x += 1.0f;
     x -= two;
     x *= three;

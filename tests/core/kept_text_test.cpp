@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Text that is kept: what start-up asks of it, beside std::string's answers.
+// kept_text: the operations that start-up uses, compared with std::string.
 #include <collx/core/kept_text.hpp>
 
 #include <sstream>
@@ -27,7 +27,7 @@ TEST_CASE("a kept text is made, copied and moved like a string") {
     CHECK(a.c_str() != b.c_str());
     const kept_text f = std::move(a);
     CHECK(f == "rank 3");
-    a = f; // what was moved from may be used again
+    a = f; // a moved-from text may be reused
     a = *&a;
     CHECK(a == "rank 3");
     const std::string text = a;
@@ -53,7 +53,7 @@ TEST_CASE("a kept text grows, also by a part of itself, and ends with a zero") {
         REQUIRE(a.c_str()[a.size()] == '\0');
     }
     a = "abc";
-    for (int i = 0; i < 6; ++i) a += a; // with room for it and without
+    for (int i = 0; i < 6; ++i) a += a; // with and without enough capacity
     CHECK(a.size() == 3 * 64);
     CHECK(a.find("cabcab") == 2);
     a += name_view(a).substr(1, 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A value that may be absent: made and ended once each, with or without a copy.
+// A value that may be absent: constructed and destroyed once, with or without a copy.
 #include <collx/core/maybe.hpp>
 #include <collx/core/result.hpp>
 
@@ -50,7 +50,7 @@ TEST_CASE("what may be absent is there between emplace and reset") {
         b = *&b;
         CHECK(b->n == 4);
         CHECK_THROWS_AS(b.emplace(-1), std::invalid_argument);
-        CHECK_FALSE(b); // what was there has gone
+        CHECK_FALSE(b); // the old value was destroyed
         CHECK(alive == 1);
         a.reset();
         CHECK(alive == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Hooks and wrappers by themselves: which an operator has, in which order they apply, what a wrapper passes on.
+// Hooks and wrappers: which hooks an operator has, in which order they apply, what a wrapper passes on.
 #include <collx/core/op.hpp>
 #include <collx/core/op_hooks.hpp>
 
@@ -10,16 +10,16 @@ using namespace collx;
 
 namespace {
 
-struct halves { // of its own: a pre hook without context, a post hook with one
+struct halves { // with its own hooks: pre without context, post with context
     constexpr int operator()(int a, int b) const { return a + b; }
     constexpr int pre(int x) const { return x / 2; }
     constexpr int post(int x, hook_context c) const { return x + c.nranks; }
 };
-struct places { // a pre hook that wants the context
+struct places { // a pre hook that takes the context
     constexpr long operator()(long a, long b) const { return a + b; }
     constexpr long pre(long x, hook_context c) const { return x * static_cast<long>(c.index); }
 };
-struct join { // does not commute, knows its identity
+struct join { // does not commute, has an identity
     constexpr int operator()(int a, int b) const { return a * 10 + b; }
     template <class T>
     static constexpr T identity() {
@@ -52,7 +52,7 @@ TEST_CASE("hooks of a wrapper: pre before the operator's own, post after it") {
     constexpr auto tripled = with_post(halves{}, [](int x) { return x * 3; });
     STATIC_REQUIRE(apply_post(tripled, 9, here) == 39); // (9 + 4) * 3
     STATIC_REQUIRE(apply_pre(tripled, 9, here) == 4);
-    // Around each other, and hooks that want to know where they are.
+    // Nested hooks, and hooks that take the context.
     constexpr auto twice = with_pre(with_pre(halves{}, [](int x) { return x * 10; }), [](int x) { return x + 1; });
     STATIC_REQUIRE(apply_pre(twice, 1, here) == 10); // ((1 + 1) * 10) / 2
     constexpr auto indexed =
@@ -86,6 +86,6 @@ TEST_CASE("wrappers say of themselves what the operator says") {
         int operator()(int a, int b) const { return a ^ b ^ 1; }
     };
     STATIC_REQUIRE(!has_identity_v<decltype(commutative(odd{})), int>);
-    CHECK(apply_pre(commutative(halves{}), 9, here) == 4); // hooks too
+    CHECK(apply_pre(commutative(halves{}), 9, here) == 4); // keeps the hooks, too
     CHECK(apply_post(commutative(halves{}), 9, here) == 13);
 }

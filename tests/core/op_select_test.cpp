@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: needs=rapidcheck
-// arg_min, arg_max and top_k against a serial search, for random values cut into contributions and merged in random
-// order.
+// arg_min, arg_max and top_k compared with a serial search, for random values that are split into contributions and
+// merged in random order.
 #include <collx/core/op.hpp>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using entry = collx::indexed<float, std::int32_t>;
 
-// Few different values, so that there are ties, and some NaNs.
+// Few distinct values, so that there are ties, and some NaNs.
 float value_from(int code) {
     if (code % 7 == 0) return std::numeric_limits<float>::quiet_NaN();
     if (code % 11 == 0) return -std::numeric_limits<float>::infinity();
@@ -30,14 +30,14 @@ std::vector<entry> entries_from(const std::vector<std::uint8_t>& codes) {
     return all;
 }
 
-// The order in words: a NaN first, then the better value, then the lower index.
+// The order: a NaN first, then the better value, then the lower index.
 bool better(const entry& a, const entry& b, bool largest) {
     if (std::isnan(a.value) != std::isnan(b.value)) return std::isnan(a.value);
     if (!std::isnan(a.value) && a.value != b.value) return largest ? a.value > b.value : a.value < b.value;
     return a.index < b.index;
 }
 
-// Reduces in an order and grouping drawn from the seed.
+// Reduces in a random order and grouping.
 template <class T, class Op>
 T reduce_somehow(std::vector<T> parts, Op op) {
     while (parts.size() > 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// welford and online_softmax against two-pass formulae in long double, merged in trees of every shape.
+// welford and online_softmax compared with two-pass formulas in long double, merged in trees of every shape.
 #include <collx/core/op.hpp>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ State halves(const T* first, std::size_t n, Op op) {
 TEST_CASE("welford has the mean and variance of all values, whatever the tree") {
     using state = collx::welford_state<double>;
     for (const std::size_t n : {1u, 2u, 3u, 10u, 1000u}) {
-        const auto values = samples(n, 1e6); // far from zero: the naive formula loses everything
+        const auto values = samples(n, 1e6); // far from zero, where the naive formula loses all precision
         long double mean = 0, m2 = 0;
         for (double x : values) mean += x;
         mean /= static_cast<long double>(n);
@@ -80,7 +80,7 @@ TEST_CASE("welford's operands may be swapped without changing a bit, and the emp
         CHECK(same_bits(collx::welford{}(nothing, a), a));
         for (const state& b : states) CHECK(same_bits(collx::welford{}(a, b), collx::welford{}(b, a)));
     }
-    // Equal counts are the case that a one-sided formula gets wrong.
+    // A one-sided formula would be wrong for equal counts.
     unsigned wrong = 0;
     for (double x : samples(100, 0.5))
         for (double y : samples(100, 0.7)) {
@@ -124,7 +124,7 @@ TEST_CASE("online_softmax: swapped operands, nothing, infinities and NaN") {
             CHECK(same_bits(op(x, nothing), x));
             CHECK(same_bits(op(nothing, x), x));
         }
-    // Masked-out logits: -infinity counts nothing beside a finite value, and there is no inf - inf.
+    // Masked-out logits: -infinity adds nothing to a finite value, and inf - inf is not computed.
     CHECK(op(state::of(-infinity), state::of(1)).sum == 1.0f);
     CHECK(op(nothing, nothing).sum == 0.0f);
     CHECK(op(state::of(-infinity), state::of(-infinity)).max == -infinity);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The arithmetic operators: values by type, special values in every order and grouping, short vectors against scalars.
+// The arithmetic operators: values by type, special values in every order and grouping, vectors and scalars.
 #include <collx/core/op.hpp>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ std::vector<T> special_values() {
             from_pattern<T>(nan_bits | 5)};
 }
 
-// Bounds, small numbers, and numbers of every width.
+// Limits, small numbers, and numbers of every width.
 template <class T>
 std::vector<T> varied_integers() {
     std::vector<T> values = {
@@ -59,7 +59,7 @@ std::vector<T> varied_integers() {
     return values;
 }
 
-// The value of every way to put parentheses into x[first] op ... op x[last - 1].
+// The values of x[first] op ... op x[last - 1] for every way to set parentheses.
 template <class T, class Op>
 std::vector<T> all_groupings(const std::vector<T>& x, std::size_t first, std::size_t last, Op op) {
     if (last - first == 1) return {x[first]};
@@ -70,7 +70,7 @@ std::vector<T> all_groupings(const std::vector<T>& x, std::size_t first, std::si
     return results;
 }
 
-// Any three of the special values give the same bits in any order and grouping.
+// The number of triples of special values whose result depends on order or grouping.
 template <class T, class Op>
 unsigned order_dependent_results(Op op) {
     const std::vector<T> values = special_values<T>();
@@ -88,7 +88,7 @@ unsigned order_dependent_results(Op op) {
     return wrong;
 }
 
-// A user's number with + and < only.
+// A user's number type that has only + and <.
 struct money {
     int cents;
     friend money operator+(money a, money b) { return {a.cents + b.cents}; }
@@ -174,7 +174,7 @@ TEMPLATE_TEST_CASE("short vectors give the bits of the scalars for every pair of
             };
             compare(collx::min{});
             compare(collx::max{});
-            if (a == a && b == b) { // which payload a sum of NaNs has is not promised
+            if (a == a && b == b) { // the payload of a sum of NaNs is unspecified
                 compare(collx::plus{});
                 compare(collx::multiplies{});
             }
@@ -259,7 +259,7 @@ TEST_CASE("average divides once, at the end") {
     CHECK(collx::average{}.post(10, four) == 2);
     CHECK(collx::average{}.post(-10, four) == -2);
 #ifdef __SIZEOF_INT128__
-    __extension__ typedef __int128 wide; // an integer to the library's traits with -std=gnu++20 only
+    __extension__ typedef __int128 wide; // the library's traits treat it as an integer with -std=gnu++20 only
     CHECK(bool(collx::average{}.post(wide(1) << 100, four) == wide(1) << 98));
     CHECK(bool(collx::average{}.post(-(wide(1) << 100), four) == -(wide(1) << 98)));
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What collx knows of operators, its own, the standard library's and the user's; hooks and wrappers.
+// The traits of operators: collx's own, the standard library's and the user's. Also hooks and wrappers.
 #include <collx/core/op.hpp>
 
 #include <complex>
@@ -11,12 +11,12 @@
 // --- archetypes: what users write ---------------------------------------------------------------------------------
 namespace {
 
-// The least an operator can be: no identity, nothing declared.
+// A minimal operator: no identity, nothing declared.
 struct plain_op {
     int operator()(int a, int b) const { return a * 10 + b; }
 };
 
-// Says everything by members.
+// Declares everything by members.
 struct talkative_op {
     static constexpr bool is_commutative = true;
     static constexpr bool is_associative = false;
@@ -25,12 +25,12 @@ struct talkative_op {
     int operator()(int a, int b) const { return a + b - 42; }
 };
 
-// Someone else's, described from outside.
+// A foreign operator, described by op_traits.
 struct foreign_op {
     double operator()(double a, double b) const { return a + b; }
 };
 
-// Its answer depends on the element type.
+// Its traits depend on the element type.
 struct typed_op {
     template <class T>
     static constexpr bool is_commutative_for = std::is_same_v<T, int>;
@@ -44,7 +44,7 @@ struct typed_op {
     }
 };
 
-// Works on short vectors and says so; and one that says so wrongly.
+// Works on short vectors and declares it; and one that declares it wrongly.
 struct vector_op {
     static constexpr bool is_vectorisable = true;
     template <class T>
@@ -236,7 +236,7 @@ TEST_CASE("hooks nest: the added pre comes first, the added post last") {
     CHECK(collx::apply_post(op, 3.0f, {1, 4}) == 70.0f); // (3 + 4) * 10
     const auto average = collx::with_post(collx::average{}, [](float x) { return x + 1; });
     CHECK(collx::apply_post(average, 12.0f, {4, 0}) == 4.0f);
-    // The post hook of `average` belongs to the element type it is given: an int stays an int.
+    // The post hook of `average` keeps the element type that it gets: an int stays an int.
     CHECK(collx::apply_post(collx::average{}, 7, {2, 0}) == 3);
 }
 

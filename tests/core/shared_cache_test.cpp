@@ -15,7 +15,7 @@ TEST_CASE("the shared cache is as large as the system says") {
         std::ifstream size(cache + "/size"), type(cache + "/type");
         std::string what;
         std::size_t n = 0;
-        if (size >> n && type >> what && what != "Instruction") kib = n; // the farthest is last
+        if (size >> n && type >> what && what != "Instruction") kib = n; // the last level is the last entry
     }
     if (kib == 0 || collx::detail::shared_cache_bytes == 0)
         return collx_test::skip("nothing is said about caches here");

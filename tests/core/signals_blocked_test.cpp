@@ -33,7 +33,7 @@ TEST_CASE("a thread that is started while signals are blocked keeps them blocked
     CHECK(is_blocked);
     CHECK_FALSE(blocks(SIGUSR1));
     CHECK_FALSE(blocks(SIGTERM));
-    CHECK(blocks(SIGUSR2)); // as it was
+    CHECK(blocks(SIGUSR2)); // unchanged
 }
 
 TEST_CASE("a call that ends with EPIPE raises no signal where SIGPIPE is blocked, and one afterwards does again") {
@@ -47,7 +47,7 @@ TEST_CASE("a call that ends with EPIPE raises no signal where SIGPIPE is blocked
         CHECK(blocks(SIGPIPE));
         CHECK(::write(ends[0], "x", 1) == -1);
     }
-    CHECK(errno == EPIPE); // as the call left it
+    CHECK(errno == EPIPE); // kept from the call
     CHECK(raised == 0);
     CHECK_FALSE(blocks(SIGPIPE));
     CHECK(::write(ends[0], "x", 1) == -1);
@@ -60,7 +60,7 @@ TEST_CASE("a call that ends with EPIPE raises no signal where SIGPIPE is blocked
         const collx::detail::sigpipe_blocked here;
         CHECK(::write(ends[0], "x", 1) == -1);
     }
-    CHECK(blocks(SIGPIPE)); // as it was, and nothing waits for the program that it has not caused
+    CHECK(blocks(SIGPIPE)); // unchanged, and no signal is pending that the program has not caused
     ::sigpending(&waiting);
     CHECK(::sigismember(&waiting, SIGPIPE) == 0);
     ::pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr);

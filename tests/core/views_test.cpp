@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The views: numbering, writing through, and the promise of runs, which kernels rely on.
+// The views: numbering, writing through them, and the contract of runs, which the loops rely on.
 #include <collx/core/buffer.hpp>
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// A mapping without strides, as a user could write it: the elements of a triangle, row by row, stored padded.
+// A mapping without strides, as a user could write it: the elements of a triangle, row by row, stored with padding.
 struct triangle_mapping {
     std::size_t n;
     std::size_t size() const { return n * (n + 1) / 2; }
@@ -22,7 +22,7 @@ struct triangle_mapping {
     }
 };
 
-// What every view with runs promises: a run never passes the end, and its elements lie side by side.
+// The contract of runs: a run never passes the end, and its elements are adjacent.
 template <class V>
 unsigned broken_runs(const V& v) {
     unsigned wrong = 0;
@@ -47,7 +47,7 @@ std::vector<int> numbers(int n) {
     return v;
 }
 
-// The least a user's view can be.
+// A minimal view of a user.
 struct minimal_view {
     using value_type = float;
     static constexpr bool is_contiguous = false, is_output = false, is_window = false;
@@ -135,7 +135,7 @@ TEST_CASE("every matrix shape and stride is numbered row by row, and its runs ar
                     CAPTURE(rows, cols, row_stride, col_stride);
                     if (elements(view) != wanted || broken_runs(view) != 0) FAIL("wrong");
                 }
-    // Rows without gaps are one run; rows with gaps are runs of their own.
+    // Rows without gaps form one run; with gaps each row is a run.
     CHECK(collx::strided2d(v.data(), 3, 4, 4).contiguous_run(0) == 12);
     CHECK(collx::strided2d(v.data(), 3, 4, 7).contiguous_run(5) == 3);
     CHECK(collx::strided2d(v.data(), 3, 1, 1).contiguous_run(0) == 3);
@@ -151,14 +151,14 @@ TEST_CASE("a strided mapping of any rank numbers the last index fastest and merg
         {},                                  // a scalar
         {{6, 1}},                            //
         {{4, 30}, {5, 6}, {6, 1}},           // dense
-        {{6, 1}, {5, 6}, {4, 30}},           // the same transposed
-        {{4, 60}, {5, 12}, {6, 2}},          // dense but for a factor
-        {{4, 30}, {3, 6}, {6, 1}},           // rows left out
-        {{4, 30}, {5, 6}, {4, 1}},           // columns left out
+        {{6, 1}, {5, 6}, {4, 30}},           // transposed
+        {{4, 60}, {5, 12}, {6, 2}},          // dense except for a factor
+        {{4, 30}, {3, 6}, {6, 1}},           // some rows left out
+        {{4, 30}, {5, 6}, {4, 1}},           // some columns left out
         {{4, 30}, {1, 999}, {5, 6}, {6, 1}}, // an extent of one may have any stride
         {{2, 1}, {2, 2}, {2, 4}, {2, 8}, {2, 16}, {2, 32}},
         {{3, 0}, {4, 1}},          // broadcast
-        {{4, 30}, {0, 6}, {6, 1}}, // nothing
+        {{4, 30}, {0, 6}, {6, 1}}, // empty
     };
     for (std::size_t s = 0; s < shapes.size(); ++s) {
         collx::strided_mapping mapping;
@@ -185,7 +185,7 @@ TEST_CASE("a strided mapping refuses what does not fit") {
     for (int d = 0; d < collx::strided_mapping::max_rank; ++d) CHECK(mapping.add(2, 1 + 100 * d * d));
     CHECK_FALSE(mapping.add(2, 7));
     CHECK(mapping.size() == 256); // nothing was added
-    CHECK(mapping.add(1, 7));     // an extent of one needs no room
+    CHECK(mapping.add(1, 7));     // an extent of one needs no entry
 }
 
 TEST_CASE("a user's mapping without strides") {

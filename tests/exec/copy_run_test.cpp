@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A run of elements copied by many threads: every element once, nothing beside it, 16 bytes at a time where both places
-// agree.
+// Many threads copy a run of elements: every element once, nothing beside it, 16 bytes at a time where source and
+// destination have the same offset.
 #include <collx/exec/device/copy_run.hpp>
 
 #include <vector>
@@ -34,7 +34,7 @@ struct odd_one {
     std::uint8_t v[5];
 };
 
-// From byte `from` of 16 on to byte `to`.
+// Copies from byte `from` of a 16-byte unit to byte `to` of another.
 template <class T>
 void check(std::size_t from, std::size_t to, std::size_t n, std::size_t step) {
     const std::size_t bytes = n * sizeof(T);

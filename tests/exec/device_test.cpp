@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=thread,nightly
-// The device executor on its host twin: the code of the kernels with a host thread per block (or several), against sums
-// that are known. What can only be seen with real threads and a sanitizer is seen here.
+// The device executor on its host twin: the kernels' code with one host thread (or several) per block, compared with
+// known sums. These tests find what needs real threads and a sanitizer.
 #include <collx/testing/twin.hpp>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ using floats = contiguous_view<float>;
 
 namespace {
 
-// Small enough that a few hundred elements are many pieces, and slots and stages come round often.
+// Small, so that a few hundred elements make many pieces, and slots and stages are reused often.
 device::exchange_shape small_shape(int ranks, int lanes = 2) {
     device::exchange_shape s;
     s.ranks = ranks, s.lanes = lanes;
@@ -48,7 +48,7 @@ device::exchange_shape small_shape(int ranks, int lanes = 2) {
 
 float element(int rank, std::size_t i) { return static_cast<float>(rank + 1 + static_cast<int>(i % 11)); }
 
-// Every rank's input and output of one collective whose chunks all have `each` elements.
+// Every rank's input and output of one collective with `each` elements in every chunk.
 template <class A>
 struct buffers {
     buffers(const A& a, int ranks, std::size_t each_elems, int root_rank)
@@ -57,7 +57,7 @@ struct buffers {
         const std::size_t size = each * static_cast<unsigned>(chunks);
         for (int r = 0; r < n; ++r) {
             auto& x = in[static_cast<unsigned>(r)];
-            x.assign(size + 2, -99.0f); // two more than are needed: views begin at 0 or, unaligned, at 1 or 2
+            x.assign(size + 2, -99.0f); // two more than needed: views begin at 0 or, unaligned, at 1 or 2
             out[static_cast<unsigned>(r)].assign(size + 2, -1.0f);
         }
     }
@@ -112,7 +112,7 @@ void run_once(team<twin_machine>& t, const A& a, buffers<A>& b, const device::fu
         o);
 }
 
-// Calls follow each other on one team, so that counters and stages go on where the last call stopped.
+// Consecutive calls on one team, so that counters and stages continue from the previous call.
 template <class Protocol, int Groups = 1, class A>
 void check(A a, std::vector<int> rank_counts = {1, 2, 3, 4, 8}, unsigned threads = 1) {
     for (const int n : rank_counts) {
@@ -122,7 +122,7 @@ void check(A a, std::vector<int> rank_counts = {1, 2, 3, 4, 8}, unsigned threads
         team<twin_machine> t(machine, small_shape(n));
         for (const std::size_t each : {1, 7, 64, 301}) {
             buffers<A> b(a, n, each, root);
-            // Aligned, unaligned alike, and each in its own way.
+            // Aligned, equally unaligned, and differently unaligned.
             for (const auto& [first, out_first] : {std::pair{0u, 0u}, {1u, 1u}, {2u, 1u}}) {
                 b.fill(first, out_first);
                 run_once<Protocol, Groups>(t, a, b, {.timeout_ns = collx_test::patient(60'000'000'000)});
@@ -163,8 +163,8 @@ TEST_CASE("lines of 128 bytes: the same texts, several chunks in one message, se
     check<line_protocol, 2>(algo::pairwise_all_to_all{}, {3});
 }
 
-// A receiver that finds what another protocol left in its slots must wait all the same. Numbers of the first messages
-// are data here: what they left is the next one's flag.
+// A receiver whose slots hold another protocol's leftovers must still wait. The data are the numbers of the first
+// messages, so that a leftover equals the next flag.
 TEMPLATE_TEST_CASE("what one protocol leaves behind is no message of another's", "", packet_protocol, line_protocol) {
     const auto send = [](auto protocol, team<twin_machine>& t, auto& x, std::int64_t timeout_ns) {
         using word = std::remove_reference_t<decltype(x[0][0])>;
@@ -186,7 +186,7 @@ TEMPLATE_TEST_CASE("what one protocol leaves behind is no message of another's",
         for (int i = 0; i < 2; ++i) send(before, t, x, 60'000'000'000);
         t.check();
         machine.leave_out(0);
-        send(TestType{}, t, few, 100'000'000); // however slow the machine is, nothing comes
+        send(TestType{}, t, few, 100'000'000); // nothing arrives, however slow the machine is
         CHECK_THROWS_AS(t.check(), timed_out);
     };
     finds_nothing(simple_protocol{}, 3u);
@@ -215,8 +215,8 @@ TEST_CASE("two-shot whose sums a switch makes and stores to all") {
     check<device::multicast_protocol>(algo::multicast_two_shot_all_reduce{});
     check<device::multicast_protocol, 2>(algo::multicast_two_shot_all_reduce{}, {3});
     check<device::multicast_protocol>(algo::multicast_two_shot_all_reduce{}, {2, 5}, 3);
-    check<simple_protocol>(algo::multicast_two_shot_all_reduce{}, {2, 3});  // the same text without a switch
-    check<device::multicast_protocol>(algo::two_shot_all_reduce{}, {2, 3}); // own operands are in no window
+    check<simple_protocol>(algo::multicast_two_shot_all_reduce{}, {2, 3});  // the same algorithm without a switch
+    check<device::multicast_protocol>(algo::two_shot_all_reduce{}, {2, 3}); // a rank's own operands are in no window
 }
 
 TEST_CASE("several threads per block: barriers stand where they must") {
@@ -244,7 +244,7 @@ TEST_CASE("the other collectives over windows and with flags") {
 TEST_CASE("scratch, several chunks in one message, operands in rank order") {
     check<simple_protocol>(algo::recursive_doubling_all_reduce{}, {2, 3, 4, 5});
     check<simple_protocol>(algo::binomial_scatter{}, {4, 5});
-    check<simple_protocol>(algo::chain_reduce{.root = 1}, {3, 5}); // no scratch where the root is at an end
+    check<simple_protocol>(algo::chain_reduce{.root = 1}, {3, 5}); // no scratch memory if the root is at an end
 }
 
 TEST_CASE("ranks in launches of their own wait for the last call's readers") {
@@ -270,7 +270,7 @@ TEST_CASE("ranks in launches of their own wait for the last call's readers") {
 
 namespace {
 
-// Memory that takes its time to be written.
+// Memory that is slow to write.
 struct slow_view {
     using value_type = float;
     [[maybe_unused]] static constexpr bool is_contiguous = false, is_output = true, is_window = false;
@@ -286,8 +286,8 @@ struct slow_view {
 
 } // namespace
 
-// The root of a broadcast may be three pieces ahead of a reader when its call ends. The next one's first pieces go
-// where those are, and nothing in the text asks whether they are read.
+// When a broadcast ends, its root may be three pieces ahead of a reader. The next call's first pieces reuse that
+// memory, and nothing in the algorithm checks that they were read.
 TEST_CASE("a window that is still read is not written over by the next call") {
     twin_machine machine(1, true);
     auto s = small_shape(2, 1);
@@ -312,8 +312,8 @@ TEST_CASE("a window that is still read is not written over by the next call") {
     for (int call = 0; call < 2; ++call) CHECK(out[call] == in[call]);
 }
 
-// Rank 0 pushes three long pieces while rank 1 answers with empty words from one thread: the other threads of rank 0
-// hear of no other rank, and only the barrier at the end of a piece keeps them from pushing the third over the first.
+// Rank 0 pushes three long pieces, while rank 1 answers with empty words from one thread. The other threads of rank 0
+// wait for no rank; only the barrier at the end of a piece stops them from pushing the third over the first.
 TEST_CASE("words with flags are not pushed over words that are still to be read") {
     twin_machine machine(4);
     team<twin_machine> t(machine, small_shape(2, 1));
@@ -343,7 +343,7 @@ TEST_CASE("words with flags are not pushed over words that are still to be read"
 
 namespace {
 
-// A machine whose memory the test may look into.
+// A machine that lets the test read its memory.
 struct open_machine : twin_machine {
     std::vector<std::byte*> memory;
     std::byte* allocate(int rank, std::size_t bytes) {
@@ -355,7 +355,7 @@ struct open_machine : twin_machine {
     }
 };
 
-// Runs short calls from message number `first` on; all words of all cells hold an old flag when they begin.
+// Runs short calls from message number `first` on; initially all words of all cells hold an old flag.
 template <class A>
 void run_from(std::uint64_t first, int calls, const A& a, open_machine& machine, team<open_machine>& t) {
     const auto& s = t.shape();
@@ -383,7 +383,7 @@ void run_from(std::uint64_t first, int calls, const A& a, open_machine& machine,
         REQUIRE(b.wrong() == 0);
     }
 }
-// Words from `at` on whose flag is still the old one.
+// The number of words from `at` on whose flag is still the old one.
 int old_words(const std::byte* at, std::size_t bytes) {
     int count = 0;
     for (std::size_t i = 0; i < bytes / 8; ++i)
@@ -405,12 +405,12 @@ TEST_CASE("flags wrap around after 2^32 messages, and old ones are cleared away 
     run_from((std::uint64_t{1} << 32) - 3, 6, algo::ring_all_reduce{}, machine, t);
     run_from((std::uint64_t{1} << 32) - 3, 6, algo::two_shot_all_reduce{}, machine, t);
 
-    run_from(1000, 6, algo::one_shot_all_reduce{}, machine, t); // an ordinary stretch leaves what it does not need
+    run_from(1000, 6, algo::one_shot_all_reduce{}, machine, t); // at other numbers, flags that do not matter stay
     CHECK(old_words(cells, s.packet_bytes) > 0);
     run_from((1u << 24) - 2, 6, algo::one_shot_all_reduce{}, machine, t);
     CHECK(old_words(cells, s.packet_bytes) + old_words(other, s.packet_bytes) == 0);
-    const std::size_t all_cells = s.windows_at() - s.packets_at(); // half of them are no cells of a peer
-    const int own = 4 * static_cast<int>(s.packet_bytes / 8);      // what this rank would push to itself
+    const std::size_t all_cells = s.windows_at() - s.packets_at(); // half of them are not cells of a peer
+    const int own = 4 * static_cast<int>(s.packet_bytes / 8);      // the words that this rank would push to itself
     CHECK(old_words(lane + s.packets_at(), all_cells) == own);     // the second segment, too
     run_from((1u << 24) - 2, 6, algo::two_shot_all_reduce{}, machine, t);
     CHECK(old_words(lane + s.packets_at(), all_cells) == own);
@@ -472,7 +472,7 @@ TEST_CASE("while a kernel waits, the host can read for whom, and end it") {
     t.abort();
     kernel.join();
     CHECK((seen.state == device::wait_state::waiting && seen.what == device::waits_for::message));
-    CHECK((seen.peer == 1 && seen.step == 2 && seen.piece == 0)); // the first step only sends
+    CHECK((seen.peer == 1 && seen.step == 2 && seen.piece == 0)); // step 1 only sends
     CHECK_THROWS_AS(t.check(), aborted);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=no
-// How many bytes the kernels load and store, counted on their host twin, against the table of docs/design/device.md.
+// The bytes that the kernels load and store, counted on their host twin, compared with docs/design/device.md.
 #include <collx/testing/twin.hpp>
 
 #include <atomic>
@@ -23,7 +23,7 @@ namespace {
 
 std::atomic<std::size_t> loaded, loaded_at_once, stored;
 
-// Counts what a kernel loads and stores of data; counters and signals are not data.
+// Counts the data that a kernel loads and stores; counters and signals do not count.
 struct counting_env : device::twin_env {
     using device::twin_env::twin_env;
     using handle = counting_env*;
@@ -42,7 +42,7 @@ struct counting_env : device::twin_env {
     }
 };
 
-// One lane, a thread for each rank.
+// One lane, with a thread for each rank.
 class counting_machine : public device::twin_machine {
 public:
     template <class Protocol, int Groups, class Algorithm, class Types>
@@ -60,12 +60,12 @@ public:
 };
 
 struct traffic {
-    std::size_t in, out; // chunks that are loaded and stored by all ranks together
+    std::size_t in, out; // chunks loaded and stored by all ranks together
     bool operator==(const traffic&) const = default;
 };
 std::ostream& operator<<(std::ostream& s, const traffic& t) { return s << t.in << " loaded, " << t.out << " stored"; }
 
-// Of a text whose chunks have 1 KiB; in_place: every rank's input is its output.
+// The traffic of an algorithm with chunks of 1 KiB; in_place: every rank's input is its output.
 template <class A>
 traffic count(A a, int ranks, bool in_place = false, std::size_t first = 0) {
     constexpr std::size_t each = 256;
@@ -109,13 +109,13 @@ TEST_CASE("peers' buffers: nothing is loaded twice that need not be, nothing is 
         CHECK(count(algo::zero_copy_reduce{}, n) == traffic{k, 1});
         CHECK(count(algo::zero_copy_gather{}, n) == traffic{k, k});
         CHECK(count(algo::zero_copy_scatter{}, n) == traffic{k, k});
-        // In place: what lies where it belongs is not stored again.
+        // In place: data that is already where it belongs is not stored again.
         CHECK(count(algo::zero_copy_all_reduce{}, n, true) == traffic{k * k, k * k});
         CHECK(count(algo::multicast_all_gather{}, n, true) == traffic{k, k * (k - 1)});
         CHECK(count(algo::multicast_broadcast{}, n, true) == traffic{k, k * (k - 1)});
         CHECK(count(algo::zero_copy_gather{}, n, true) == traffic{k - 1, k - 1});
         CHECK(count(algo::zero_copy_scatter{}, n, true) == traffic{k - 1, k - 1});
-        // These fetch what others fetch too.
+        // In these algorithms several ranks fetch the same data.
         CHECK(count(algo::zero_copy_all_gather{}, n) == traffic{k * k, k * k});
         CHECK(count(algo::zero_copy_broadcast{}, n) == traffic{k, k});
     }
@@ -138,7 +138,7 @@ TEST_CASE(
     "buffers that begin in the middle of 16 bytes, all at the same place, go 16 bytes at a time but for their ends") {
     for (const std::size_t first : {1u, 2u, 3u}) {
         INFO("element " << first);
-        // 60 of the 63 packs in every chunk of 1 KiB: four at a time. What goes one by one is not counted.
+        // 60 of the 63 packs in every chunk of 1 KiB go four at a time. Single packs are not counted.
         for (const bool in_place : {false, true}) {
             count(algo::zero_copy_all_reduce{}, 4, in_place, first);
             CHECK(loaded_at_once == 16 * 60 * 16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
-// Chunks: they cover the buffer once, in order, whatever its size.
+// Chunks of a buffer of any size cover it exactly once, in order.
 #include <collx/exec/count_table.hpp>
 #include <collx/exec/layout.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
-// The loops: any number of sources, length, alignment and destination, against a fold element by element.
+// The loops with any number of sources, length, alignment and destination, compared with an element-wise fold.
 #include <collx/exec/loops.hpp>
 #include <collx/exec/streaming.hpp>
 
@@ -83,7 +83,7 @@ TEST_CASE("folds of integers") {
 TEST_CASE("folds of floating-point numbers") {
     check<float>(collx::plus{});
     check<double>(collx::min{});
-    check<long double>(collx::plus{}); // no vectors of these
+    check<long double>(collx::plus{}); // there are no vectors of these
 }
 
 TEST_CASE("folds with operators of the user keep their order") {
@@ -91,7 +91,7 @@ TEST_CASE("folds with operators of the user keep their order") {
 }
 
 TEST_CASE("folds with operators of arrays are folds from the left") {
-    struct difference { // tells left from right and one grouping from another
+    struct difference { // distinguishes left from right and one grouping from another
         long operator()(long a, long b) const { return a - b; }
         void operator()(const long* in, long* inout, std::size_t n) const {
             for (std::size_t i = 0; i < n; ++i) inout[i] = in[i] - inout[i];
@@ -135,7 +135,7 @@ TEST_CASE("copies copy what was asked for and nothing else") {
     };
     for (const std::size_t n : {0u, 1u, 15u, 63u, 64u, 127u, 128u, 255u, 256u, 257u, 300u, 1000u, 2047u, 2500u})
         check("past the caches", n, [](auto... x) { collx::copy_past_caches(x...); });
-    // Below, at and above the lengths where string copies begin; `to` is at the beginning of a line now and then.
+    // Below, at and above the lengths at which string copies begin; `to` is sometimes at the beginning of a line.
     for (const std::size_t n : {0u, 1u, 191u, 192u, 193u, 1023u, 1024u, 1025u, 2111u, 2112u, 2113u, 2500u})
         for (const std::size_t least : {192u, 1024u})
             check("for others", n, [&](auto... x) { collx::write_for_others(x..., least); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
-// What one step does to elements: hooks, types and views on one side, wire elements on the other.
+// The operations of one step on elements: hooks, types and views on one side, wire elements on the other.
 #include <collx/exec/mover.hpp>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ TEST_CASE("the side of the received operand is kept") {
     CHECK(out[0] == 95);
     m.combine(wire.data(), false, place::in, 0, place::out, 0, nullptr, 1);
     CHECK(out[0] == -95);
-    std::vector<double> wide = {100}; // the same where types differ
+    std::vector<double> wide = {100}; // the same with different types
     auto d = make<double>(collx::view(in.data(), 1), collx::strided(out.data(), 1, 1), minus);
     d.combine(wide.data(), true, place::in, 0, place::out, 0, nullptr, 1);
     CHECK(out[0] == 95);
@@ -77,13 +77,13 @@ TEST_CASE("hooks: the first on what is read from the input, the last on what is 
     m.load(forward.data(), place::in, 0, 3);
     CHECK(forward == std::vector<int>({2, 4, 6}));
     m.combine(wire.data(), true, place::in, 0, place::none, 0, forward.data(), 3);
-    CHECK(forward == std::vector<int>({12, 24, 36})); // not complete yet
+    CHECK(forward == std::vector<int>({12, 24, 36})); // not complete yet, so without the last hook
     m.combine(wire.data(), true, place::in, 0, place::out, 0, forward.data(), 3);
     CHECK((out == std::vector<int>({1012, 1024, 1036}) && forward == out));
     m.store(place::out, 0, wire.data(), 3);
-    CHECK(out == wire); // complete already
+    CHECK(out == wire); // already complete
     m.move(place::in, 0, place::out, 0, 3);
-    CHECK(out == std::vector<int>({1002, 1004, 1006})); // all there is for a single rank
+    CHECK(out == std::vector<int>({1002, 1004, 1006})); // the whole sum of a single rank
 }
 
 TEST_CASE("a narrower wire rounds the own operand and the result as the peers will see them") {
@@ -161,7 +161,7 @@ TEST_CASE("results that go past the caches are the same") {
             if (!in_place) {
                 moves.move(place::in, 0, place::out, 0, size);
                 CHECK(in == out);
-                moves.stay_in_caches(); // between hosts: what arrives stays, what is only copied need not
+                moves.stay_in_caches(); // between hosts: what arrives stays in caches, what is only copied need not
                 moves.move(place::in, 0, place::out, 3, size - 3);
                 CHECK(std::equal(in.begin(), in.end() - 3, out.begin() + 3));
                 moves.store(place::out, 1, other.data(), size - 1);
@@ -173,7 +173,7 @@ TEST_CASE("results that go past the caches are the same") {
 TEST_CASE("a larger cache keeps more, between what was measured and what was seen before") {
     constexpr std::size_t mib = std::size_t{1} << 20;
     using collx::detail::most_kept_bytes;
-    CHECK((most_kept_bytes(0) == 7 * mib && most_kept_bytes(8 * mib) == 7 * mib)); // 0: not known
+    CHECK((most_kept_bytes(0) == 7 * mib && most_kept_bytes(8 * mib) == 7 * mib)); // 0: unknown
     CHECK((most_kept_bytes(16 * mib) == 10 * mib && most_kept_bytes(32 * mib) == 20 * mib));
     CHECK(most_kept_bytes(384 * mib) == 20 * mib);
 }
@@ -189,7 +189,7 @@ TEST_CASE("large results go past the caches, by what all ranks of the host keep 
     const collx::no_op moves;
     const std::size_t kept = collx::detail::most_kept_bytes(collx::detail::shared_cache_bytes) / sizeof(float);
     for (const bool in_place : {false, true})
-        for (const int ranks : {2, 4, 8, 64}) { // many ranks have more caches
+        for (const int ranks : {2, 4, 8, 64}) { // more ranks have more caches
             const std::size_t each = kept / static_cast<std::size_t>(ranks > 8 ? 8 : ranks) / (in_place ? 1 : 2);
             CHECK((streams(each, ranks, in_place, moves) && !streams(each - 1, ranks, in_place, moves)));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which schedules may be read straight. What such calls do is seen by the tests of the verbs (tests/comm).
+// Which schedules short calls may execute directly. The tests of the verbs (tests/comm) check what these calls do.
 #include <collx/exec/short_call.hpp>
 
 #include <catch2/catch.hpp>
@@ -57,5 +57,5 @@ TEST_CASE("what passes on, adds, receives first or sends a peer more than a mess
     CHECK_FALSE(is_exchange(collx::algo::ring_all_reduce{}, 0, 2));
     CHECK_FALSE(is_exchange(collx::algo::pairwise_reduce_scatter{}, 0, 3));
     CHECK_FALSE(is_exchange(receives_first{}, 0, 2)); // each waits for the other
-    CHECK_FALSE(is_exchange(sends_twice{}, 0, 2));    // a channel may have one slot
+    CHECK_FALSE(is_exchange(sends_twice{}, 0, 2));    // a channel may have only one slot
 }

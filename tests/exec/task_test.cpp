@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=240
 //
-// The cursor over recorded steps, with all ranks in one thread: whatever the order in which they are moved on, the
-// results are the same, and nothing moves that may not. Random orders, so schedules meet interleavings that threads
-// rarely show.
+// The cursor over recorded steps, with all ranks in one thread. In whatever order the ranks advance, the results are
+// the same, and no rank advances that must wait. The order is random, so schedules meet interleavings that threads
+// rarely produce.
 #include <collx/exec/task.hpp>
 
 #include <collx/exec/composed.hpp>
@@ -24,7 +24,7 @@ namespace {
 using view = collx::contiguous_view<int>;
 using sum_mover = collx::mover<view, view, collx::plus, int>;
 using sum_task = collx::typed_operation<collx::task, sum_mover>;
-constexpr std::uint64_t agreed = 0x7000'0000'0000'0007; // by the ranks of a call; signals show the uppermost bits
+constexpr std::uint64_t agreed = 0x7000'0000'0000'0007; // the agreed number of a call; signals carry its uppermost bits
 constexpr std::uint64_t of_another = agreed << 1;
 
 // n ranks that share an arena, each with its links and schedules.
@@ -93,7 +93,7 @@ TEST_CASE("the order in which ranks are moved on does not matter") {
                 std::vector<int> left;
                 for (int r = 0; r < n; ++r) left.push_back(r);
                 for (int idle = 0; !left.empty();) {
-                    // Mostly one rank for a long time, as a scheduler does.
+                    // Mostly advances one rank for a long time, as a scheduler does.
                     const std::size_t k = random() % left.size();
                     collx::task_state s = collx::task_state::moved;
                     for (unsigned turns = random() % 5 + 1; turns > 0 && s != collx::task_state::done; --turns)
@@ -113,10 +113,10 @@ TEST_CASE("the order in which ranks are moved on does not matter") {
 
 namespace {
 
-// Where pieces must lie in a window's ring: one after the other, from the start again where the end is too near.
+// Where pieces must be in a window's ring: one behind the other, and at the start again if the end is too near.
 struct ring_model {
     std::size_t ring_bytes, position = 0;
-    std::vector<std::pair<std::size_t, std::size_t>> parts; // of all pieces so far: first byte, one past the last
+    std::vector<std::pair<std::size_t, std::size_t>> parts; // first byte and end of each piece so far
     void add_call(std::size_t pieces, std::size_t bytes) {
         for (; pieces > 0; --pieces) {
             if (position + bytes > ring_bytes) position = 0;
@@ -143,7 +143,7 @@ TEST_CASE("pieces of any size go round a window's ring, wherever its end falls")
             ranks all(n);
             const collx::algo::two_shot_all_reduce a{.depth = depth};
             std::vector<collx::bound_window*> windows;
-            for (int r = 0; r < n; ++r) { // a ring that is soon full
+            for (int r = 0; r < n; ++r) { // a ring that fills soon
                 auto& w = *all.cache[static_cast<std::size_t>(r)]->bind(a, 0).window;
                 auto shape = w.memory.shape();
                 shape.stage_bytes = stage_bytes;
@@ -152,10 +152,10 @@ TEST_CASE("pieces of any size go round a window's ring, wherever its end falls")
             }
             const auto chunks = static_cast<std::size_t>(a.chunks(n)),
                        most = stage_bytes / chunks / 64 * 64 / sizeof(int);
-            ring_model model{windows[0]->memory.chunk_ring_bytes()}; // of each chunk
+            ring_model model{windows[0]->memory.chunk_ring_bytes()}; // the ring of each chunk
             REQUIRE(model.ring_bytes == static_cast<std::size_t>(depth + 1) * stage_bytes / chunks / 64 * 64);
             for (int round = 0; round < 150; ++round) {
-                // One piece in most rounds, or exactly as many as fill the ring, or many.
+                // One piece, exactly as many as fill the ring, or many.
                 const std::size_t piece = round % 5 == 0 ? most : 1 + random() % most;
                 const std::size_t size = 1 + random() % (chunks * piece *
                                                          (round % 3 == 0   ? 1
@@ -168,7 +168,7 @@ TEST_CASE("pieces of any size go round a window's ring, wherever its end falls")
                 for (const auto* w : windows) REQUIRE(w->position == model.position);
                 std::vector<int> left;
                 for (int r = 0; r < n; ++r) left.push_back(r);
-                for (int idle = 0; !left.empty();) { // one rank runs as far ahead as it may, another lags
+                for (int idle = 0; !left.empty();) { // one rank runs as far ahead as possible, another lags
                     const std::size_t k = random() % 4 == 0 ? random() % left.size() : 0;
                     if (c.tasks[static_cast<std::size_t>(left[k])]->advance() != collx::task_state::done) {
                         if (k == 0 && left.size() > 1) std::swap(left[0], left[1 + random() % (left.size() - 1)]);
@@ -272,11 +272,11 @@ TEST_CASE("a window remembers the calls that it has had, and says whether a sign
     auto& w = *all.cache[0]->bind(collx::algo::one_shot_all_reduce{}, 0).window;
     const auto first = w.take(1, 8, true, agreed), second = w.take(1, 8, true, of_another);
     REQUIRE((first.first == 0 && second.first == 1 && first.tag != second.tag));
-    for (const auto* then : {&first, &second}) { // what `second` may hear of itself and of the one before
+    for (const auto* then : {&first, &second}) { // signals of `second` itself and of the call before it
         const std::uint64_t at = then->first, number = at + 1;
         CHECK(w.agrees(second, signal_word::of(number, then->tag), at));
         CHECK_FALSE(w.agrees(second, signal_word::of(number, then == &first ? second.tag : first.tag), at));
-        CHECK(w.agrees(second, signal_word::of(number + 1, 0), at)); // the peer is further
+        CHECK(w.agrees(second, signal_word::of(number + 1, 0), at)); // the peer is ahead
     }
 }
 
@@ -286,7 +286,7 @@ struct other_call {
     int peer;
 };
 
-// Waits of one rank's composed run, in which only the rank that is waited for moves on.
+// Waits in one rank's composed run: only the awaited rank advances.
 struct moving_peer {
     std::vector<std::unique_ptr<sum_task>>& tasks;
     std::uint64_t operator()(collx::atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
@@ -300,7 +300,7 @@ struct moving_peer {
     void disagree(int peer) { throw other_call{peer}; }
 };
 
-// Rank 0 runs straight, the others are tasks.
+// Rank 0 uses a composed run, the other ranks are tasks.
 template <class A>
 void run_composed(ranks& all, const A& a, call<A>& c) {
     auto& plan = all.cache[0]->bind(a, 0);
@@ -323,7 +323,7 @@ TEST_CASE("a composed run waits for each rank, and its signals are those of a ta
         const collx::algo::one_shot_all_reduce a;
         ranks all(n);
         call c(all, a, 60, 1000, 0);
-        c.tasks[0] = nullptr; // has taken an iteration of rank 0's window
+        c.tasks[0] = nullptr; // its construction took an iteration of rank 0's window
         auto& w = *all.cache[0]->bind(a, 0).window;
         w.iteration = 0, w.position = 0;
         run_composed(all, a, c);

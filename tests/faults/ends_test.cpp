@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Ranks that end or stop in other ways than by SIGKILL (exit, abort(), exceptions, SIGSTOP), who is ended by others
-// (communicator::abort), and what must not be taken for a failure: pauses, signals, more ranks than cores.
+// Ranks that end or stop in other ways than by SIGKILL (exit, abort(), exceptions, SIGSTOP), ranks that another rank
+// ends (communicator::abort), and what must not count as a failure: pauses, signals, more ranks than cores.
 // collx-test: serial timeout=300
 #include <sys/time.h>
 
@@ -21,7 +21,7 @@ namespace {
 constexpr verb stopping_verbs[] = {verb::all_reduce, verb::broadcast, verb::all_to_all,
                                    verb::barrier,    verb::scan,      verb::send_recv};
 
-// n ranks make calls of `v`; the victim ends in the middle of its program, as `end` says, at its third call.
+// n ranks make calls of `v`; at its third call the victim ends its process in the way of `end`.
 template <class End>
 void end_one(verb v, int n, int victim, End&& end, stopwatch& watch, int expected_status, const char* what) {
     INFO(what << ", " << verb_names[static_cast<int>(v)] << ", rank " << victim << " of " << n);
@@ -30,14 +30,14 @@ void end_one(verb v, int n, int victim, End&& end, stopwatch& watch, int expecte
     const std::string job = new_job();
     for (int r = 0; r < n; ++r)
         all.start(r, [&, r] {
-            static collx::counted_ptr<collx::job> home; // as in a program: static objects are destroyed by exit()
+            static collx::counted_ptr<collx::job> home; // as in a program: exit() destroys static objects
             home = join(job, r, n);
             collx::communicator world(home);
             caller calls(world, 1000);
             calls.call(v, 1);
             if (r == victim) {
                 calls.call(v, 1);
-                ::signal(SIGABRT, SIG_DFL); // Catch2 would report it
+                ::signal(SIGABRT, SIG_DFL); // otherwise Catch2 would report it
                 page->struck_ns.store(collx::now_ns());
                 end();
             }
@@ -51,7 +51,7 @@ void end_one(verb v, int n, int victim, End&& end, stopwatch& watch, int expecte
 
 void fails() { throw std::runtime_error("of the program"); }
 
-// The rank that ends the communicator is not the one that fails: all ranks, itself too, get `aborted` naming it.
+// The rank that ends the communicator has not failed itself: all ranks, including it, get `aborted` that names it.
 struct aborter {
     collx::communicator* world;
     report* page;
@@ -117,9 +117,9 @@ TEST_CASE("a rank that stops for longer than the time-out is named") {
         job_with_victim(verb what, int ranks, int who, std::size_t elems)
             : v(what), n(ranks), victim(who), part(elems) {}
     };
-    // Small, and large: rings, where most ranks wait for a rank that waits itself. One after the other they begin,
-    // and wait side by side: their limits can be long, and who is not scheduled for a quarter of it may be blamed
-    // instead.
+    // Small buffers, and large ones over rings, where most ranks wait for a rank that waits itself. The jobs start
+    // one after the other and wait at the same time, so that their limits can be long: a rank that is not scheduled
+    // for a quarter of its limit may be blamed instead.
     std::deque<job_with_victim> jobs;
     for (const int n : {3, 5})
         for (const verb v : stopping_verbs) {
@@ -150,7 +150,7 @@ TEST_CASE("a rank that stops for longer than the time-out is named") {
         for (int i = 0; i < 30'000 && !have_ended(); ++i) ::usleep(1000);
         ::kill(j.all.pid(j.victim), SIGCONT);
         j.all.wait();
-        CHECK(j.page->ranks[j.victim].code == static_cast<int>(errc::timeout)); // it hears of it when it wakes up
+        CHECK(j.page->ranks[j.victim].code == static_cast<int>(errc::timeout)); // it gets the error when it continues
         check_survivors(j.all, *j.page, j.n, j.victim, errc::timeout, watch);
         for (int r = 0; r < j.n; ++r)
             if (r != j.victim) CHECK(j.page->ranks[r].ended_ns - j.page->struck_ns.load() > 4'000 * ms);
@@ -171,7 +171,7 @@ TEST_CASE("a pause shorter than the time-out is no failure") {
                 calls.call(v, 1);
                 page->ready.fetch_add(1);
                 int go = 1, salt = 1;
-                for (; go != 0; ++salt) { // rank 0 says when it is enough
+                for (; go != 0; ++salt) { // rank 0 ends the loop
                     calls.call(v, salt);
                     go = page->struck_ns.load() == 0;
                     collx::broadcast(world, collx::value(go));
@@ -274,7 +274,7 @@ TEST_CASE("an abort while no other rank is in a call is seen by their next one")
             if (r == 2) world.abort(), world.abort(), page->ready.store(1);
             wait_until(page->ready, 1);
             until_error(*page, r, [&](int) { collx::barrier(world); });
-            caller(other, 100).call(verb::all_reduce, 1); // another communicator is not concerned
+            caller(other, 100).call(verb::all_reduce, 1); // another communicator is not affected
             return 0;
         });
     all.wait();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Mistakes around a program, seen from outside: variables that are wrong, ranks that never come, a rank that dies. What
-// the user reads must be one line per rank with a remedy, and the status must not be 0. This program is its own
-// subject: with FAULTS_PROGRAM set it is a tiny user program instead of the tests.
+// Errors around a program, seen from outside: wrong variables, ranks that never start, a rank that dies. The user
+// must read one line per rank with a remedy, and the status must not be 0. The program tests itself: with
+// FAULTS_PROGRAM set it is a small user program instead of the tests.
 // collx-test: serial timeout=240 env=RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@
 
 namespace {
 
-// Rank 1 dies. The others go on without it, fifty times; the sum of the last.
+// Rank 1 dies. The others shrink and sum fifty times; returns the last sum.
 int go_on(collx::communicator& world) {
     int sum = 0;
     try {
@@ -40,7 +40,7 @@ int go_on(collx::communicator& world) {
     return sum;
 }
 
-// A program that lets its ranks use some transports only; `split-minded` ranks do not agree on them.
+// A program whose ranks may use some transports only; with `split-minded` they do not agree on them.
 collx::communicator world_over(const char* what) {
     using collx::per_peer, collx::shm, collx::sockets;
     const char* rank = std::getenv("COLLX_RANK");
@@ -51,7 +51,7 @@ collx::communicator world_over(const char* what) {
     return collx::communicator();
 }
 
-// Before main(), so that nothing of Catch2 shows in the output.
+// Runs before main(), so that Catch2 prints nothing.
 const bool is_program = [] {
     const char* what = std::getenv("FAULTS_PROGRAM");
     if (what == nullptr) return false;
@@ -60,7 +60,7 @@ const bool is_program = [] {
         collx::communicator world = world_over(what);
         int x = 1;
         collx::all_reduce(world, collx::value(x));
-        if (std::strcmp(what, "apart") == 0) { // no memory is shared, and another list is refused
+        if (std::strcmp(what, "apart") == 0) { // no memory is shared, and another list of transports is refused
             if (world.internals().net.is_one_host() || world.sent().messages == 0) x = -1;
             const collx::communicator other(collx::per_peer{collx::shm{}});
         }
@@ -84,7 +84,7 @@ struct result {
     bool says(std::string_view what) const { return text.find(what) != std::string::npos; }
 };
 
-// A command line, standard error with the output. Bounded by timeout(1).
+// Runs a command line, with standard error in the output.
 result shell(const std::string& command) {
     result r;
     std::FILE* f = ::popen(("exec 2>&1; " + command).c_str(), "r");
@@ -101,7 +101,7 @@ std::string self() {
     REQUIRE(n > 0);
     return "'" + std::string(path, static_cast<std::size_t>(n)) + "'";
 }
-// The program as one process, with these variables.
+// Runs the program as one process, with these variables.
 result alone(const std::string& variables, const char* program = "sums") {
     return shell("timeout " + std::to_string(collx_test::patient_s(100)) +
                  " env FAULTS_PROGRAM=" + std::string(program) + " " + variables + " " + self());
@@ -158,7 +158,7 @@ TEST_CASE("a variable that makes no sense is one line with its name and a remedy
         CHECK(r.text.rfind("collx: ", 0) == 0);
         CHECK(r.says(c.names));
         CHECK(r.says(c.remedy));
-        CHECK(r.says("(")); // the remedy
+        CHECK(r.says("(")); // the remedy is in parentheses
         CHECK(r.text.size() < 400);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Ranks as processes on several hosts, for the tests of faults: the hosts are names that the ranks give themselves, the
-// rest is what several machines would do. And system calls that cut a connection or end the process at a given moment.
+// Ranks as processes on several hosts, for the tests of faults. Only their names say that the hosts differ; the rest is
+// as on several machines. Also system calls that cut a connection or end the process at a given moment.
 #pragma once
 
 #include <sys/socket.h>
@@ -17,7 +17,7 @@
 
 namespace collx_test {
 
-// A directory for a file store, gone with the object.
+// A directory for a file store; the destructor deletes it.
 class store_directory {
 public:
     store_directory() {
@@ -32,8 +32,8 @@ private:
     std::string path_;
 };
 
-// System calls of sockets that do harm once, at the n-th sendmsg() of this process after plan(); cut_and_die: the
-// connection is cut then, and the process ends when it sends to another the second time after that.
+// Socket calls that do harm once, at the n-th sendmsg() of this process after plan(). cut_and_die cuts that
+// connection, and ends the process at its second later send to another one.
 struct harm {
     enum class kind { none, cut, die, cut_and_die };
     static inline kind planned = kind::none;
@@ -48,7 +48,7 @@ struct harm {
         }
         return ::sendmsg(fd, m, flags);
     }
-    // RST to the other end; this end finds a socket that is not connected.
+    // Sends RST to the other end; this end then has an unconnected socket.
     static void cut(int fd) {
         const linger now{1, 0};
         ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -56,7 +56,7 @@ struct harm {
         ::dup2(nothing, fd);
         ::close(nothing);
     }
-    // All that is connected to other hosts, whether over TCP or over unix sockets.
+    // Cuts all connections to other hosts, over TCP or unix sockets.
     static void cut_all() {
         for (int fd = 3; fd < 64; ++fd) {
             sockaddr_storage a;
@@ -77,9 +77,9 @@ struct cell {
     verb what = verb::all_reduce;
     std::size_t elems = 10;
     int timeout_ms = 30'000;
-    bool is_unix = false;   // sockets between the hosts
-    bool is_shared = false; // the communicator has a part of the connections that its rank has for many
-    int lanes = 1;          // connections of a pair for large messages
+    bool is_unix = false;   // unix sockets between the hosts
+    bool is_shared = false; // the communicator shares its rank's connections with many others
+    int lanes = 1;          // connections of a pair, for large messages
     collx::single_copy_mode single_copy = collx::single_copy_mode::automatic;
 };
 
@@ -111,7 +111,7 @@ inline collx::communicator world_of(const cell& c, const store_directory& d, int
     return world_of(c, store, r);
 }
 
-// Cells of all verbs; ranks, spread and victim change from one to the next.
+// Calls f with cells of all verbs; ranks, spread and victim change from cell to cell.
 template <class F>
 void each_cell(unsigned seed, F&& f, int verbs = static_cast<int>(verb::count)) {
     std::mt19937 random(seed);
@@ -129,7 +129,7 @@ void each_cell(unsigned seed, F&& f, int verbs = static_cast<int>(verb::count)) 
     }
 }
 
-// A communicator of those who are left works: calls of all verbs are right on it.
+// Checks that a communicator of the survivors works: calls of all verbs give correct results.
 inline void check_works(collx::communicator& w, std::size_t elems) {
     caller calls(w, elems);
     for (int v = 0; v < static_cast<int>(verb::count); ++v) calls.call(static_cast<verb>(v), v + 1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// SIGKILL of one rank, in every collective, idle, before a call, inside a large one and whenever a seed says: all
-// others get peer_failed with the dead rank's number, soon, whichever rank they waited for themselves, and no call
-// succeeds with wrong data.
+// SIGKILL of one rank: in every collective, idle, before a call, inside a large call and at random times. All other
+// ranks soon get peer_failed with the dead rank's number, whichever rank they waited for, and no call succeeds with
+// wrong data.
 // collx-test: serial timeout=300
 #include <sys/time.h>
 
@@ -35,7 +35,7 @@ struct cell {
     verb what;
     moment when;
     int n, victim;
-    double fraction; // where in the call, or in 20 ms
+    double fraction; // the moment within the call, or within 20 ms
 };
 
 // 4 MiB and more per rank: many pieces whatever the algorithm.
@@ -55,7 +55,7 @@ int run_rank(const cell& c, const std::string& job, int r, report& page) {
     collx::barrier(world);
     page.ready.fetch_add(1);
     if (r == c.victim) {
-        if (c.when == moment::idle) return ::pause(); // the test kills it
+        if (c.when == moment::idle) return ::pause(); // the test kills this rank
         if (c.when == moment::middle)
             die_after(page, static_cast<std::int64_t>(c.fraction * static_cast<double>(one_call_ns)));
         if (c.when == moment::any) die_after(page, static_cast<std::int64_t>(c.fraction * 20e6));
@@ -87,7 +87,7 @@ void run_cell(const cell& c, stopwatch& watch) {
     check_survivors(all, *page, c.n, c.victim, collx::errc::peer_failed, watch);
 }
 
-// All verbs at one moment; number of ranks and victim change from cell to cell.
+// Runs all verbs at one moment; the number of ranks and the victim change from cell to cell.
 void run_all(moment when, unsigned seed, const char* title) {
     stopwatch watch{title};
     std::mt19937 random(seed);
@@ -107,7 +107,7 @@ TEST_CASE("a rank that is killed while idle is named by all others") {
 TEST_CASE("a rank that is killed before a call is named by all others") {
     run_all(moment::start, 2, "killed before a call: error after");
 }
-// The survivors' threads move their calls on while they sleep; wait() says who died.
+// The survivors sleep while their progress threads advance the calls; wait() names the dead rank.
 TEST_CASE("a rank that is killed while progress threads are in its peers' calls is named by all others") {
     for (const double when_ms : {0.3, 3.0, 12.0}) {
         stopwatch watch{"killed beside progress threads: error after"};

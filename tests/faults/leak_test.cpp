@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Communicators that come, fail and go by the thousand in the same processes: descriptors, mappings, the arena's
-// address space and its memory, names in the system are afterwards what they were before.
+// Thousands of communicators are made, fail and are destroyed in the same processes. Afterwards descriptors,
+// mappings, the arena's address space and memory, and system-wide names are as before.
 // collx-test: serial timeout=300
 #include <sys/stat.h>
 
@@ -16,10 +16,10 @@ namespace {
 
 std::string current_job; // of this process and the ranks that it starts
 
-// What must not grow.
+// The counts that must not grow.
 struct belongings {
     int descriptors = 0, mappings = 0, arenas = 0, shm_names = 0, sockets = 0;
-    long free_ranges = 0, free_bytes = 0, memory_blocks = 0; // of the arena; rank 0 alone asks, while the others wait
+    long free_ranges = 0, free_bytes = 0, memory_blocks = 0; // of the arena; only rank 0 counts, while the others wait
 };
 belongings count(const collx::arena& a) {
     belongings b;
@@ -36,20 +36,19 @@ belongings count(const collx::arena& a) {
     return b;
 }
 
-// One life of a communicator and its children; how it ends depends on k. Errors are expected where it does not end
-// well.
+// The life of one communicator and its children; its end depends on k. Errors are expected where the end is a failure.
 void live_and_fail(const collx::counted_ptr<collx::job>& home, int k) {
     collx::communicator world(home);
     const int r = world.rank(), n = world.size();
     world.set_timeout(collx_test::patient(std::chrono::seconds(20)));
     int x = 1;
-    try { // from the start: others may already be where it fails
+    try { // from here on, because other ranks may already fail
         collx::all_reduce(world, collx::value(x));
         auto part = world.split(r == n - 1 && k % 3 == 0 ? -1 : r % 2);
         if (!part.is_empty()) collx::all_reduce(part, collx::value(x));
         switch (k % 5) {
             case 0: break;
-            case 1: // aborted by one, in the middle of the others' call; after the split has ended everywhere
+            case 1: // one rank aborts it while the others are in a call, after the split has ended on all ranks
                 collx::barrier(world);
                 if (k % n == r) world.abort();
                 else collx::barrier(world);
@@ -58,12 +57,12 @@ void live_and_fail(const collx::counted_ptr<collx::job>& home, int k) {
                 if (!part.is_empty() && part.rank() == 0) part.abort();
                 if (!part.is_empty()) collx::barrier(part);
                 break;
-            case 3: // sizes differ
+            case 3: // message sizes differ
                 if (r == 0) collx::send(world, std::vector<int>(5), 1);
                 if (r == 1) collx::recv(world, collx::value(x), 0);
                 if (r == 2) collx::recv(world, collx::value(x), 1);
                 break;
-            case 4: // no other rank comes
+            case 4: // no other rank calls
                 if (r == 0) collx::recv(world, collx::value(x), 1, {.timeout = std::chrono::milliseconds(1)});
                 else collx::barrier(world);
                 break;
@@ -95,7 +94,7 @@ void run_three_in_one_job(F&& body) {
 [[noreturn]] void grown(int rank, const char* what, long before, long after) {
     collx::fail(errc::protocol, rank, -1, "", "%s: %ld before, %ld after", what, before, after);
 }
-// Two barriers: no rank makes or destroys anything while rank 0 looks.
+// The barriers ensure that no rank makes or destroys anything while rank 0 counts.
 belongings count_in_peace(collx::communicator& w) {
     collx::barrier(w);
     const belongings b = count(*w.internals().home->memory);
@@ -104,7 +103,7 @@ belongings count_in_peace(collx::communicator& w) {
 }
 void compare(const belongings& a, const belongings& b, int rank) {
     if (a.descriptors != b.descriptors) grown(rank, "descriptors", a.descriptors, b.descriptors);
-    if (b.mappings > a.mappings + 2) grown(rank, "mappings", a.mappings, b.mappings); // malloc may come by one
+    if (b.mappings > a.mappings + 2) grown(rank, "mappings", a.mappings, b.mappings); // malloc may add some
     if (a.arenas != b.arenas) grown(rank, "mapped arenas", a.arenas, b.arenas);
     if (a.shm_names != b.shm_names) grown(rank, "names in /dev/shm", a.shm_names, b.shm_names);
     if (a.sockets != b.sockets) grown(rank, "socket names", a.sockets, b.sockets);
@@ -116,13 +115,13 @@ void compare(const belongings& a, const belongings& b, int rank) {
 
 } // namespace
 
-// By day 300, at night a thousand, or as many as fit a minute.
+// 300 by day, a thousand at night, or as many as fit a minute.
 TEST_CASE("hundreds of communicators that were made, failed and destroyed leave nothing") {
     const int lives = collx_test::is_night() ? 1000 : 300;
     run_three_in_one_job([lives](const collx::counted_ptr<collx::job>& home, collx::communicator& still) {
         for (int k = 0; k < 15; ++k) live_and_fail(home, k);
         int go_on = 1;
-        collx::broadcast(still, collx::value(go_on)); // what it takes, it keeps
+        collx::broadcast(still, collx::value(go_on)); // keeps what its first call allocates
         const belongings before = count_in_peace(still);
         const std::int64_t until =
             collx::now_ns() + collx_test::patient(60'000 * ms); // a busy machine makes some hundreds in that time
@@ -141,8 +140,8 @@ TEST_CASE("a communicator that not all ranks made in time leaves nothing") {
         const int me = still.rank();
         const auto try_to_make = [&](int late) {
             collx::barrier(still);
-            home->settings.timeout_ns = me == late && late != 0 ? 20'000 * ms : 20 * ms; // no rank tells rank 0
-            if (me == late) collx::barrier(still); // the others have given up by then
+            home->settings.timeout_ns = me == late && late != 0 ? 20'000 * ms : 20 * ms; // rank 0 is not notified
+            if (me == late) collx::barrier(still); // by then the others have given up
             int failures = 0;
             try {
                 collx::communicator w(home);
@@ -153,7 +152,7 @@ TEST_CASE("a communicator that not all ranks made in time leaves nothing") {
             if (me != late) collx::barrier(still);
             if (failures != 1) collx::fail(errc::protocol, me, -1, "", "no time-out although rank %d came late", late);
         };
-        const auto make = [&] { // who gave up before rank 0 made one settles that with the next
+        const auto make = [&] { // a rank that gave up before rank 0 made one settles that here
             home->settings.timeout_ns = patient(20'000 * ms);
             collx::communicator w(home);
             collx::barrier(w);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Communicators where the system gives less than usual: few descriptors, little address space, a small /dev/shm, no
-// more shared memory. The rank that notices throws `resource`; the others hear of it at once instead of waiting for
-// their time-out.
+// more shared memory. The rank that notices it throws `resource`; the other ranks are notified at once instead of
+// timing out.
 // collx-test: serial timeout=240
 #include <sched.h>
 #include <sys/mount.h>
@@ -11,13 +11,14 @@
 #include <sys/syscall.h>
 
 #include "faults/support.hpp"
+#include "support/sanitizers.hpp"
 #include "support/skip.hpp"
 #include "transport/shm_support.hpp"
 
 namespace {
 int fallocate_fails_at = -1; // counts down to the failing call
 }
-// Takes the place of the C library's, so that memory can end wherever a test wants.
+// Replaces the C library's function, so that memory can run out wherever a test wants.
 extern "C" int fallocate(int fd, int mode, off_t offset, off_t bytes) {
     if (fallocate_fails_at >= 0 && fallocate_fails_at-- == 0) return errno = ENOSPC, -1;
     return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, bytes));
@@ -45,10 +46,10 @@ void use(collx::communicator& w) {
 
 TEST_CASE("few descriptors: it works, or every rank gets an error that says so") {
     constexpr std::size_t limits[] = {4, 5, 6, 7, 8, 10, 64};
-    for (const int n : {3, 8}) { // the jobs of one size at once: most of them only wait
+    for (const int n : {3, 8}) { // all jobs of one size run at once: most of them only wait
         processes all;
         for (int i = 0; i < 7; ++i) {
-            const int limit_ms = limits[i] == 64 ? 20'000 : 3'000; // of the start; who cannot say why ends there
+            const int limit_ms = limits[i] == 64 ? 20'000 : 3'000; // of the start, for ranks that cannot say why
             const std::string job = new_job();
             for (int r = 0; r < n; ++r)
                 all.start(i * n + r, [&, r] {
@@ -70,7 +71,7 @@ TEST_CASE("few descriptors: it works, or every rank gets an error that says so")
                 INFO(n << " ranks, " << limits[i] << " descriptors, rank " << r << ": " << one.what);
                 good += one.is_ok();
                 CHECK(one.exit_code != outcome::killed_by_test);
-                // Who cannot even open a socket cannot tell the others why.
+                // A rank that cannot even open a socket cannot tell the others the reason.
                 if (one.has_thrown)
                     CHECK((one.code == errc::resource || one.code == errc::peer_failed || one.says("rank 0 did not")));
                 CHECK(one.took_ns < collx_test::patient(15'000 * ms));
@@ -83,7 +84,7 @@ TEST_CASE("few descriptors: it works, or every rank gets an error that says so")
 }
 
 TEST_CASE("little address space: communicators until none fits, then every rank gets an error and the old ones go on") {
-#if defined(__SANITIZE_ADDRESS__)
+#if COLLX_TEST_ASAN
     return skip("the address sanitizer itself needs the address space");
 #else
     constexpr int n = 3;
@@ -96,7 +97,7 @@ TEST_CASE("little address space: communicators until none fits, then every rank 
             const auto home = join(job, r, n);
             collx::communicator world(home);
             use(world);
-            // They take little: most of what there is, is taken beforehand.
+            // Communicators need little memory, so most of the arena is taken first.
             if (r == 0) (void)home->memory->take(home->memory->bytes() - (std::size_t{512} << 20));
             std::vector<collx::communicator> more;
             const auto expect_resource = [&](auto&& make) {
@@ -109,7 +110,7 @@ TEST_CASE("little address space: communicators until none fits, then every rank 
                         if (e.code() != errc::resource) throw;
                         is_full = 1;
                     }
-                    // Who was done with the call before another rank found no room for its part has seen no error.
+                    // A rank that completed the call before another rank found no memory has seen no error.
                     collx::all_reduce(world, collx::value(is_full), collx::max{});
                     if (is_full != 0) return;
                 }
@@ -156,11 +157,11 @@ TEST_CASE("shared memory ends at any moment: no signal, no wait for the time-out
                 use(part);
                 int x = r, from = -1;
                 collx::sendrecv(world, collx::value(x), (r + 1) % n, collx::value(from), (r + n - 1) % n);
-                collx::barrier(world); // no rank leaves before all have had their failure
+                collx::barrier(world); // no rank leaves before all have had their error
                 return 0;
             });
         all.wait();
-        if (all[victim].is_ok()) { // fewer requests than that
+        if (all[victim].is_ok()) { // it makes fewer requests than that
             for (int r = 0; r < n; ++r) CHECK(all[r].is_ok());
             continue;
         }
@@ -170,7 +171,7 @@ TEST_CASE("shared memory ends at any moment: no signal, no wait for the time-out
             CHECK(all[r].has_thrown);
             CHECK((all[r].code == errc::resource || (r != victim && all[r].code == errc::peer_failed)));
             if (r != victim) CHECK(all[r].peer == victim);
-            if (all[r].says("has no descriptor or no memory left")) { // heard of in a call
+            if (all[r].says("has no descriptor or no memory left")) { // the victim's notification arrived during a call
                 CHECK(all[r].says("(free memory there, or raise the memory limit of its job)"));
                 ++heard;
             }

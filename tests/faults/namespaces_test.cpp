@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Ranks on two hosts that are more than words: network namespaces joined by a veth pair, found through COLLX_*
-// variables and a TCP store across the link. Results, who talks to whom, and what happens when the link goes down.
-// Needs root and iproute2; the namespaces are this program's own and go with it.
+// Ranks on two real hosts: network namespaces joined by a veth pair, found through COLLX_* variables and a TCP store
+// across the link. Checks results, which ranks exchange messages, and what happens when the link goes down. Needs
+// root and iproute2; the program makes the namespaces and deletes them.
 // collx-test: serial timeout=240
 #include <fcntl.h>
 #include <sched.h>
@@ -26,7 +26,7 @@ namespace {
 
 bool runs(const std::string& command) { return std::system((command + " 2>/dev/null").c_str()) == 0; }
 
-// Two namespaces, left and right, with an address each on a link between them.
+// Two namespaces, left and right, each with an address on the link between them.
 class two_hosts {
 public:
     two_hosts() : why_not_(make()) {}
@@ -42,7 +42,7 @@ public:
     static std::string second_address(int host) { return "10.231.78." + std::to_string(host + 1); }
     static std::string v6_address(int host) { return "fd00:231::" + std::to_string(host + 1); }
     void cut() const { (void)runs("ip -n " + name(1) + " link set l0 down"); }
-    // Takes this process to a host, as a rank of the job that meets at `port`.
+    // Moves this process to a host, as a rank of the job whose store is at `port`.
     static void enter(int host, int rank, int n, int port, const char* timeout_s) {
         const std::string path = "/run/netns/" + name(host);
         const collx::descriptor d(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -76,13 +76,13 @@ private:
 
     static inline bool has_v6_ = false;
     static inline const int owner = static_cast<int>(::getpid());
-    const char* why_not_; // null: they are there
+    const char* why_not_; // null: the namespaces exist
 };
 
-// Runs body(world, rank) as n ranks of two hosts; host_of says where each is. Returns how they ended.
+// Runs body(world, rank) as n ranks of two hosts; host_of gives the host of each rank.
 struct job_of_two_hosts {
     processes all;
-    // more: environment, NAME=VALUE or the NAME of what is not to be set.
+    // more: environment variables as NAME=VALUE, or the NAME of one to unset.
     template <class HostOf, class Body>
     void start(int n, HostOf host_of, int port, const char* timeout_s, Body body, std::vector<std::string> more = {}) {
         for (int r = 0; r < n; ++r)
@@ -101,7 +101,7 @@ struct job_of_two_hosts {
 
 bool is_here(collx::communicator& w, int peer) { return w.internals().net.is_here(peer); }
 
-// The number of the first check that failed, 0: none.
+// Returns the number of the first check that failed, 0 if none.
 int check_results(collx::communicator& w, std::size_t m) {
     const int n = w.size(), me = w.rank();
     const auto u = static_cast<std::size_t>(n);
@@ -143,7 +143,7 @@ int check_results(collx::communicator& w, std::size_t m) {
     return 0;
 }
 
-// Messages to ranks of the other host so far.
+// The number of messages sent to the other host so far.
 std::uint64_t sent_to_hosts(collx::communicator& w) {
     std::uint64_t count = 0;
     for (int p = 0; p < w.size(); ++p)
@@ -170,8 +170,8 @@ TEST_CASE("two hosts, four ranks each: results, and an all-to-all that crosses o
                 for (const std::size_t m : {1u, 100u, 20'000u, 300'000u})
                     if (const int failed = check_results(w, m); failed != 0) return failed;
                 w.set_checked(false);
-                // Short parts: one message crosses, the leader's. Longer ones, gathered in the host: one for each rank.
-                // Sent one by one: four.
+                // Short parts cross as one message, the leader's. Longer parts are gathered in the host, one message
+                // per rank. Parts sent one by one take four messages.
                 const auto crossing = [&](auto&& comm, std::size_t elems) {
                     std::vector<int> in(n * elems, me), out(n * elems);
                     const std::uint64_t before = sent_to_hosts(w);
@@ -230,7 +230,7 @@ TEST_CASE("ranks listen where COLLX_ADDRESS says, in each of its forms, or on th
             CHECK(job.all[r].is_ok());
         }
     }
-    // Names in the abstract namespace do not leave it, and an interface that is not there is named with those that are.
+    // Abstract names are not visible outside the namespace. The error for a missing interface lists the existing ones.
     for (const char* entry : {"COLLX_ADDRESS=unix", "COLLX_ADDRESS=l7"}) {
         job_of_two_hosts job;
         job.start(
@@ -246,7 +246,7 @@ TEST_CASE("ranks listen where COLLX_ADDRESS says, in each of its forms, or on th
 
 namespace {
 
-// A job whose ranks call one verb again and again when the link goes down, and what each rank of it saw.
+// A job whose ranks repeat one verb when the link goes down.
 struct cut_job {
     verb what;
     int left; // ranks on the left host; the others are on the right one
@@ -263,7 +263,7 @@ int call_until_cut(collx::communicator& world, const cut_job& c, report& seen, i
     seen.ready.fetch_add(1);
     until_error(
         seen, me, [&](int salt) { calls.call(c.what, salt); }, 60'000);
-    world = world.shrink(); // each side goes on with those it can reach
+    world = world.shrink(); // each side continues with the ranks it can reach
     if (world.size() != (me < c.left ? c.left : cut_ranks - c.left)) return 40 + world.size();
     check_works(world, 5000);
     return 0;
@@ -277,7 +277,7 @@ TEST_CASE("a link that goes down in the middle of any call: both sides name the 
     constexpr cut_job jobs[] = {{verb::all_reduce, 2},     {verb::broadcast, 2},  {verb::all_gather, 2},
                                 {verb::reduce_scatter, 2}, {verb::all_to_all, 2}, {verb::sendrecv, 2},
                                 {verb::barrier, 3},        {verb::all_reduce, 1}};
-    constexpr int count = static_cast<int>(std::size(jobs)); // all at once: one link goes down for all of them
+    constexpr int count = static_cast<int>(std::size(jobs)); // all at once: they share the link that goes down
     shared_page<report> pages[count];
     job_of_two_hosts running[count];
     for (int j = 0; j < count; ++j)
@@ -311,7 +311,7 @@ TEST_CASE("a link that goes down in the middle of any call: both sides name the 
             names_other_side[jobs[j].side(r)] |= jobs[j].side(mine.peer) != jobs[j].side(r);
             watch.add(mine.ended_ns - struck_ns);
         }
-        // At least one rank of each side says that a rank beyond the link does not answer.
+        // At least one rank of each side reports that a rank beyond the link does not answer.
         CHECK(names_other_side[0]);
         CHECK(names_other_side[1]);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // shrink() of ranks that are processes on several hosts: whichever rank is killed, wherever, also while the others
-// shrink, the rest goes on with a communicator that all of them have alike.
+// shrink, the survivors continue with the same communicator.
 // collx-test: serial timeout=300
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
@@ -12,6 +12,7 @@
 
 #include "faults/hosts.hpp"
 #include "support/patience.hpp"
+#include "support/sanitizers.hpp"
 #include "support/skip.hpp"
 
 using namespace collx_test;
@@ -19,7 +20,7 @@ using collx::errc;
 
 namespace {
 
-// Until the failure comes; what was thrown is for other tests.
+// Calls until the failure is reported; other tests check the error.
 void run_into_failure(collx::communicator& w, verb v = verb::all_reduce) {
     caller calls(w, 1000);
     try {
@@ -33,8 +34,7 @@ void run_into_failure(collx::communicator& w, verb v = verb::all_reduce) {
     throw std::runtime_error("no failure came");
 }
 
-// Some of those who are to die may be dead before others hear that all have come: the failure is known to them
-// then.
+// A barrier after which victims die. Some may be dead before others have left the barrier; these then know the failure.
 void meet(collx::communicator& w) {
     try {
         collx::barrier(w);
@@ -42,14 +42,14 @@ void meet(collx::communicator& w) {
     }
 }
 
-// The others are past everything that came before then.
+// Aborts after a call, so that the other ranks have completed everything before it.
 void abort_within_calls(collx::communicator& w) {
     caller calls(w, 1000);
     calls.call(verb::all_reduce, 1);
     w.abort();
 }
 
-// The ranks of the old numbering that go on, each as the bit of its number, as this rank sees them.
+// The surviving ranks in the old numbering, as bits, as this rank sees them.
 unsigned bits_of(collx::communicator& w, int old_rank) {
     int mine = 1 << old_rank;
     collx::all_reduce(w, collx::value(mine));
@@ -59,7 +59,7 @@ void expect(bool holds, const char* what) {
     if (!holds) throw std::runtime_error(what);
 }
 
-// What each survivor tells the test.
+// What each survivor reports to the test.
 struct seen_members {
     std::atomic<unsigned> bits[processes::most];
     std::atomic<std::int64_t> took_ns[processes::most];
@@ -70,7 +70,7 @@ struct seen_members {
 TEST_CASE("survivors of killed ranks and hosts go on, again and again") {
     struct row {
         int n, ranks_per_host;
-        std::vector<unsigned> killed; // bits, one set after the other
+        std::vector<unsigned> killed; // one set of ranks after the other, as bits
     };
     stopwatch watch{"shrink across hosts"};
     for (const row& r : {row{4, 1, {1u << 0, 1u << 3}}, row{5, 2, {1u << 4}}, row{6, 2, {1u << 0, 1u << 2, 1u << 5}},
@@ -92,7 +92,7 @@ TEST_CASE("survivors of killed ranks and hosts go on, again and again") {
                     world = world.shrink();
                     page->took_ns[me] = collx::now_ns() - begun;
                     alive &= ~killed;
-                    // Ranks that die together are seen dead one after the other, as the kernel ends them.
+                    // Deaths of ranks that die together are noticed one after the other, as the kernel ends them.
                     while (world.size() > __builtin_popcount(alive)) {
                         run_into_failure(world);
                         world = world.shrink();
@@ -124,7 +124,7 @@ TEST_CASE("survivors of killed ranks and hosts go on, again and again") {
 
 namespace {
 
-// Of a rank that lives, when `victim` has died.
+// The failed communicator of a surviving rank, after `victim` has died.
 collx::communicator failed_world(const cell& c, store_directory& dir, int me, int victim) {
     auto world = world_of(c, dir, me);
     meet(world);
@@ -144,7 +144,7 @@ void shrink_to(collx::communicator& world, int ranks) {
 TEST_CASE("a rank that dies at any moment of shrinking does not divide the others") {
     stopwatch watch{"shrink while another rank is killed in it"};
     int died = 0;
-    for (const int second : {0, 1, 3}) // the first coordinator, the next, one that follows
+    for (const int second : {0, 1, 3}) // the first coordinator, the next, and a rank that follows
         for (long at = 1; at <= 8; ++at) {
             const cell c{.n = 5, .ranks_per_host = 1 + static_cast<int>(at % 2)};
             const int first = second == 0 ? 4 : 0;
@@ -158,7 +158,7 @@ TEST_CASE("a rank that dies at any moment of shrinking does not divide the other
                     const std::int64_t begun = collx::now_ns();
                     world = world.shrink();
                     page->took_ns[me] = collx::now_ns() - begun;
-                    // Whether it counted for one that lives or not, all have it alike.
+                    // Whether it was counted as a survivor or not, all ranks have the same result.
                     shrink_to(world, 3);
                     page->bits[me] = bits_of(world, me);
                     check_works(world, 100);
@@ -177,8 +177,8 @@ TEST_CASE("a rank that dies at any moment of shrinking does not divide the other
     CHECK(died == 24);
 }
 
-// The coordinator tells ranks in order, and dies when some have gone on: of these, one above the next coordinator
-// alone.
+// The coordinator notifies ranks in order, and dies when some have continued: among them one rank above the next
+// coordinator, and it alone.
 TEST_CASE("a coordinator hears what holds from a rank that has gone on") {
     for (long at = 1; at <= 10; ++at) {
         const cell c{.n = 5, .ranks_per_host = 1};
@@ -268,7 +268,7 @@ TEST_CASE("who lives on another host and does not come is named, and may come la
                 if (me == 3) abort_within_calls(world);
                 run_into_failure(world);
                 page->know.fetch_add(1);
-                wait_until(page->know, c.n); // from here on their patience counts
+                wait_until(page->know, c.n); // their time limits start here
                 if (me != late) {
                     try {
                         (void)world.shrink();
@@ -295,11 +295,11 @@ TEST_CASE("who lives on another host and does not come is named, and may come la
 }
 
 TEST_CASE("a rank that may open no more files says so and takes no other for dead, and may come again") {
-#if defined(__SANITIZE_ADDRESS__)
+#if COLLX_TEST_ASAN
     return skip("the undefined-behaviour sanitizer needs a pipe to look at an exception");
 #else
     const cell c{.n = 3, .ranks_per_host = 1, .timeout_ms = 8000};
-    for (const int full : {0, 1}) { // the one that hears the others, and one that goes to it
+    for (const int full : {0, 1}) { // the coordinator, and a rank that connects to it
         store_directory dir;
         processes all;
         for (int me = 0; me < c.n; ++me)
@@ -339,10 +339,10 @@ TEST_CASE("a rank that may open no more files says so and takes no other for dea
 
 namespace {
 
-// System calls for hosts that are lost without a word: what goes there is gone, nothing comes from there, and no host
-// refuses a connection. Each host has an address of its own.
+// System calls for hosts that are lost silently: what is sent to them disappears, nothing arrives from them, and they
+// refuse no connection. Each host has its own address.
 struct lost_hosts {
-    static inline unsigned lost = 0; // bits
+    static inline unsigned lost = 0; // bits of hosts
     static inline int own = 0;
     static inline sockaddr_in nowhere{};
 
@@ -365,7 +365,7 @@ struct lost_hosts {
     }
     static int connect(int fd, const sockaddr* a, socklen_t bytes) {
         if (is_lost(a)) return ::connect(fd, reinterpret_cast<const sockaddr*>(&nowhere), sizeof nowhere);
-        const sockaddr_in mine = address(own); // the other end is to see which host it is
+        const sockaddr_in mine = address(own); // the peer identifies the host by it
         (void)::bind(fd, reinterpret_cast<const sockaddr*>(&mine), sizeof mine);
         return ::connect(fd, a, bytes);
     }
@@ -384,7 +384,7 @@ struct lost_hosts {
 constexpr collx::socket_calls losing_calls{
     ::socket, lost_hosts::connect, ::accept4, lost_hosts::sendmsg, lost_hosts::recvmsg, ::epoll_wait};
 
-// A place where connections are neither accepted nor refused: a listener whose queue is full.
+// An address where connections are neither accepted nor refused: a listener with a full queue.
 class silent_listener {
 public:
     silent_listener() {
@@ -411,7 +411,7 @@ private:
 
 } // namespace
 
-// One after the other, each would be waited for as long as a host that may come back: half the time limit.
+// If the hosts were noticed one after the other, each would take half the time limit, as a host that may come back.
 TEST_CASE("hosts that are lost together without a word are noticed together") {
     const silent_listener listener;
     if (!listener.is_silent()) return skip("this system answers where a queue is full");
@@ -439,7 +439,7 @@ TEST_CASE("hosts that are lost together without a word are noticed together") {
                 deaf->fetch_add(!is_lost(me));
                 wait_until(*deaf, __builtin_popcount(alive));
                 if (is_lost(me)) ::kill(::getpid(), SIGKILL);
-                world.abort(); // what told each of them is not the question here
+                world.abort(); // how each rank learns of the failure does not matter here
                 world = world.shrink();
                 expect(bits_of(world, me) == alive, "members");
                 check_works(world, 100);
@@ -456,10 +456,10 @@ TEST_CASE("hosts that are lost together without a word are noticed together") {
 
 namespace {
 
-// System calls of a rank that stands still when it has accepted what the coordinator proposed, until the others are
-// done with what was made of it, and has lost the connection then.
+// System calls of a rank that accepts the coordinator's proposal and then stops until the others have finished with
+// the resulting communicator. After that its connection is cut.
 struct stalled {
-    static inline std::atomic<int>* others = nullptr; // who are done; null: no stall is planned
+    static inline std::atomic<int>* others = nullptr; // counts ranks that have finished; null: no stall is planned
     static inline int count = 0, fd_of_acceptance = -1;
 
     static bool accepts(const msghdr& m) {
@@ -518,7 +518,7 @@ TEST_CASE("who missed the end hears it when the others have long left what it le
                     expect(me != 3 || stalled::others == nullptr, "it never accepted");
                 }
                 done->fetch_add(1);
-                check_works(world, 10); // the others wait here for the last
+                check_works(world, 10); // the others wait here for the last rank
                 return 0;
             });
         all.wait(60'000);

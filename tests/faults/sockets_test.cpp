@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Faults of ranks that are processes on several hosts: SIGKILL, SIGSTOP, an end without goodbye, a connection cut while
-// both its ends live, an exception, an abort, a closed listener. Every survivor names the guilty rank, soon, whether it
-// was connected to it or not. The hosts are words in COLLX_HOST_ID; the rest is what several machines would do.
+// both its ends live, an exception, an abort, a closed listener. Every survivor soon names the guilty rank, whether or
+// not it was connected to it. The hosts are only names in COLLX_HOST_ID; everything else is as on several machines.
 // collx-test: serial timeout=300
 #include "faults/hosts.hpp"
 #include "support/patience.hpp"
@@ -17,18 +17,18 @@ using namespace collx_test;
 
 namespace {
 
-// The time-out of the ranks that wait for a stopped one. A rank that is not scheduled for a quarter of it may be blamed
-// instead, so a busy machine gets longer. Asked once per cell: ranks with different limits name others.
+// The time-out of ranks that wait for a stopped one. A rank that is not scheduled for a quarter of it may be blamed
+// instead, so it is longer on a busy machine. Called once per cell: ranks with different limits name different ranks.
 std::chrono::milliseconds limit_of_stopped() { return heard_within(std::chrono::milliseconds(6000)); }
 
-// After the failure: those who live go on, with right results in all verbs.
+// After the failure: the survivors continue, with correct results in all verbs.
 void go_on(collx::communicator& world, std::size_t elems, int expected_size) {
     world = world.shrink();
     if (world.size() != expected_size) throw std::runtime_error("shrink() has made a communicator of another size");
     check_works(world, elems);
 }
 
-// What a cell needs while it runs.
+// The state of a running cell.
 struct running {
     cell c;
     shared_page<report> page;
@@ -37,8 +37,8 @@ struct running {
     explicit running(const cell& what) : c(what) {}
 };
 
-// Runs calls on all ranks; the victim calls strike() in the middle and the others call on until the error comes,
-// then shrinks. A victim that is to go on with the others returns from strike().
+// Runs calls on all ranks. The victim calls strike() among them; the others continue until the error comes, then
+// shrink. A victim that shrinks with the others returns from strike().
 template <class Strike>
 void start_cell(running& run, collx::errc code, Strike& strike, int victim_code) {
     const cell& c = run.c;
@@ -75,7 +75,7 @@ void end_cell(running& run, collx::errc code, stopwatch& watch, int victim_code)
     INFO(verb_names[static_cast<int>(c.what)] << ", rank " << c.victim << " of " << c.n << ", " << c.ranks_per_host
                                               << " per host, " << c.elems << " elements"
                                               << (c.is_unix ? ", unix" : ""));
-    for (int i = 0; is_stopped && i < 60'000; ++i) { // a stopped victim ends when the others have
+    for (int i = 0; is_stopped && i < 60'000; ++i) { // a stopped victim is killed when the other ranks have ended
         int ended = 0;
         for (int r = 0; r < c.n; ++r) ended += page->ranks[r].ended_ns != 0;
         if (ended == c.n - 1) break;
@@ -112,7 +112,7 @@ TEST_CASE("a rank killed within a large call is named by all others") {
         run_cell(
             c, collx::errc::peer_failed, watch,
             [&](auto&, caller& calls) {
-                // Killed by the clock, somewhere in the calls that follow.
+                // Killed by a timer during the following calls.
                 ::signal(SIGALRM, [](int) { ::kill(::getpid(), SIGKILL); });
                 ::ualarm(2000, 0);
                 for (int salt = 4;; ++salt) calls.call(c.what, salt);
@@ -123,7 +123,7 @@ TEST_CASE("a rank killed within a large call is named by all others") {
 
 TEST_CASE("a stopped rank is named by all others when their time is over") {
     stopwatch watch{"SIGSTOP across hosts, time-out 6 to 12 s"};
-    // Some begin one after the other and wait side by side; all of them would not get to say in time that they wait.
+    // A few start one after the other and wait at the same time; all of them could not report their waits in time.
     std::deque<running> cells;
     const auto stop = [](auto&, auto&) { ::kill(::getpid(), SIGSTOP); };
     const auto end_all = [&] {
@@ -155,7 +155,7 @@ TEST_CASE("a rank that leaves by an exception of its own is named by all others"
     each_cell(
         5,
         [&](const cell& c) {
-            if (c.what == verb::broadcast) return; // only the root needs it
+            if (c.what == verb::broadcast) return; // only the root is waited for
             run_cell(
                 c, collx::errc::peer_failed, watch,
                 [](collx::communicator& w, auto&) { collx::communicator gone = std::move(w); }, 0);
@@ -163,7 +163,7 @@ TEST_CASE("a rank that leaves by an exception of its own is named by all others"
         5);
 }
 
-// Rank 0 hears of the death in a part that rank 2 is not in, and leaves; then rank 2 waits for rank 0.
+// Rank 0 learns of the death in a communicator without rank 2, and leaves; then rank 2 waits for rank 0.
 TEST_CASE("of a rank that has died and one that left for it the dead one is named") {
     const store_directory dir;
     const cell c{.n = 3};
@@ -173,7 +173,7 @@ TEST_CASE("of a rank that has died and one that left for it the dead one is name
         all.start(r, [&, r] {
             collx::communicator world = world_of(c, dir, r);
             std::vector<int> x(1), y(3);
-            collx::all_gather(world, x, y); // all are connected
+            collx::all_gather(world, x, y); // now all ranks are connected
             auto part = world.split(r == 2);
             if (r == 1) ::kill(::getpid(), SIGKILL);
             if (r == 2) {
@@ -201,7 +201,7 @@ TEST_CASE("an abort reaches all ranks soon") {
             c, collx::errc::aborted, watch, [](collx::communicator& w, auto&) { w.abort(); }, 0);
     });
     CHECK(watch.late(collx_test::patient(1'000 * ms)) <=
-          watch.times / 2); // a few milliseconds, but other processes may have the cores
+          watch.times / 2); // takes milliseconds, but other processes may have the cores
 }
 
 TEST_CASE("a rank whose connections are reset as it dies is named by all others") {
@@ -222,7 +222,7 @@ TEST_CASE(
     stopwatch watch{"RST between ranks that live"};
     each_cell(8, [&](cell c) {
         c.ranks_per_host = 1;
-        c.elems = 20'000; // several writes a call
+        c.elems = 20'000; // several writes per call
         INFO(verb_names[static_cast<int>(c.what)] << ", rank " << c.victim << " of " << c.n);
         shared_page<report> page;
         store_directory dir;
@@ -245,7 +245,7 @@ TEST_CASE(
             INFO("rank " << r << ": " << seen.code << " about " << seen.peer << " " << all[r].what);
             CHECK(all[r].is_ok());
             CHECK(seen.code == static_cast<int>(collx::errc::peer_failed));
-            CHECK(seen.peer >= 0); // either end may be the first to find it cut, and names the other
+            CHECK(seen.peer >= 0); // either end may find it cut first, and names the other
             watch.add(seen.ended_ns - page->struck_ns.load());
         }
     });
@@ -274,7 +274,7 @@ TEST_CASE("whatever lane of a pair is cut, and whichever rank dies with several,
                     collx::all_reduce(world.with(collx::algo::ring_all_reduce{}), x);
                     if (x[0] != 3 || x[elems / 2] != 3 || x[elems - 1] != 3) throw std::runtime_error("a wrong sum");
                 };
-                for (int least = 0; least < 2 * c.lanes;) { // until all have all of them
+                for (int least = 0; least < 2 * c.lanes;) { // until every rank has all its connections
                     call(0);
                     least = world.internals().net.remote()->connections();
                     collx::all_reduce(world, collx::value(least), collx::min{});
@@ -317,7 +317,7 @@ TEST_CASE("a rank that dies is named on every communicator that shares its conne
                 for (int k = 0; k < shared / 2; ++k) check_works(others[static_cast<std::size_t>(k)], 100);
                 collx::barrier(world);
                 if (r == victim) ::kill(::getpid(), SIGKILL);
-                for (auto& other : others) try { // also those that were never used
+                for (auto& other : others) try { // also the communicators that were never used
                         for (;;) collx::barrier(other);
                     } catch (const collx::peer_failed& e) {
                         page->right[r] += e.peer() == victim ? 1 : 0;
@@ -350,7 +350,7 @@ TEST_CASE("a rank that dies while the communicator is being made is named") {
                 collx::communicator world(job);
             } catch (...) {
                 told->fetch_add(1);
-                wait_until(*told, c.n - 1); // who ends now would be named by those who are slower
+                wait_until(*told, c.n - 1); // a rank that ended now would be named by slower ranks
                 throw;
             }
             return 0;
@@ -366,7 +366,7 @@ TEST_CASE("a rank that dies while the communicator is being made is named") {
 }
 
 TEST_CASE("what was sent last arrives although its sender has ended") {
-    // Far more than the system's buffers hold; the receivers come late.
+    // Far more than the system's buffers hold; the receivers are late.
     const cell c{.n = 3, .ranks_per_host = 1};
     store_directory dir;
     processes all;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The start-up matrix: a rank dies, falls silent or loses its connections after each word that it says while the job
-// comes up (to the store, to the other ranks' listeners, to the host's memory), as rank 0, in the middle and as the
-// last, over a TCP store and a file store, on one host and on two. All survivors must name it: within a second of its
-// death, and if it is only silent, when the time is over. By day some words of each kind; at night (COLLX_TEST_NIGHTLY)
-// all. Prints what was named and how fast.
+// The start-up matrix: a rank dies, falls silent or loses its connections after each message that it sends while the
+// job starts (to the store, to other ranks' listeners, to the host's memory). The rank is rank 0, a middle rank or
+// the last one; there is a TCP store or a file store, and one host or two. All survivors must name it: within a
+// second of its death, or at the time limit if it is only silent. By day only some messages of each kind are tried,
+// at night (COLLX_TEST_NIGHTLY) all. Prints the named ranks and the times.
 // collx-test: serial sanitize=no timeout=240
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -31,24 +31,24 @@ struct start_cell {
     bool is_tcp = true;
     int hosts = 1, victim = 0;
     fault what = fault::killed;
-    int word = -1; // after how many words of the victim; -1: never
+    int word = -1; // the fault comes after this message of the victim; -1: never
 };
 
 struct start_page {
     struct of_rank {
         std::int64_t ended_ns;
         int code, peer;            // code -1: the start succeeded
-        int words;                 // said until the communicator was there
-        volatile bool has_reached; // the store: it has answered this rank
+        int words;                 // messages sent before the communicator was made
+        volatile bool has_reached; // the store has answered this rank
         char text[400];
     };
     std::atomic<std::int64_t> struck_ns;
-    char after[80]; // the last word before the fault
+    char after[80]; // the last message before the fault
     bool has_said_hello;
     of_rank rank[ranks];
 };
 
-// What the process that is a rank says, counted by the calls that say it.
+// Counts the messages that a rank's process sends, by the calls that send them.
 struct words {
     static inline start_page* page = nullptr;
     static inline int rank = -1, said = 0, strike_after = -1;
@@ -64,7 +64,7 @@ struct words {
         }
     }
     static void count(const char* call, const void* data, std::size_t bytes) {
-        if (rank < 0 || ::syscall(SYS_gettid) != ::getpid()) return; // the store's server is no rank
+        if (rank < 0 || ::syscall(SYS_gettid) != ::getpid()) return; // the store's server is not a rank
         const int error = errno;
         const bool is_send = std::strcmp(call, "send") == 0;
         has_sent |= is_send;
@@ -72,7 +72,7 @@ struct words {
         if (said++ == strike_after) strike(call, data, bytes);
         errno = error;
     }
-    // A store that goes before a rank has reached it looks like one that has not started yet: all reach it.
+    // A store that ends before a rank has reached it looks like one that has not started yet, so all reach it first.
     static void let_all_come() {
         for (int i = 0; i < 3000; ++i, ::usleep(1000)) {
             int there = 0;
@@ -83,7 +83,7 @@ struct words {
     static void strike(const char* call, const void* data, std::size_t bytes) {
         if (rank == 0) let_all_come();
         std::snprintf(page->after, sizeof page->after, "%s", call);
-        if (std::strcmp(call, "send") == 0 && bytes > 24) // a word to the TCP store: its key
+        if (std::strcmp(call, "send") == 0 && bytes > 24) // a message to the TCP store: its key
             std::snprintf(page->after, sizeof page->after, "%s %.*s", call,
                           static_cast<int>(std::min<std::size_t>(bytes - 24, 40)), static_cast<const char*>(data) + 24);
         if (std::strcmp(call, "rename") == 0 || std::strcmp(call, "link") == 0)
@@ -98,7 +98,7 @@ struct words {
 
 } // namespace
 
-// In place of the C library's, so that each word of a rank can be its last.
+// Replaces the C library's functions, so that each message of a rank can be its last.
 extern "C" ssize_t send(int fd, const void* data, std::size_t bytes, int flags) {
     const ssize_t n = ::syscall(SYS_sendto, fd, data, bytes, flags, nullptr, 0);
     words::count("send", data, bytes);
@@ -129,7 +129,7 @@ namespace {
 
 int free_port() { return collx::tcp_server().port(); }
 
-// One start of four ranks. As programs do it: the environment says where to meet.
+// One start of four ranks. As in a program, the environment gives the store's address.
 struct running_start {
     start_cell c;
     int timeout_s;
@@ -143,7 +143,7 @@ struct running_start {
         for (int r = 0; r < ranks; ++r) all.start(r, [this, r, store] { return run(r, store); });
     }
     int run(int r, const std::string& store) {
-        ::unsetenv("COLLX_TEST_NIGHTLY"); // no variable of collx
+        ::unsetenv("COLLX_TEST_NIGHTLY"); // not a variable of collx
         ::setenv("COLLX_RANK", std::to_string(r).c_str(), 1);
         ::setenv("COLLX_SIZE", std::to_string(ranks).c_str(), 1);
         ::setenv("COLLX_STORE", store.c_str(), 1);
@@ -159,7 +159,7 @@ struct running_start {
             collx::barrier(world);
             words::rank = -1;
             if (c.word < 0) return 0;
-            collx::barrier(world); // the victim may have struck in the first
+            collx::barrier(world); // the victim may have struck during the first
         } catch (const collx::error& e) {
             mine.ended_ns = collx::now_ns();
             mine.code = static_cast<int>(e.code());
@@ -168,7 +168,7 @@ struct running_start {
         }
         return 0;
     }
-    // Until all but a silent victim have ended.
+    // Waits until all ranks have ended, except a silent victim.
     void wait() {
         for (const std::int64_t until = collx::now_ns() + patient((timeout_s + 15) * 1000 * ms);
              c.what == fault::silent && c.word >= 0 && collx::now_ns() < until; ::usleep(1000)) {
@@ -186,7 +186,7 @@ struct running_start {
     }
 };
 
-// What the survivors of all cells have named.
+// Counts the cells and those whose survivors named the right rank in time.
 struct tally {
     int cells = 0, right = 0, in_time = 0;
     std::int64_t worst_ns = 0;
@@ -194,8 +194,8 @@ struct tally {
     void judge(running_start& run, int limit_s) {
         const start_cell& c = run.c;
         const std::int64_t struck = run.page->struck_ns.load();
-        if (struck == 0) return; // this run said fewer words
-        int unharmed = 0;        // what is no longer needed can be lost
+        if (struck == 0) return; // this run sent fewer messages
+        int unharmed = 0;        // connections that are no longer needed may be lost
         for (const auto& rank : run.page->rank) unharmed += rank.code < 0;
         if (c.what == fault::closed && unharmed == ranks) return;
         bool is_right = true;
@@ -211,9 +211,9 @@ struct tally {
                     (seen.code < 0 ? std::string("no error, exit ") + std::to_string(run.all[r].exit_code)
                                    : std::string(seen.text));
         }
-        // A process that has connected and sent nothing counts as no rank yet.
+        // A process that has connected but sent nothing does not count as a rank yet.
         const bool is_known = !c.is_tcp || run.page->has_said_hello;
-        // A second after that is what the verdict may take; half of one more is for the test's own processes.
+        // The verdict may take a second more, and the test's own processes half a second.
         const std::int64_t due =
             (c.what == fault::silent || !is_known ? limit_s * 1000 : 0) * ms + 1000 * ms + patient(500 * ms);
         ++cells, right += is_right, in_time += is_right && slowest <= due;
@@ -224,7 +224,7 @@ struct tally {
     }
 };
 
-// All words of each victim, or each `stride`-th.
+// Every message of each victim, or every `stride`-th one.
 void run_matrix(bool is_tcp, int hosts, fault what, int stride) {
     start_cell c{is_tcp, hosts, -1, what, -1};
     int said[ranks] = {};
@@ -247,7 +247,7 @@ void run_matrix(bool is_tcp, int hosts, fault what, int stride) {
         side_by_side.clear();
     };
     for (const int victim : {0, 1, ranks - 1}) {
-        if (what == fault::closed && victim == 0) continue; // it has the store: what it loses, all others lose
+        if (what == fault::closed && victim == 0) continue; // it has the store: its loss affects all other ranks
         for (int word = victim % stride; word < said[victim]; word += stride) {
             c.victim = victim, c.word = word;
             side_by_side.emplace_back(c, limit_s);
@@ -264,7 +264,7 @@ void run_matrix(bool is_tcp, int hosts, fault what, int stride) {
     CHECK(seen.in_time == seen.cells);
 }
 
-// By day what has most words, and few of them.
+// By day only two hosts, which send most messages, and few of the messages.
 void run_all(fault what) {
     for (const bool is_tcp : {true, false})
         for (const int hosts : {1, 2})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A job with a key starts while strangers hold connections and say nothing: at the store before any rank comes, at
+// A job with a key starts while strangers hold silent connections: to the store before any rank connects, and to
 // every rank's listener before the first call. Ranks and strangers have few descriptors, or many.
 #pragma once
 
@@ -46,7 +46,7 @@ inline int rank_among_strangers(strangers_page& page, int r, int ranks, std::siz
     collx::communicator world(job);
     world.set_timeout(patient(std::chrono::seconds(30)));
     std::vector<int> x(static_cast<std::size_t>(ranks), r), y(x.size());
-    collx::all_to_all(world, x, y); // a connection of each pair
+    collx::all_to_all(world, x, y); // connects each pair
     for (int k = 0; k < ranks; ++k)
         if (y[static_cast<std::size_t>(k)] != k) return 3;
     auto other = world.dup();

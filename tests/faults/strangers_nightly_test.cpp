@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// strangers_test.cpp in full: with the limits of descriptors that systems have.
+// strangers_test.cpp with the usual descriptor limits of systems.
 // collx-test: serial needs=sodium label=nightly timeout=300
 #include "faults/strangers.hpp"
 

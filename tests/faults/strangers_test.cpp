@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Silent connections do not keep a job with a key from starting, also where they are more than the ranks may open
-// files.
+// A job with a key starts despite silent connections, even if they are more than the files that a rank may open.
 // collx-test: serial needs=sodium timeout=120
 #include "faults/strangers.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the tests of faults share: ranks as processes with a communicator over shared memory, a page where they tell the
-// test what they saw and when, and calls of every collective that check their own results.
+// Shared by the tests of faults: ranks as processes with a communicator over shared memory, a page where they report
+// what they saw and when, and calls of every collective that check their own results.
 #pragma once
 
 #include <atomic>
@@ -22,13 +22,13 @@ namespace collx_test {
 
 inline constexpr std::int64_t ms = 1'000'000;
 
-// What the ranks of one cell tell each other and the test. Zeroed.
+// What the ranks of one cell report to each other and to the test. Zeroed.
 struct report {
     struct of_rank {
-        std::int64_t ended_ns; // when the first error came
+        std::int64_t ended_ns; // when the first error was thrown
         int code, peer;        // of the first error; code -1: none
         int second_code, second_peer;
-        long calls; // that succeeded before
+        long calls; // calls that succeeded before it
     };
     std::atomic<int> ready;
     std::atomic<std::int64_t> struck_ns; // when the fault happened
@@ -40,7 +40,7 @@ inline std::string new_job() {
     return "faults-" + std::to_string(::getpid()) + "-" + std::to_string(count++);
 }
 
-// The job of one rank. As under collx_run, but several jobs may follow each other in one process.
+// One rank's job, as under collx_run, except that several jobs may follow each other in one process.
 inline collx::counted_ptr<collx::job> join(const std::string& name, int rank, int n,
                                            std::int64_t timeout_ns = collx_test::patient(30'000 * ms)) {
     auto s = collx::detail::settings_for(n);
@@ -74,15 +74,15 @@ inline constexpr const char* verb_names[] = {"all_reduce",     "broadcast",  "re
                                              "reduce_scatter", "all_to_all", "all_to_all_v", "barrier",
                                              "scan",           "sendrecv",   "send, recv"};
 
-// Runs calls and checks each result. `m` elements per part; `salt` makes every call's data different, so that what is
-// left from the call before is not taken for this one's.
+// Makes calls and checks each result. `m` is the number of elements per part. `salt` makes every call's data
+// different, so that data of an earlier call is detected.
 class caller {
 public:
     caller(collx::communicator& w, std::size_t m) : w_(w), m_(m), in_(m * count()), out_(m * count()) {}
 
     void call(verb v, int salt) {
         const int me = w_.rank(), n = w_.size(), root = salt % n;
-        const int sum = n * salt + n * (n - 1) / 2; // of salt + rank
+        const int sum = n * salt + n * (n - 1) / 2; // the sum of salt + rank
         fill(salt + me);
         switch (v) {
             case verb::all_reduce: collx::all_reduce(w_, in_), holds(sum, 0, in_.size()); break;
@@ -111,7 +111,7 @@ public:
                 collx::sendrecv(w_, in_, (me + 1) % n, out_, (me + n - 1) % n), in_.swap(out_);
                 holds(salt + (me + n - 1) % n, 0, in_.size());
                 break;
-            case verb::send_recv: // round the ring, one after the other
+            case verb::send_recv: // around the ring, one after the other
                 if (me != 0) collx::recv(w_, in_, me - 1), holds(salt, 0, in_.size());
                 collx::send(w_, in_, (me + 1) % n);
                 if (me == 0) collx::recv(w_, in_, n - 1), holds(salt, 0, in_.size());
@@ -143,8 +143,7 @@ private:
     const char* name_ = "";
 };
 
-// Calls until an error comes (at most `limit_ms`), writes it down, and calls once more: a communicator that failed
-// stays failed.
+// Calls until an error comes (at most `limit_ms`), records it, and calls once more: a failed communicator stays failed.
 template <class F>
 void until_error(report& to, int rank, F&& call, int limit_ms = 30'000) {
     auto& mine = to.ranks[rank];
@@ -167,8 +166,8 @@ void until_error(report& to, int rank, F&& call, int limit_ms = 30'000) {
     }
 }
 
-// Slowest and number of what was measured; printed at the end, so that a log shows the figures and not only that they
-// were below a limit.
+// Collects times; prints the slowest and their number at the end, so that a log has the figures and not only that a
+// limit held.
 struct stopwatch {
     const char* what;
     std::int64_t worst_ns = 0, sum_ns = 0;
@@ -194,9 +193,8 @@ struct stopwatch {
     }
 };
 
-// What every survivor must have seen: `code` naming `guilty`, twice, and the first time long before the time-outs of
-// the tests that do not test them (30 s). How long it took is printed by the stopwatch; on a busy machine it says
-// nothing.
+// Checks what every survivor saw: `code` naming `guilty`, twice, the first time long before the usual time-out (30
+// s). The stopwatch prints the times; on a busy machine they mean nothing.
 inline void check_survivors(const processes& all, const report& seen, int n, int guilty, collx::errc code,
                             stopwatch& watch) {
     for (int r = 0; r < n; ++r) {

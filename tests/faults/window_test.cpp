@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Windows of ranks that are processes: what a rank puts is seen by another, memory of one process alone is refused,
-// and SIGKILL in the middle of puts and signals, or while a part is locked, is peer_failed with the dead rank's number
-// on all survivors, who then make a window without it.
+// Windows of ranks that are processes: a put is seen by the other rank, memory private to one process is refused.
+// SIGKILL during puts and signals, or while a part is locked, gives peer_failed with the dead rank's number on all
+// survivors, who then make a window without it.
 // collx-test: serial timeout=180
 #include <chrono>
 
@@ -18,7 +18,7 @@ struct wide {
     long a, b, c;
 };
 
-// Rank after rank puts, signals and combines into the next, for ever: what each step leaves is checked.
+// Repeatedly puts, signals and combines into the next rank's part, and checks the result of each step.
 class exchanger {
 public:
     explicit exchanger(collx::communicator& w) : w_(w), x_(w, 50'000), counts_(w, 1) {}
@@ -28,7 +28,7 @@ public:
         if (salt % 2 == 0) x_.wait(prev);
         else
             while (!x_.test(prev)) {
-            } // notices deaths, too
+            } // test() notices deaths, too
         x_.put(next, 1, std::vector<int>(40'000, salt)), x_.signal(next), x_.wait(prev);
         counts_.accumulate(0, 0, wide{1, 2, 3}, [](const wide& a, const wide& b) {
             return wide{a.a + b.a, a.b + b.b, a.c + b.c};
@@ -43,7 +43,7 @@ private:
     collx::window<wide> counts_;
 };
 
-// The windows have failed; the communicator hears of it by its own call.
+// The windows have failed; the communicator learns of it in its own call.
 void go_on(collx::communicator& world, int left) {
     try {
         for (;;) collx::barrier(world);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// An all_to_all_v of four ranks on two nodes, in one thread, whose messages of counts are changed on the way: ranks
-// that relay parts believe what they hear, so whatever they hear, no part reads or writes beyond what is its own, none
-// goes on without end, and without changes each rank gets what was sent to it.
+// An all_to_all_v of four ranks on two nodes, in one thread, whose messages of counts are changed in transit. Ranks
+// that relay parts trust the counts. Whatever counts arrive, no part may read or write outside its memory, and no
+// rank may run forever. Without changes each rank gets what was sent to it.
 #pragma once
 
 #include <collx/algo/aggregated.hpp>
@@ -53,7 +53,7 @@ struct relaying_rank {
         offsets.push_back(data.size());
         data.insert(data.end(), count, what);
     }
-    // Changes what has come and was not looked at yet: one number of one message, as the input says.
+    // Changes messages that have arrived but were not read yet: one number of each, as the input says.
     bool disturb(input& from) {
         bool is_changed = false;
         for (int peer = 0; peer < net.size() && from.left != 0; ++peer) {
@@ -104,7 +104,7 @@ void run_aggregated(const Algorithm& a, std::size_t piece, const std::vector<std
         }
     }
     require(!moves, "ranks that go on without end");
-    if (is_changed) return; // a rank that waits now would do so until its time is up
+    if (is_changed) return; // a rank that waits now would wait until its time limit
     require(done == n, "a sound call does not end");
     for (const auto& r : ranks) require(r->out == r->expected, "other parts than were sent");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Files of recorded calls, which processes leave that were killed while they wrote: a byte says how many files there
-// are (1 to 3) and which of them get a head that is accepted; each file is two bytes of length and its content.
+// Files of recorded calls, as left by processes that were killed while they wrote. One byte says how many files there
+// are (1 to 3) and which of them get a valid header; each file is two bytes of length and its content.
 #pragma once
 
 #include <collx/job/recorded_calls.hpp>
@@ -16,7 +16,7 @@
 
 namespace collx_fuzz {
 
-// Whether each quotation mark that opens is closed and each brace, too: what a viewer of traces reads.
+// Whether quotation marks and braces are closed, as a trace viewer requires.
 inline bool is_balanced_json(const std::string& text) {
     std::string open;
     bool is_in_word = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What fuzz targets are made of: the bytes they are given, and what must hold.
+// Shared by the fuzz targets: the input bytes, and what must hold.
 #pragma once
 
 #include <collx/version.hpp>
@@ -20,7 +20,7 @@ inline void require(bool holds, const char* what) {
     std::abort();
 }
 
-// Bytes that are taken one after the other; zeros when there are no more.
+// The input, read byte by byte; zeros after its end.
 struct input {
     const unsigned char* at;
     std::size_t left;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Every file of the committed corpora, and each of them with bytes changed, through its fuzz target.
+// Runs every file of the committed corpora through its fuzz target, also with changed bytes.
 //
 // collx-test: timeout=240
 #include "fuzz/targets.hpp"
@@ -26,7 +26,7 @@ TEST_CASE("the corpora run through their targets") {
         for (const auto& file : files) {
             std::ifstream f(file, std::ios::binary);
             std::string bytes{std::istreambuf_iterator<char>(f), {}};
-            const std::string_view name = t.name; // some have connections of their own
+            const std::string_view name = t.name; // some make real connections
             const int mutants = name == "store" ? 5 : name == "windows" ? 15 : 50;
             for (int i = 0; i <= mutants; ++i) {
                 t.run({reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Everything of collx that reads what another process wrote, as functions of bytes: for libFuzzer (fuzz.cpp) and for
-// the replay of what was found (replay_test.cpp). Each aborts where something is accepted that must not be, or refused
-// that must not be; the rest is for the sanitizers.
+// All parts of collx that read data written by another process, as functions of bytes: for libFuzzer (fuzz.cpp) and
+// for the replay of its findings (replay_test.cpp). Each aborts if invalid data is accepted or valid data is refused;
+// the sanitizers detect the rest.
 #pragma once
 
 #include <collx/bootstrap/host.hpp>
@@ -26,7 +26,7 @@
 
 namespace collx_fuzz {
 
-// A socket that is none: what is received comes from a buffer, a few bytes at a time; what is sent is kept.
+// A simulated socket: received data comes from a buffer, a few bytes at a time; sent data is stored.
 struct pretended {
     static inline std::string in, out;
     static inline std::size_t taken = 0, step = 1;
@@ -56,7 +56,7 @@ inline constexpr socket_calls pretended_calls{::socket,           ::connect,    
                                               pretended::sendmsg, pretended::recvmsg, ::epoll_wait};
 
 // ---------------------------------------------------------------------------------------------- handshake
-// Both sides against words that differ from the right ones by what the input says: only no difference gets in.
+// Both sides of a handshake, with messages changed as the input says: only unchanged ones get in.
 inline void handshake(input in) {
     const collx_test::with_toy_macs toy;
     constexpr char token[] = "0123456789abcdef0123456789abcdef";
@@ -86,14 +86,14 @@ inline void handshake(input in) {
         detail::greeted r = detail::greeted::not_yet;
         for (int i = 0; i < 300 && r == detail::greeted::not_yet && pretended::taken < pretended::in.size(); ++i)
             r = g.move(asked, by.level, by.key);
-        if (!by.key) { // only magic, side, level and token are looked at here
+        if (!by.key) { // without a key only magic, side, level and token are checked
             if (!is_changed) require(r == detail::greeted::done, "a sound hello was refused");
             if (g.hello.protected_by != 0 || std::memcmp(g.hello.token, token, 32) != 0)
                 require(r != detail::greeted::done, "a hello of another job got in");
             return;
         }
         require(r != detail::greeted::done, "in without a proof");
-        if (pretended::out.size() < sizeof(detail::listener_answer)) return; // it said why not
+        if (pretended::out.size() < sizeof(detail::listener_answer)) return; // it has sent the reason
         detail::listener_answer a;
         std::memcpy(static_cast<void*>(&a), pretended::out.data(), sizeof a);
         is_changed = false;
@@ -148,7 +148,7 @@ inline void frames(input in) {
 }
 
 // ---------------------------------------------------------------------------------------------- records
-// Seals that a hash makes; what is found here are lengths and places.
+// Seals made of a hash: this target tests lengths and positions.
 struct toy_sealer final : detail::sealer {
     std::uint64_t out = 0, in = 0;
     static void sign(std::uint64_t number, const unsigned char* head, std::size_t head_bytes, const unsigned char* text,
@@ -169,8 +169,8 @@ struct toy_sealer final : detail::sealer {
     }
 };
 
-// Texts of lengths that the input says go out in records; what it says of their bytes is changed; what comes in is a
-// beginning of what went out.
+// Texts, whose lengths the input gives, are sent in records, and their bytes are changed as the input says. The
+// received text must be a prefix of the sent one.
 inline void records(input in) {
     detail::sealed_socket from(make_sole<toy_sealer>(), pretended_calls), to(make_sole<toy_sealer>(), pretended_calls);
     pretended::begin({}, 1 + in.take() * 700);
@@ -207,16 +207,16 @@ inline void records(input in) {
 }
 
 // ---------------------------------------------------------------------------------------------- store
-// A server without and one with a key; the words of a connection are the input.
+// A server without a key and one with a key; the input is the data of one connection.
 inline void store(input in) {
     static const collx_test::with_toy_macs toy;
     static tcp_server open, keyed("127.0.0.1", 0, job_key(std::string(64, 'k')));
     const bool is_keyed = (in.take() & 1) != 0;
     auto a = detail::numeric_address("127.0.0.1", (is_keyed ? keyed : open).port());
     const descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const linger none{1, 0}; // thousands of connections a second leave no ports behind
+    const linger none{1, 0}; // so that thousands of connections per second leave no ports in use
     ::setsockopt(s.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);
-    const timeval limit{30, 0}; // far from what a busy machine takes
+    const timeval limit{30, 0}; // much longer than a busy machine takes
     ::setsockopt(s.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     if (::connect(s.get(), a.get(), a.bytes) != 0) return;
     const std::string words = in.rest();
@@ -225,7 +225,7 @@ inline void store(input in) {
     std::string heard;
     char part[4096];
     ssize_t n;
-    // libFuzzer's clock interrupts, and a receive with a time limit is not taken up again by itself.
+    // libFuzzer's timer interrupts, and a receive with a time limit is not restarted automatically.
     while ((n = detail::without_eintr([&] { return ::recv(s.get(), part, sizeof part, 0); })) > 0)
         heard.append(part, static_cast<std::size_t>(n));
     require(n == 0 || errno == ECONNRESET, "the server keeps a connection that has ended");
@@ -259,7 +259,7 @@ inline void pmi(input in) {
     }
 }
 
-// NAME=value lines. COLLX_ may be left out before the equals sign: `_RANK=1`.
+// NAME=value lines; COLLX_ may be omitted before the equals sign: `_RANK=1`.
 inline void variables_of_environment(input in) {
     std::vector<std::string> lines;
     const std::string text = in.rest();
@@ -285,7 +285,7 @@ inline void variables_of_environment(input in) {
     }
 }
 
-// What ranks leave in the store for each other: what they are, what they found, verdicts, addresses, ids.
+// What ranks store for each other: descriptions, findings, verdicts, addresses, ids.
 inline void cards(input in) {
     const unsigned how = in.take();
     const std::string text = in.rest();

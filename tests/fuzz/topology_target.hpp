@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Descriptions of machines as text: the first byte says which of NCCL's topology file, its graph file, the matrix of
-// nvidia-smi, collx's file of costs, hwloc's XML the rest is.
+// Descriptions of machines as text. The first byte says which one follows: NCCL's topology file, its graph file, the
+// matrix of nvidia-smi, collx's file of costs, or hwloc's XML.
 #pragma once
 
 #include <collx/sim/machine_file.hpp>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a peer may send to a window: messages to the rank whose part it is, answers to the rank that asked, and the line
-// of a signal in shared memory. Rank 0 sends what the input says; rank 1 is a window as programs have it, and a model
-// says what it must make of each message. It takes what is sound, and refuses anything else as errc::protocol of rank
-// 0; no byte changes that no sound message names.
+// What a peer may send to a window: messages to the rank that owns the part, answers to the rank that asked, and the
+// line of a signal in shared memory. Rank 0 sends what the input says; rank 1 has a normal window, and a model gives
+// the expected effect of each message. It must accept valid messages, and refuse all others as errc::protocol of rank
+// 0. Only bytes named in valid messages may change.
 #pragma once
 
 #include <collx/comm/remote_window.hpp>
@@ -37,7 +37,7 @@ struct window_type {
     std::uint64_t hash, bytes;
     collx::detail::combination by;
 };
-// Types of one size among them, each with an operator that the program has for it.
+// Includes types of equal size, each with an operator that the program has for it.
 inline const window_type& type_at(unsigned i) {
     using collx::detail::combination_of;
     static const window_type all[] = {
@@ -51,10 +51,10 @@ inline const window_type& type_at(unsigned i) {
     return all[i % (sizeof all / sizeof *all)];
 }
 
-// What the part of rank 1 must be after each message of rank 0.
+// The expected content of rank 1's part after each message of rank 0.
 struct window_model {
     static constexpr std::uint32_t head_tag = 0x77'69'6e'64, part_tag = 0x77'69'6e'70, answer_tag = 0x77'69'6e'61;
-    static constexpr std::size_t apart_bytes = 128 * 1024; // puts from here on come in messages of their own
+    static constexpr std::size_t apart_bytes = 128 * 1024; // larger puts have separate messages
     static std::size_t slot_bytes() { return links_layout::across_hosts(1, 2, false).channel.slot_bytes; }
     using head = collx::detail::window_head;
 
@@ -100,7 +100,7 @@ private:
         }
         if (how == nullptr || h.at % type->bytes != 0 || h.bytes % type->bytes != 0) return false;
         if (with.size() != how->operands * h.bytes || (h.signals != 0 && h.bytes != type->bytes)) return false;
-        std::vector<double> image(h.bytes / 8 + 1), old(3); // aligned
+        std::vector<double> image(h.bytes / 8 + 1), old(3); // for alignment
         std::memcpy(image.data(), part.data() + h.at, h.bytes);
         how->run(nullptr, reinterpret_cast<std::byte*>(image.data()), reinterpret_cast<const std::byte*>(with.data()),
                  h.bytes / type->bytes, h.signals != 0 ? reinterpret_cast<std::byte*>(old.data()) : nullptr);
@@ -115,7 +115,7 @@ inline std::uint64_t window_number(input& in) {
     const std::uint64_t n = in.take();
     return how % 4 == 0 ? n : how % 4 == 1 ? n << 8 | in.take() : how % 4 == 2 ? n << 12 : 0 - n;
 }
-// A sound message, or one of which the input says that something is changed.
+// A valid message, or one that the input changes.
 inline window_message next_message(input& in, const window_model& m) {
     using head = window_model::head;
     const unsigned form = in.take();
@@ -170,14 +170,14 @@ struct window_attack {
     std::vector<window_message> messages;
     bool is_refused = false;
 
-    // Until something is so, and not for ever.
+    // Waits until holds() is true, with a limit.
     template <class F>
     static void until(F&& holds) {
         for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(50); !holds();
              std::this_thread::yield())
             require(std::chrono::steady_clock::now() < end, "a window that does not go on");
     }
-    // Rank 0: sends all to a port of rank 1, whatever that says. take: looks at what comes back.
+    // Rank 0: sends all messages to a port of rank 1, whatever it answers. take: reads the answers.
     template <class F>
     void send(collx::detail::one_sided& x, int at_port, F&& take) {
         is_made = true;
@@ -238,7 +238,7 @@ inline void window_messages(input in) {
         const auto take = [&](links& net) {
             for (auto& rx = net.rx(port::first_async, 1); rx.has_message(); ++heard) {
                 require(heard < m.answers.size(), "an answer to nothing");
-                const std::string& right = m.answers[heard]; // none is longer than a slot, but for the last
+                const std::string& right = m.answers[heard]; // only the last one may be longer than a slot
                 const std::size_t bytes = std::min(right.size(), window_model::slot_bytes());
                 require(rx.is_expected(bytes, window_model::answer_tag), "an answer of another size");
                 require(bytes == 0 || std::memcmp(rx.peek(bytes), right.data(), bytes) == 0, "other bytes were got");
@@ -257,7 +257,7 @@ inline void window_messages(input in) {
     });
 }
 
-// Answers of rank 0, of another host, to what rank 1 asks.
+// Answers of rank 0, on another host, to requests of rank 1.
 inline void window_answers(input in) {
     const window_type& type = type_at(0);
     constexpr std::size_t most = 1'200'000;
@@ -279,12 +279,12 @@ inline void window_answers(input in) {
     }
     run_threads(std::vector<int>{0, 1}, [&](communicator& w) {
         collx::detail::one_sided x(w, part_of(type, most));
-        const auto take = [](links& net) { // what was asked, so that there is room for more
+        const auto take = [](links& net) { // reads the requests, so that slots are free for more
             for (auto& rx = net.rx(port::messages, 1); rx.has_message();) rx.release(rx.message_bytes());
             return true;
         };
         if (w.rank() == 0) return a.send(x, port::first_async, take);
-        window_attack::until([&] { return a.is_made.load(); }); // which answers what has come while it is made
+        window_attack::until([&] { return a.is_made.load(); }); // making a window would read the answers that arrive
         a.meet(x, [&] {
             for (std::size_t i = 0; i < asked.size(); ++i) {
                 std::string got(asked[i] + 1, '!');
@@ -297,11 +297,11 @@ inline void window_answers(input in) {
     });
 }
 
-// The line of a signal that rank 0 shares with rank 1.
+// The signal line that rank 0 shares with rank 1.
 inline void window_lines(input in) {
     constexpr std::size_t bytes = 4096;
     constexpr unsigned turns = 6;
-    std::atomic<unsigned> turn{0}; // even: rank 0 writes
+    std::atomic<unsigned> turn{0}; // if even, rank 0 writes
     window_attack a;
     std::string part(bytes, '\0');
     run_threads(2, [&](communicator& w) {
@@ -328,7 +328,7 @@ inline void window_lines(input in) {
             line.place = at << 8 | size;
             line.number.store(number, memory_order::relaxed);
             if (number > stored && number <= word) {
-                const std::uint64_t place = line.place >> 8; // of the 64 bits some are lost
+                const std::uint64_t place = line.place >> 8; // some of the 64 bits are lost
                 const bool fits = size <= 32 && place <= bytes && size <= bytes - place;
                 a.is_refused = a.is_refused || !fits;
                 if (fits) part.replace(place, size, reinterpret_cast<const char*>(line.payload), size);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls on device memory through an ordinary communicator, on a real device: alone, by way of the host among processes
-// of one device, by IPC handles between them, captured, destroyed while captured, several communicators, errors.
-// scripts/gpu builds and runs it. Exits with 77 where there is no GPU.
+// Calls on device memory with an ordinary communicator, on a real device: one rank, processes of one device staged
+// through the host or with IPC handles, captured, destroyed while captured, several communicators, errors.
+// scripts/gpu builds and runs it. Exits with 77 if there is no GPU.
 //
-//   calls [--short [--alone]]        starts itself as ranks (not where alone), then one rank
-//   calls --rank R SIZE STORE CASE   one of them
+//   calls [--short [--alone]]        runs itself as ranks (not with --alone), then as one rank
+//   calls --rank R SIZE STORE CASE   runs one of these ranks
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ struct stream {
     ~stream() { cudaStreamDestroy(s); }
 };
 
-// Sums of `ranks` equal inputs: what was i % 7 is ranks * (i % 7).
+// Sums of `ranks` equal inputs with elements i % 7: each element is ranks * (i % 7).
 void expect_sums(const thrust::device_vector<float>& x, int ranks, const std::string& what) {
     const std::vector<float> host = on_host(x);
     std::size_t wrong = 0;
@@ -87,7 +87,7 @@ void collectives(communicator& w, const char* what, const std::vector<std::size_
     }
 }
 
-// What has parts: rank r's are r + 1 times n elements of i % 7, in everything but the scans.
+// Calls with parts: rank r's part has (r + 1) * n elements of i % 7, except in scans.
 void parts(communicator& w, const char* what, std::size_t n) {
     const int ranks = w.size(), me = w.rank(), next = (me + 1) % ranks, last = (me + ranks - 1) % ranks;
     const auto all = static_cast<std::size_t>(ranks);
@@ -116,9 +116,9 @@ void parts(communicator& w, const char* what, std::size_t n) {
     sendrecv(w, part, next, sent, last, {.stream = s.s});
     device_group g(w);
     g.send(part, next), g.recv(in_group, last);
-    g.all_reduce(one), g.all_reduce(two), g.all_reduce(two); // the third uses what the second writes
+    g.all_reduce(one), g.all_reduce(two), g.all_reduce(two); // the third call uses the output of the second
     g.launch({.stream = s.s});
-    // Of several kinds: one kernel.
+    // Calls of several kinds: one kernel.
     device_group(w)
         .send(part, next)
         .recv(in_chain, last)
@@ -155,7 +155,7 @@ struct product {
         return thrust::get<0>(p) * thrust::get<1>(p);
     }
 };
-// Inputs that are two vectors multiplied, or one in another order, and no third vector.
+// Inputs that are the product of two vectors, or a permuted vector, without a third vector in memory.
 void fancy(communicator& w) {
     constexpr std::size_t n = 10'000;
     auto x = sevenths(n);
@@ -173,7 +173,7 @@ void fancy(communicator& w) {
     expect_sums({t.begin(), t.end()}, w.size(), "a vector read backwards");
 }
 
-// Replayed, then destroyed while another capture of the same communicator is under way, then replayed again.
+// A graph is replayed, then destroyed during another capture of the same communicator, which is replayed, too.
 void graphs(communicator& w, const char* what) {
     const std::size_t n = 50'000;
     stream s;
@@ -201,7 +201,7 @@ void graphs(communicator& w, const char* what) {
     begin();
     all_reduce(w, y, plus{}, {.stream = s.s});
     {
-        const device::beside_captures free_to_destroy; // a thread that captures may not, else
+        const device::beside_captures free_to_destroy; // otherwise a capturing thread may not destroy
         require_cuda(cudaGraphExecDestroy(ready), "destroying a graph");
         require_cuda(cudaGraphDestroy(first), "destroying a graph");
     }
@@ -215,8 +215,8 @@ void graphs(communicator& w, const char* what) {
     cudaGraphDestroy(second);
 }
 
-// Calls of one communicator in two branches of a graph that nothing orders: they share its exchange memory, so the
-// second waits for the first.
+// Calls of one communicator in two unordered branches of a graph: they share its exchange memory, so the second waits
+// for the first.
 void branches(communicator& w, const char* what) {
     const std::size_t n = 50'000;
     stream s, side;
@@ -275,7 +275,7 @@ void errors(communicator& w) {
     if (g != nullptr) cudaGraphDestroy(g);
 }
 
-// Memory of rank 0, mapped by rank 1 by each kind of handle that the driver has: calls use the first of them only.
+// Rank 1 maps memory of rank 0 by each kind of handle that the driver has; calls use only the first kind.
 void handles(communicator& w) {
     const device::cuda_runtime r;
     struct shown {
@@ -310,7 +310,7 @@ void handles(communicator& w) {
                 require_cuda(cudaMemcpy(seen.data(), m.at, seen.size(), cudaMemcpyDeviceToHost), "reading");
                 expect(seen == pattern, name + ": what rank 0 has written is seen");
             } catch (const error& e) {
-                // A descriptor needs rights, and the fabric a service.
+                // A descriptor needs permissions, and the fabric a service.
                 std::printf("%s: %s\n", name.c_str(), e.what());
                 expect(kind != device::handle_kind::ipc, "memory can be mapped by CUDA IPC");
             }
@@ -321,7 +321,7 @@ void handles(communicator& w) {
     }
 }
 
-// One process that drives all devices, a thread and a rank for each.
+// One process that drives all devices, with a thread and a rank for each.
 int all_ranks(int devices) {
     run_threads(devices, [](communicator& w) {
         require_cuda(cudaSetDevice(w.rank()), "choosing a device");
@@ -352,7 +352,7 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     device_settings s;
     s.staged = what == "host";
     s.shares_device = what == "ipc" && devices < size;
-    // Two contexts of one device take turns: kernels of both are never there at once for long, so few and short calls.
+    // Two contexts of one device take turns, so their kernels rarely run at once: only a few short calls.
     if (s.shares_device) s.lanes = 2;
     if (what == "ipc") handles(w);
     use_device(w, s);
@@ -361,7 +361,7 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
                 s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
     if (!s.shares_device) graphs(w, what.c_str()), branches(w, what.c_str());
     parts(w, what.c_str(), s.shares_device ? 500 : 70'001);
-    communicator half = w.split(rank % 2); // a second one, with mappings of its own
+    communicator half = w.split(rank % 2); // a second communicator, with its own mappings
     use_device(half, s);
     auto x = sevenths(500);
     all_reduce(half, x);
@@ -371,7 +371,7 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     return failures == 0 ? 0 : 1;
 }
 
-// Starts this program as ranks: a process that has used CUDA must not fork and go on.
+// Starts this program as ranks: a process that has used CUDA must not fork and continue.
 int run_ranks(const char* self, int size, const char* what, int limit_s) {
     char directory[] = "/tmp/collx-gpu-XXXXXX";
     if (mkdtemp(directory) == nullptr) return 1;
@@ -405,7 +405,7 @@ int main(int argc, char** argv) {
         if (argc == 6 && std::strcmp(argv[1], "--rank") == 0)
             return one_rank(std::atoi(argv[2]), std::atoi(argv[3]), argv[4], argv[5]);
         const bool is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
-        // compute-sanitizer gives up on a program that does not come to use CUDA soon.
+        // compute-sanitizer stops on a program that does not use CUDA soon.
         const bool is_alone = argc > 2 && std::strcmp(argv[2], "--alone") == 0;
         const auto has_device = [] {
             int devices = 0;
@@ -414,7 +414,7 @@ int main(int argc, char** argv) {
         if (is_alone) {
             if (!has_device()) return skip();
         } else {
-            // Asked of a child: this process must fork before it uses CUDA.
+            // Checked in a child: this process must fork before it uses CUDA.
             const pid_t p = fork();
             if (p == 0) _exit(has_device() ? 0 : 77);
             int status = 0;
@@ -422,13 +422,13 @@ int main(int argc, char** argv) {
             if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return skip();
             run_ranks(argv[0], 2, "host", 60);
             run_ranks(argv[0], 2, "ipc", 60);
-            run_ranks(argv[0], 1, "threads", 60); // where there are several devices
+            run_ranks(argv[0], 1, "threads", 60); // if there are several devices
             if (!is_short) run_ranks(argv[0], 4, "host", 90);
         }
         communicator world;
         collectives(world, "alone",
                     is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
-        // One that throws shall not keep the others from being run.
+        // An exception in one must not prevent the others from running.
         const auto run = [](const char* what, auto&& f) {
             try {
                 f();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=nightly
 //
-// Calls on device memory through an ordinary communicator, over the fake runtime: ranks are threads with a device each,
-// kernels are threads too. By both ways (kernels that reach every peer, staging through the host), with everything that
-// can go wrong. tests/gpu/processes_test.cpp has ranks that are processes; tests/gpu what needs a device.
+// Calls on device memory with an ordinary communicator, over the fake runtime: ranks are threads with a device each,
+// kernels are threads, too. Both ways (kernels that reach every peer, staging through the host), with all errors.
+// tests/gpu/processes_test.cpp has ranks that are processes; tests/gpu what needs a device.
 #include "fake_devices.hpp"
 #include "support/patience.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 // Set by one rank, read by the other.
 std::atomic<int> checks_of_peers{0};
 
-// Every verb, out of place and in place, in one stream and without waiting in between.
+// Every verb, out of place and in place, in one stream without waiting in between.
 template <class Comm>
 void check_verbs(communicator& w, Comm c, fake_gpus& g, std::size_t n) {
     const int ranks = w.size(), me = w.rank();
@@ -88,14 +88,14 @@ TEST_CASE("persistent calls on device memory, by kernels and by way of the host"
             using memory = device_memory<float>;
             constexpr std::size_t n = 50;
             memory x(g, here, n), y(g, here, n), all(g, here, 3 * n), part(g, here, n), there(g, here, n);
-            // The policies are a temporary's, and so are the counts.
+            // The policies and the counts are temporaries.
             auto sum = per::all_reduce(w.with(gpus{r}), x, y, plus{}, {.stream = &s});
             auto gathered = per::all_gather_v(w.with(gpus{r}), x, all, std::vector<int>{50, 50, 50}, std::vector<int>(),
                                               {.stream = &s});
             auto scattered = per::reduce_scatter(w.with(gpus{r}), all, part, max{}, {.stream = &s});
             auto ring = per::sendrecv(w.with(gpus{r}), x, next, there, last, {.stream = &s});
             auto meet = per::barrier(w.with(gpus{r}), device_call_options{.stream = &s});
-            const std::vector<int> scratch(3, 7); // where the counts may have been
+            const std::vector<int> scratch(3, 7); // likely to reuse the counts' memory, had it been freed
             const auto sequence = w.sequence();
             for (int t = 0; t < 4; ++t) {
                 for (std::size_t i = 0; i < n; ++i) x[i] = value(me + t, i);
@@ -110,14 +110,14 @@ TEST_CASE("persistent calls on device memory, by kernels and by way of the host"
                     EXPECT_AT(i, part[i] == value(me + t, i) && there[i] == value(last + t, i));
                 }
             }
-            EXPECT(w.sequence() - sequence >= 16 && scratch[0] == 7); // each start is a call
+            EXPECT(w.sequence() - sequence >= 16 && scratch[0] == 7); // each start counts as a call
             const memory small_one(g, here, n - 1);
             (void)thrown<invalid_argument>(w, [&] {
                 auto call = per::all_reduce(w.with(gpus{r}), x, small_one, plus{}, {.stream = &s});
                 call();
             });
             if (staged) return;
-            w.set_checked(true); // compared when it is made, and not when it is launched
+            w.set_checked(true); // compared when the call is made, not when it is launched
             auto compared = per::all_reduce(w.with(gpus{r}), x, y, plus{}, {.stream = &s});
             const auto exchanges = w.internals().exchanges;
             compared(), compared();
@@ -155,12 +155,12 @@ TEST_CASE("long calls, other types and views, bound policies") {
             at("staged=%d", staged);
             const auto c = w.with(gpus{r});
             use_device(c, small(staged));
-            constexpr std::size_t n = 20'011; // beyond words with flags; several pieces by way of the host
+            constexpr std::size_t n = 20'011; // too long for LL words; several pieces when staged
             device_memory<float> x(g, w.rank(), 3 * n), out(g, w.rank(), n), ring(g, w.rank(), n),
                 narrow(g, w.rank(), n);
             for (std::size_t i = 0; i < n; ++i) x[3 * i] = value(w.rank(), i);
             fill(ring, w.rank(), n), fill(narrow, w.rank(), n);
-            // The hook gets the number of the element in the whole buffer.
+            // The hook gets the element's index in the whole buffer.
             const auto odd = [](float v, hook_context k) { return k.index % 2 == 1 ? v : 0.0f; };
             all_reduce(c, on_device(strided(x.data(), n, 3)), out, with_pre(plus{}, odd));
             all_reduce(w.with(algo::ring_all_reduce{}, gpus{r}), ring);
@@ -170,7 +170,7 @@ TEST_CASE("long calls, other types and views, bound policies") {
                 const float sum = value(0, i) + value(1, i) + value(2, i);
                 EXPECT_AT(i, out[i] == (i % 2 == 1 ? sum : 0.0f));
                 EXPECT_AT(i, ring[i] == sum);
-                EXPECT_AT(i, narrow[i] == sum); // small whole numbers: bf16 holds them
+                EXPECT_AT(i, narrow[i] == sum); // small integers, which bf16 represents exactly
             }
         });
         CHECK(g.pieces() == 0);
@@ -185,11 +185,11 @@ TEST_CASE("streams: calls of one communicator do not overlap, and nothing waits"
         device::fake_stream a(w.rank()), b(w.rank());
         device_memory<int> x(g, w.rank(), 100, 1);
         std::atomic<bool> may_go{false};
-        a.put([&] { // what was in the stream before
+        a.put([&] { // earlier work of the stream
             while (!may_go.load()) sched_yield();
         });
         for (int k = 0; k < 6; ++k) all_reduce(c, x, plus{}, {.stream = k % 2 == 0 ? &a : &b});
-        EXPECT(x[0] == 1); // the calls have returned, and nothing has run
+        EXPECT(x[0] == 1); // the calls have returned, but nothing has run
         may_go = true;
         synchronize(c, {.stream = &b});
         EXPECT(x[0] == 64 && x[99] == 64);
@@ -219,7 +219,7 @@ TEST_CASE("a captured call runs when its graph does, any number of times") {
             for (int k = 0; k < 5; ++k) fake_runtime::launch(graph, s);
             synchronize(c, {.stream = &s});
             EXPECT(x[0] == 32 && x[2999] == 32);
-            all_reduce(c, x, plus{}, {.stream = &s}); // a plain call beside the graph
+            all_reduce(c, x, plus{}, {.stream = &s}); // a plain call besides the graph
             synchronize(c, {.stream = &s});
             EXPECT(x[0] == 64 && x[2999] == 64);
         });
@@ -250,7 +250,7 @@ TEST_CASE("captures that break, graphs and communicators that end while somethin
             synchronize(c, {.stream = &s});
             fake_runtime::begin_capture(s);
             all_reduce(c, y, plus{}, {.stream = &s});
-            first = nullptr; // while another is captured
+            first = nullptr; // destroyed while another capture is under way
             const auto second = fake_runtime::end_capture(s);
             fake_runtime::launch(second, s);
             synchronize(c, {.stream = &s});
@@ -260,7 +260,7 @@ TEST_CASE("captures that break, graphs and communicators that end while somethin
             use_device(other->with(gpus{r}), small(staged));
             fake_runtime::begin_capture(s);
             all_reduce(other->with(gpus{r}), x, plus{}, {.stream = &s});
-            other = nullptr; // nothing of it has run, so it waits for nothing
+            other = nullptr; // none of its calls has run, so its end waits for nothing
             EXPECT(fake_runtime::end_capture(s).size() != 0);
             all_reduce(c, y, plus{}, {.stream = &s});
             synchronize(c, {.stream = &s});
@@ -275,16 +275,16 @@ TEST_CASE("communicators side by side: in one order, or with room for the kernel
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
         auto other = w.split(0);
         const auto a = w.with(gpus{r}), b = other.with(gpus{r});
-        use_device(a, small()), use_device(b, small()); // two lanes each, and four multiprocessors
+        use_device(a, small()), use_device(b, small()); // two lanes each, on four multiprocessors
         device::fake_stream s(w.rank()), t(w.rank());
         device_memory<int> x(g, w.rank(), 9000, 1), y(g, w.rank(), 9000, 1);
-        for (int k = 0; k < 3; ++k) { // one stream
+        for (int k = 0; k < 3; ++k) { // in one stream
             all_reduce(a, x, plus{}, {.stream = &s});
             all_reduce(b, y, plus{}, {.stream = &s});
         }
         synchronize(a, {.stream = &s});
         EXPECT(x[8999] == 8 && y[8999] == 8);
-        for (int k = 0; k < 3; ++k) { // two streams, in another order on each rank
+        for (int k = 0; k < 3; ++k) { // in two streams, in another order on each rank
             if (w.rank() == 0) all_reduce(a, x, plus{}, {.stream = &s});
             all_reduce(b, y, plus{}, {.stream = &t});
             if (w.rank() == 1) all_reduce(a, x, plus{}, {.stream = &s});
@@ -306,9 +306,9 @@ TEST_CASE("the way is chosen by what the driver says of each pair, and the reaso
             const auto c = w.with(gpus{r});
             use_device(c, small());
             said[static_cast<std::size_t>(w.rank())] = device_route(c);
-            check_verbs(w, c, g, 0); // nothing to do is no error
+            check_verbs(w, c, g, 0); // empty calls are not errors
             device_memory<int> x(g, r.current(), 10, w.rank());
-            device::fake_stream s(r.current()); // ranks of one device must not wait in one stream
+            device::fake_stream s(r.current()); // ranks of one device must not share a stream
             all_reduce(c, x, plus{}, {.stream = &s});
             synchronize(c, {.stream = &s});
             EXPECT(x[9] == w.size() * (w.size() - 1) / 2);
@@ -391,7 +391,7 @@ TEST_CASE("hosts of one NVLink fabric are joined by kernels, others in two level
         return said;
     };
     CHECK(route(one, one) == "kernels over nvlink, memory by fabric handles");
-    CHECK(one.granted > 0); // to the devices of threads
+    CHECK(one.granted > 0); // to the devices of other threads
     const std::string levels =
         "kernels inside 2 domains of 1 to 2 ranks, staged between them: rank 0 cannot reach rank "
         "2: it is on another host (fabric handles: ";
@@ -435,11 +435,11 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
         r.use(me);
         says("the only buffer lies in device memory", [&] { all_reduce(w, view(x.data(), 10)); });
         EXPECT(!try_::all_reduce(c, device_view<float>(host.data(), 10)).has_value());
-        all_reduce(c, x); // none of it did harm
+        all_reduce(c, x); // none of these errors had an effect
         synchronize(c);
         EXPECT(x[0] == 2.0f);
         g.free(pinned), g.free(foreign);
-        w.set_checked(true); // nor does what is wrong on one rank alone
+        w.set_checked(true); // an error on one rank alone has no effect either
         const auto calls = w.sequence();
         if (me == 0) {
             says("the input buffer is null", [&] { all_reduce(c, device_view<float>(nullptr, 10)); });
@@ -462,7 +462,7 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
         const auto e = thrown<mismatch>(w, [&] { use_device(w.with(gpus{r}), s); });
         EXPECT(std::string(e.what()).find("has other device settings") != std::string::npos);
     });
-    on_gpus(2, g, [&](communicator& w, fake_runtime r) { // one rank has no device: both hear of it
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) { // one rank has no device: both get an error
         if (w.rank() == 1) r.use(9);
         const auto e = thrown<error>(w, [&] { use_device(w.with(gpus{r}), small()); });
         EXPECT(e.code() == errc::unsupported);
@@ -515,7 +515,7 @@ TEST_CASE("a proxy that waits hears that the program's communicator was aborted"
     on_ranks(2, [&](communicator& w) {
         communicator side = w.split(0);
         if (w.rank() == 1) {
-            w.abort(); // and leaves, and says nothing on the other one
+            w.abort(); // aborts, then makes no call on the other communicator
             EXPECT(side.size() == 2);
             return;
         }
@@ -529,7 +529,7 @@ TEST_CASE("a proxy that waits hears that the program's communicator was aborted"
 TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait for it") {
     for (const bool staged : {false, true}) {
         fake_gpus g;
-        on_gpus(2, g, [&](communicator& w, fake_runtime r) { // does not come
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) { // rank 1 does not call
             at("does not come, staged=%d", staged);
             const auto c = w.with(gpus{r});
             use_device(c, small(staged));
@@ -539,7 +539,7 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
                 all_reduce(c, x, plus{}, {.timeout = std::chrono::milliseconds(300)});
                 const auto e = thrown<timed_out>(w, [&] { synchronize(c); });
                 EXPECT(e.peer() == 1);
-                const auto again = thrown<timed_out>(w, [&] { all_reduce(c, x); }); // it stays ended
+                const auto again = thrown<timed_out>(w, [&] { all_reduce(c, x); }); // the communicator stays failed
                 EXPECT(again.peer() == 1);
                 checked = 1;
             } else {
@@ -550,21 +550,21 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
             }
         });
         checks_of_peers = 0;
-        on_gpus(2, g, [&](communicator& w, fake_runtime r) { // aborts
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) { // rank 1 aborts
             at("aborts, staged=%d", staged);
             const auto c = w.with(gpus{r});
             use_device(c, small(staged));
             device_memory<float> x(g, w.rank(), 100, 1.0f);
             if (w.rank() == 0) {
-                checks_of_peers = 1; // use_device has returned here, too
+                checks_of_peers = 1; // use_device() has returned here, too
                 const std::int64_t began = now_ns();
                 const auto e = thrown<error>(w, [&] {
-                    all_reduce(c, x); // it may have been heard of already
+                    all_reduce(c, x); // may already report the abort
                     synchronize(c);
                 });
                 at("aborts, staged=%d: %s", staged, e.what());
                 EXPECT(e.code() == errc::aborted);
-                EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // not the deadline of 50 s
+                EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // well before the deadline of 50 s
             } else {
                 for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
                      checks_of_peers.load() == 0 && !limit.passed();)
@@ -575,7 +575,7 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
         });
         checks_of_peers = 0;
         CHECK_THROWS_WITH(run_threads(2,
-                                      [&](communicator& w) { // fails
+                                      [&](communicator& w) { // rank 1 throws
                                           fake_runtime r(g);
                                           r.use(w.rank());
                                           const auto c = w.with(gpus{r});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Windows in device memory over the fake runtime: ranks are threads with a device each, kernels are threads too. What
-// kernels and streams put is compared with a serial program; everything that can go wrong says so on the rank whose
-// kernel it was, and ends the window on the others. tests/gpu/windows.cu is the same on a device.
+// Windows in device memory over the fake runtime: ranks are threads with a device each, kernels are threads, too. The
+// results of puts by kernels and streams are compared with a serial program. Errors are reported on the rank whose
+// kernel made them, and end the window on the other ranks. tests/gpu/windows.cu is the test on a device.
 #include <random>
 
 #include "fake_devices.hpp"
@@ -22,7 +22,7 @@ device_window_options some(unsigned lines = 8) {
     return o;
 }
 
-// A kernel: f(block of the window, its number, blocks) on each of `blocks`.
+// Launches f(block of the window, its number, number of blocks) on each of `blocks` blocks.
 template <class T, class F>
 void launch(window<T>& x, fake_runtime r, int blocks, device::fake_stream& s, F f) {
     r.launch_lanes(
@@ -33,7 +33,7 @@ void launch(window<T>& x, fake_runtime r, int blocks, device::fake_stream& s, F 
         blocks, &s);
 }
 
-// f() throws an error with this code, peer and text.
+// Whether f() throws an error with this code, peer and text.
 template <class F>
 bool refuses(errc code, int peer, std::string_view text, F&& f) {
     try {
@@ -94,7 +94,7 @@ TEST_CASE("puts and gets of any place and length, by streams and by kernels of s
         window<std::uint16_t> x(w, room, r, some());
         EXPECT(x.size(me) == room && x.size(peer) == (me == 0 ? 500u : 3000u) && x.size(7) == 0);
         device_memory<std::uint16_t> mine(g, me, 3000), back(g, me, 3000);
-        std::vector<std::uint16_t> there(x.size(peer), 0); // what the peer's part must hold
+        std::vector<std::uint16_t> there(x.size(peer), 0); // the expected content of the peer's part
         device::fake_stream s(me);
         std::minstd_rand dice(17 + static_cast<unsigned>(me));
         for (int turn = 0; turn < 60; ++turn) {
@@ -145,7 +145,7 @@ TEST_CASE("blocks of several threads: what all of them put is there when the pee
                     if (!b.wait(peer)) return void(wrong += 1000);
                     for (std::size_t i = t; i < n; i += threads)
                         if (x.local()[i] != step * 1000 + static_cast<int>(i) + peer) ++wrong;
-                    b.signal(peer); // my part is read
+                    b.signal(peer); // my part has been read
                     if (!b.wait(peer)) return void(wrong += 1000);
                 }
             });
@@ -190,7 +190,7 @@ TEST_CASE("lines count by themselves, signals are not lost, and the host's come 
         window<int> x(w, 8, r, some(3));
         device_memory<int> v(g, me, 1, me + 1);
         device::fake_stream s(me);
-        for (int k = 0; k < 5; ++k) x.signal(peer, &s, 1); // long before they are waited for
+        for (int k = 0; k < 5; ++k) x.signal(peer, &s, 1); // long before the peer waits for them
         launch(x, r, 1, s, [&](auto& b, int, int) { b.put_signal(peer, 2, v.data(), 1); });
         x.wait(peer, &s, 5, 1);
         launch(x, r, 1, s, [&](auto& b, int, int) {
@@ -218,7 +218,7 @@ TEST_CASE("a place, a peer or a line that is not there ends the window, and noth
                     else if (what == 3) b.get(1, SIZE_MAX / 2, v.data(), 1);
                     else (void)b.fetch_add(1, 6, 1, old);
                     if (what != 2 || block == 2) {
-                        b.put(1, 0, v.data(), 1); // does nothing any more
+                        b.put(1, 0, v.data(), 1); // has no effect any more
                         if (!b.has_ended()) v[9] = 99;
                     }
                 });
@@ -232,7 +232,7 @@ TEST_CASE("a place, a peer or a line that is not there ends the window, and noth
                                : what == 3 ? "of rank 1, whose part has 24"
                                            : "an access of 4 bytes at byte 24 of rank 1, whose part has 24",
                                [&] { x.synchronize(&s); }));
-                EXPECT(refuses(errc::invalid_argument, -2, "", [&] { x.check(); })); // it stays so
+                EXPECT(refuses(errc::invalid_argument, -2, "", [&] { x.check(); })); // the window stays failed
                 EXPECT(v[9] == 7);
             } else {
                 launch(x, r, 1, s, [&](auto& b, int, int) { (void)b.wait(0); });
@@ -260,7 +260,7 @@ TEST_CASE("a signal that does not come is the deadline's, which names who should
         } else {
             x.signal(0, &s, 2);
             bool has_heard = false;
-            until([&] { // rank 0 ends it
+            until([&] { // rank 0 ends the window
                 try {
                     launch(x, r, 1, s, [&](auto& b, int, int) { has_heard = b.has_ended(); });
                     x.synchronize(&s);
@@ -311,7 +311,7 @@ TEST_CASE("ranks that differ, or cannot reach each other, hear of it together") 
         auto staged = some();
         staged.settings.staged = true;
         EXPECT(refuses(errc::unsupported, -1, "device_settings::staged", [&] { window<int>(w, 4, r, staged); }));
-        window<int> x(w, 4, r, some()); // the communicator goes on
+        window<int> x(w, 4, r, some()); // the communicator still works
         EXPECT(x.size(2) == 4);
     });
     CHECK(g.pieces() == 0);
@@ -343,7 +343,7 @@ TEST_CASE("additions between devices without atomics are refused, puts are not")
         device_memory<int> v(g, me, 4, 1);
         device::fake_stream s(me);
         launch(x, r, 1, s, [&](auto& b, int, int) {
-            b.add(me, 0, v.data(), 1); // its own memory
+            b.add(me, 0, v.data(), 1); // this rank's own memory
             b.put_signal(peer, 1, v.data(), 1);
             (void)b.wait(peer);
         });
@@ -364,10 +364,10 @@ TEST_CASE("a rank that ends its window later than the others keeps its memory un
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
         auto x = std::make_unique<window<int>>(w, 4, r, some());
         device::fake_stream s(w.rank());
-        device_memory<int> v(g, w.rank(), 1, 5); // before anything is freed, so that it does not come to lie there
+        device_memory<int> v(g, w.rank(), 1, 5); // before anything is freed, so that it does not reuse that memory
         barrier(w);
         if (w.rank() == 1) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(300)); // rank 0 is in its destructor
+            std::this_thread::sleep_for(std::chrono::milliseconds(300)); // now rank 0 is in its destructor
             x->put(0, 0, v.data(), 1, &s);
             x->get(0, 0, v.data(), 1, &s);
             x->synchronize(&s);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the tests of calls on device memory share: ranks with a fake device each, and memory on it.
+// Shared by the tests of calls on device memory: ranks with a fake device each, and memory on it.
 #pragma once
 
 #include "comm/support.hpp"
@@ -39,13 +39,13 @@ private:
     std::size_t n_;
 };
 
-// f(world, runtime) on n ranks, rank r with device r.
+// Runs f(world, runtime) on n ranks, rank r with device r.
 template <class F>
 void on_gpus(int n, fake_gpus& g, F&& f) {
     on_ranks(n, [&](communicator& w) {
         fake_runtime r(g);
         r.use(w.rank());
-        w.set_checked(false); // the host waits for no rank
+        w.set_checked(false); // so that the host waits for no rank
         f(w, r);
     });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Words and lines that carry flags, where they go wrong first: flags that come round after 2^32 messages over memory
-// full of old ones, and lines of 128 bytes in slots that are used again at once, with values of their own in every call
-// and blocks that are late. scripts/gpu builds and runs it (--short: less often). Exits with 77 where there is no GPU.
+// LL words and LL128 lines in the cases that fail first: flags that wrap around after 2^32 messages, in memory full
+// of old flags; and lines of 128 bytes in slots that are reused at once, with new values in every call and with late
+// blocks. scripts/gpu builds and runs it (--short: fewer calls). Exits with 77 if there is no GPU.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ using device::cuda_check;
 
 namespace {
 
-// A machine whose memory the test may look into.
+// A machine that lets the test read its memory.
 struct open_machine : device::cuda_machine {
     std::vector<std::byte*> memory;
     std::byte* allocate(int rank, std::size_t bytes) {
@@ -36,7 +36,7 @@ device::exchange_shape small_shape(int ranks, int lanes) {
     return s;
 }
 
-// Keeps a multiprocessor for some time, so that blocks of the next launch begin at different times.
+// Occupies a multiprocessor for some time, so that blocks of the next launch begin at different times.
 __global__ void delay(unsigned cycles) {
     const auto began = clock64();
     while (static_cast<unsigned long long>(clock64() - began) < cycles * (blockIdx.x % 3)) {
@@ -47,7 +47,7 @@ __global__ void fill(float* x, std::size_t n, float first) {
     for (std::size_t i = threadIdx.x; i < n; i += blockDim.x) x[i] = first + static_cast<float>(i % 5);
 }
 
-// `calls` sums of n floats, each of other values than the one before; all results are looked at.
+// `calls` sums of n floats, with new values in each; checks all results.
 template <class Protocol, class A>
 void sums(device::team<open_machine>& team, const A& a, std::size_t n, int calls, const std::string& what) {
     const int ranks = team.size();
@@ -73,7 +73,7 @@ void sums(device::team<open_machine>& team, const A& a, std::size_t n, int calls
     expect(wrong == 0, what + ": " + std::to_string(wrong) + " wrong");
 }
 
-// Every word of every cell and slot carries an old flag, and the next message is number `first`.
+// Writes an old flag into every word of every cell and slot, and makes `first` the number of the next message.
 void begin_from(open_machine& machine, const device::exchange_shape& s, std::uint64_t first) {
     constexpr std::uint64_t old = std::uint64_t{0x7777'7777} << 32;
     for (std::byte* memory : machine.memory)
@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
                 sums<device::packet_protocol>(team, algo::ring_all_reduce{}, 601, is_short ? 4 : 50,
                                               "ring, flags from " + std::to_string(first) + of);
             }
-            // Some pieces for each lane, so that both slots of a channel come round in every call; tails too.
+            // Several pieces for each lane, so that both slots of a channel are reused in every call; also with tails.
             for (const std::size_t n : {1u, 119u, 1501u})
                 sums<device::line_protocol>(team, algo::ring_all_reduce{}, n, is_short ? 4 : 3000,
                                             "lines of 128 bytes, " + std::to_string(n) + of);

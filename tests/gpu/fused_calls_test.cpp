@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every collective on a fused team, for 1 to 8 ranks: counts that differ (zero among them), views that are not aligned,
-// several calls in one launch, and more elements than any memory holds. The kernels' own code runs on host threads.
+// Every collective on a fused team, for 1 to 8 ranks: different counts (also zero), unaligned views, several calls in
+// one launch, and more elements than memory can hold. The kernels' code runs on host threads.
 // collx-test: sanitize=thread,nightly
 #include <collx/gpu/fused_team.hpp>
 
@@ -34,7 +34,7 @@ constexpr int untouched = -7;
 const device::fused_options calm{.timeout_ns =
                                      collx_test::patient(60'000'000'000)}; // on a busy machine, under a sanitizer
 
-// One buffer per rank of the given sizes, each beginning `first` elements into its memory.
+// One buffer of the given size per rank, each beginning `first` elements into its memory.
 class ranks_memory {
 public:
     ranks_memory(const std::vector<std::size_t>& sizes, std::size_t first) : first_(first) {
@@ -51,7 +51,7 @@ public:
     std::size_t size() const { return x_.size(); }
     contiguous_view<int> operator[](std::size_t r) { return {x_[r].data() + first_, x_[r].size() - first_ - 1}; }
     int at(int r, std::size_t i) const { return x_[static_cast<unsigned>(r)][first_ + i]; }
-    // What lies around the views.
+    // The number of changed elements next to the views.
     int edges_touched() const {
         int n = 0;
         for (const auto& x : x_) n += x.back() != untouched || (first_ != 0 && x.front() != untouched);
@@ -147,7 +147,7 @@ TEST_CASE("every pair of ranks exchanges as much as it likes; messages of a grou
             }
         ranks_memory in(sent, first), out(received, first), ring_out(received, first);
         team.all_to_all_v(in, out.clear(), amount, calm);
-        // A ring of messages: the first elements of each rank go to the end of the next one's output.
+        // Messages around a ring: each rank sends its first elements to the end of the next rank's output.
         std::vector<fused_message> messages;
         for (int r = 0; r < n; ++r) {
             const auto next = static_cast<std::size_t>((r + 1) % n), me = static_cast<std::size_t>(r);
@@ -232,8 +232,8 @@ TEST_CASE("several calls are one launch") {
         }
 }
 
-// The root of a broadcast puts ahead and waits for no rank: it must not do so over what others still read of the call
-// before.
+// The root of a broadcast puts ahead without waiting. It must not overwrite data of the previous call that other
+// ranks still read.
 TEST_CASE("calls of a group wait for neighbours that still read") {
     constexpr int n = 3;
     auto shape = shape_of(n);
@@ -259,7 +259,7 @@ TEST_CASE("calls of a group wait for neighbours that still read") {
     }
 }
 
-// The switch's reference: any order of the ranks, sums of 16-bit floats in float, stores that reach all ranks.
+// A reference for the switch: any order of the ranks, sums of 16-bit floats in float, stores that reach all ranks.
 TEMPLATE_TEST_CASE("a switch reduces and multicasts", "", float, bf16) {
     for (const int n : {1, 2, 3, 8})
         for (const std::size_t size : {1u, 16u, 1003u})
@@ -315,11 +315,11 @@ struct numbers { // an input without memory
     std::size_t size() const { return count; }
     std::uint32_t operator[](std::size_t i) const { return mixed(i); }
 };
-// An output without memory: compares what it is given, and counts. Written by one block after the other.
+// An output without memory: compares and counts the values written. One block after the other writes it.
 struct sink {
     using value_type = std::uint32_t;
     std::size_t count;
-    std::uint32_t times; // of the input's numbers
+    std::uint32_t times; // factor of the input's values
     std::atomic<std::size_t>*right, *wrong, *last;
     static constexpr bool is_contiguous = false, is_output = true, is_window = false;
     struct place {
@@ -337,7 +337,7 @@ struct sink {
     place operator[](std::size_t i) const { return {this, i}; }
 };
 
-// Memory that is zero and only there where it is touched.
+// Zeroed memory whose pages are allocated only when accessed.
 struct lazy_machine : device::twin_machine {
     std::byte* allocate(int, std::size_t bytes) {
         auto* whole = static_cast<std::byte*>(std::calloc(1, bytes + 128)); // aligned to 16 bytes
@@ -350,7 +350,7 @@ struct lazy_machine : device::twin_machine {
 
 } // namespace
 
-// 2^33 + 5 elements in 65536 lanes, of which the first and the last run: what lies between is the same code.
+// 2^33 + 5 elements in 65536 lanes, of which only the first and the last run: the others have the same code.
 TEST_CASE("counts beyond 2^32 are counted right") {
     constexpr std::size_t n = (std::size_t{1} << 33) + 5;
     constexpr int lanes = 65536;

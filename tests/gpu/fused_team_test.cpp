@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The verbs on a fused team, whose blocks are host threads here: element types, operators, hooks, views, and what is
-// refused. The kernels' own code runs; exec/device_test.cpp has the steps and the waiting.
+// The verbs on a fused team whose blocks are host threads: element types, operators, hooks, views, and refused calls.
+// The kernels' code runs; exec/device_test.cpp tests the steps and the waits.
 // collx-test: sanitize=nightly
 #include <collx/algo/chain.hpp>
 #include <collx/algo/hierarchical.hpp>
@@ -53,7 +53,7 @@ struct compose {
     affine operator()(const affine& f, const affine& g) const { return {f.a * g.a, f.a * g.b + f.b}; }
 };
 
-// Short and long calls: words with flags, and peers' buffers.
+// Short calls, by LL words, and long ones, by peers' buffers.
 template <class T, class Op>
 void check_all_reduce(T (*f)(int, std::size_t), Op op) {
     for (const std::size_t n : {std::size_t{1}, std::size_t{333}, twin_team::short_bytes / sizeof(T) + 5}) {
@@ -143,7 +143,7 @@ TEST_CASE("a narrower wire rounds alike on every rank") {
         const float sum = in[0][i] + in[1][i] + in[2][i], off = out[0][i] > sum ? out[0][i] - sum : sum - out[0][i];
         most = off / sum > most ? off / sum : most;
     }
-    CHECK(most > 0);       // something was rounded
+    CHECK(most > 0);       // some values were rounded
     CHECK(most < 0.0125f); // to 8 bits, at most three times
 }
 
@@ -206,7 +206,7 @@ TEST_CASE("a fused team says what is wrong with its buffers") {
 
 namespace {
 
-// Scratch for five ranks only, and more of it than there are chunks.
+// Needs scratch memory for five ranks only, and more of it than there are chunks.
 struct late_scratch {
     static constexpr const char* name = "late scratch";
     [[maybe_unused]] static constexpr collective op = collective::broadcast;
@@ -225,7 +225,7 @@ struct wide_scratch : late_scratch {
     static constexpr int tmp_chunks(int) { return 3; }
 };
 
-// A copy that is no put for five ranks only, and where a member is set.
+// Has a copy that is not a put, for five ranks only, and if a member is set.
 struct late_copy {
     static constexpr const char* name = "late copy";
     [[maybe_unused]] static constexpr collective op = collective::all_reduce;
@@ -243,7 +243,7 @@ struct set_copy : late_copy {
     constexpr explicit set_copy(int n) : late_copy{.ranks = n} {}
 };
 
-// What a team says of a text before it launches anything.
+// The error for an algorithm that a team refuses before any launch; empty if there is none.
 template <class Protocol = device::simple_protocol, class A>
 std::string refusal(const A& a, int ranks) {
     auto team = make_team(ranks);
@@ -266,7 +266,7 @@ TEST_CASE("texts that a kernel has no memory for are refused") {
     CHECK_THAT(refusal(late_scratch{}, 5), Contains("unsupported: ") &&
                                                Contains("late scratch uses scratch (tmp) for 5 ranks") &&
                                                Contains("declare it: constexpr int tmp_chunks(int n) const"));
-    // Scratch that only some numbers of ranks, or some roots, need.
+    // Scratch memory that only some numbers of ranks, or some roots, need.
     CHECK(refusal(declared_scratch{}, 2) == "");
     CHECK(refusal(declared_scratch{}, 5) == "");
     CHECK(refusal(algo::chain_reduce{.root = 1}, 3) == "");
@@ -274,7 +274,7 @@ TEST_CASE("texts that a kernel has no memory for are refused") {
                Contains("unsupported: ") && Contains("scratch has 3 chunks, its buffers 1"));
     CHECK(refusal<device::packet_protocol>(late_copy{}, 2) == "");
     CHECK(refusal(late_copy{}, 5) == "");
-    // Any number of ranks that a team may have is looked at, other members are not.
+    // Every number of ranks that a team may have is checked, other members are not.
     static_assert(device::may_copy_v<late_copy> && !device::may_copy_v<set_copy> &&
                   !device::may_copy_v<algo::one_shot_scan>);
     CHECK(refusal<device::packet_protocol>(late_copy{}, 5) == "");
@@ -282,7 +282,7 @@ TEST_CASE("texts that a kernel has no memory for are refused") {
                Contains("unsupported: ") && Contains("compiled without copies, which it makes for 5 ranks as its"));
     const node_map two({0, 0, 1, 1}), one({7, 7, 7, 7}), alone({0, 1, 2, 3});
     algo::hierarchical_all_reduce<> a;
-    for (const node_view& v : {node_view(), node_view(one), node_view(alone)}) { // which the kernel does not look up
+    for (const node_view& v : {node_view(), node_view(one), node_view(alone)}) { // the kernel does not use the map
         a.nodes = v;
         CHECK(refusal(a, 4) == "");
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// check_code.py compiles this once as it is, and once for each of the numbered mistakes, which must not compile: a
-// kernel would otherwise lack what it cannot call and be wrong without a word.
+// check_code.py compiles this once unchanged, and once for each of the numbered mistakes, which must not compile:
+// otherwise the kernel would silently lack what it cannot call.
 #include <array>
 
 #include <collx/gpu/team.cuh>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One fused kernel of each kind, for check_code.py: it compiles them for all architectures and reads what the assembler
-// says of registers and stacks.
+// One fused kernel of each kind for check_code.py, which compiles them for all architectures and reads the
+// assembler's report of registers and stacks.
 #include <collx/exec/device/cuda_runtime.cuh>
 #include <collx/exec/device/window_calls.hpp>
 #include <collx/exec/fused.cuh>
@@ -17,10 +17,10 @@
 using namespace collx;
 template <class T>
 using plain = device::call_types<contiguous_view<T>, contiguous_view<T>, plus>;
-// Every second column of a matrix goes in, and 16 bits travel.
+// The input is every second column of a matrix; the wire type has 16 bits.
 using mixed = device::call_types<strided_view<float>, contiguous_view<float>, collx::max, bf16>;
 
-// Kernels of texts without scratch have no code for it. (nvcc 13 once found these texts' constants to be none.)
+// Kernels of algorithms without scratch memory have no code for it. (nvcc 13 once missed these constants.)
 static_assert(!sched::has_scratch_v<algo::ring_all_reduce> && !sched::has_scratch_v<algo::two_shot_all_reduce>);
 static_assert(!sched::has_scratch_v<algo::one_shot_all_reduce>);
 static_assert(!sched::has_scratch_v<algo::zero_copy_all_reduce>);
@@ -43,7 +43,7 @@ KERNEL(simple_protocol, 1, two_shot_all_reduce, plain<e4m3>);
 using pairs =
     device::call_types<contiguous_view<float>, contiguous_view<float>, device::move_only, float, device::pair_cuts>;
 KERNEL(simple_protocol, 1, zero_copy_all_to_all, pairs);
-// What two levels put before the results of a scan.
+// The preceding shares that two-level scans put before their results.
 using shares = device::call_types<contiguous_view<float>, contiguous_view<float>, plus, float, device::table_cuts>;
 KERNEL(simple_protocol, 1, preceding<false>, shares);
 KERNEL(multicast_protocol, 1, zero_copy_all_reduce, plain<bf16>);
@@ -51,7 +51,7 @@ using moved = device::call_types<contiguous_view<float>, contiguous_view<float>,
 KERNEL(multicast_protocol, 1, multicast_all_gather, moved);
 KERNEL(multicast_protocol, 1, multicast_two_shot_all_reduce, plain<bf16>);
 
-// Of a communicator: a group's calls of one kind, as many as there are.
+// Calls of a communicator: any number of calls of one kind in a group.
 template <class T>
 using mine = device::call_types<contiguous_view<T>, contiguous_view<T>, plus, T, device::even_cuts, true>;
 #define KERNEL_OF_CALLS(protocol, algorithm, types)                                                                  \
@@ -64,7 +64,7 @@ KERNEL_OF_CALLS(simple_protocol, two_shot_all_reduce, mine<float>);
 KERNEL_OF_CALLS(packet_protocol, two_shot_all_reduce, mine<bf16>);
 KERNEL_OF_CALLS(multicast_protocol, multicast_two_shot_all_reduce, mine<float>);
 
-// A group's calls of several kinds: sums of float of any length, all_gather of bf16, broadcast of double, messages.
+// Calls of several kinds in a group: sums of float of any length, all_gather of bf16, broadcast of double, messages.
 template <class Protocol, class Algorithm, class Types>
 using call = device::fused_call<Protocol, 1, Algorithm, Types>;
 template <class T, class Cuts = device::even_cuts>
@@ -79,7 +79,7 @@ using mix = device::call_mix<
 
 KERNEL_OF_KINDS(mix);
 
-// Windows in device memory: what a stream does, which is what a program's kernel calls.
+// Windows in device memory: the operations of streams, which kernels of a program call, too.
 #define KERNEL_OF_LANES(body) template __global__ void device::lanes_kernel<body>(const __grid_constant__ body)
 KERNEL_OF_LANES(device::window_copy_call<float>);
 KERNEL_OF_LANES(device::window_signal_call);

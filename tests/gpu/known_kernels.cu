@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every kernel that a program may launch through a communicator is known before main() begins, so that use_device() can
-// load it. Runs without a GPU: the launches below are never made.
+// Every kernel that a program may launch through a communicator is registered before main() begins, so that
+// use_device() can load it. Runs without a GPU: the launches below are never made.
 #include <cstdio>
 
 #include <collx/exec/device/cuda_runtime.cuh>
@@ -25,7 +25,7 @@ int main(int argc, char**) {
     if (argc > 100) {
         const device::cuda_runtime r;
         r.launch_lanes(first(), 1, nullptr), r.launch_lanes(second(), 1, nullptr);
-        r.launch_lanes(first(), 2, nullptr); // the same kernel
+        r.launch_lanes(first(), 2, nullptr); // the same kernel again
         r.launch_array(array<int>(), 1, nullptr);
     }
     std::printf("%d kernels known\n", static_cast<int>(device::known_kernel::count()));

@@ -2,7 +2,7 @@
 // collx-test: alone timeout=300 sanitize=nightly
 //
 // reduce_scatter_v and scans on device memory in two levels: results for equal, uneven and mixed hosts, in place and
-// not, with any counts, operators and types; what is staged, and what goes between hosts, against one level.
+// not, with any counts, operators and types. Compares the staged bytes and the traffic between hosts with one level.
 #include "levels_support.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ const std::vector<hosts> layouts = {{0, 0, 1, 1},       {0, 0, 0, 1},       {0, 
                                     {0, 0, 0, 1, 1, 2}, {0, 1, 0, 1, 1, 0}, {0, 1, 1, 2, 2, 0, 1, 0}};
 bool are_intervals(const hosts& at) { return std::is_sorted(at.begin(), at.end()); }
 
-// Alike, growing from nothing, in one rank only (the first of many, the last, one in between), none at all.
+// Equal counts, counts that grow from zero, only the first rank (many), only the last, two ranks, none.
 std::vector<counts> tables(std::size_t ranks) {
     std::vector<counts> t(6, counts(ranks));
     for (std::size_t k = 0; k < ranks; ++k) t[0][k] = 1701, t[1][k] = 701 * k;
@@ -49,7 +49,7 @@ void check_reduce_scatter_v(communicator& w, Comm c, fake_gpus& g, const counts&
         EXPECT_AT(i, !is_mine || y[i - begin] == sum);
         EXPECT_AT(i, x[i] == (is_mine ? sum : part(me, 3, i)));
     }
-    EXPECT(true); // a check without any element
+    EXPECT(true); // counts as a check if there are no elements
 }
 
 template <class Comm>
@@ -68,12 +68,12 @@ void check_scans(communicator& w, Comm c, fake_gpus& g, std::size_t n) {
         for (int r = 0; r < me; ++r) sum += part(r, 4, i);
         EXPECT_AT(i, y[i] == sum + part(me, 4, i) && in_place[i] == y[i]);
         EXPECT_AT(i, before[i] == (me == 0 ? -7 : sum));
-        EXPECT_AT(i, x[i] == (me == 0 ? part(0, 4, i) : sum)); // rank 0 keeps what it held
+        EXPECT_AT(i, x[i] == (me == 0 ? part(0, 4, i) : sum)); // rank 0 keeps its value
     }
     EXPECT(true);
 }
 
-// What the proxies have sent between hosts, all ranks together.
+// What the proxies of all ranks have sent between hosts.
 struct crossing {
     long messages, bytes;
 };
@@ -91,7 +91,7 @@ crossing crossing_by(communicator& w, fake_runtime r, const hosts& at, F&& call)
     const crossing before = so_far();
     call();
     group.synchronize(w, nullptr);
-    barrier(w); // no proxy is still at work
+    barrier(w); // no proxy is working any more
     const crossing after = so_far();
     std::vector<long> x{after.messages - before.messages, after.bytes - before.bytes};
     all_reduce(w, x);
@@ -144,17 +144,17 @@ TEST_CASE("reduce_scatter_v and scans send less between hosts, and stage less, t
                 EXPECT(now.bytes == bytes_between && now.bytes <= before.bytes);
                 EXPECT(now.messages <= before.messages && now.messages <= messages);
             };
-            // Each domain stages all of it, and sends what it has for the others' parts.
+            // Each domain stages the whole buffer, and sends its contributions to the other domains' parts.
             const std::vector<counts> some = tables(at.size());
             for (const counts& t : some) {
                 const auto all = std::accumulate(t.begin(), t.end(), std::size_t{0});
                 memory whole(g, me, all + 1, 1), own(g, me, t[static_cast<std::size_t>(me)]);
                 if (all != 0)
                     expect("reduce_scatter_v", {domains * S(all), S(all)}, (domains - 1) * S(all),
-                           &t == &some[2] ? 5 * domains * (domains - 1) : LONG_MAX, // one part has all the room
+                           &t == &some[2] ? 5 * domains * (domains - 1) : LONG_MAX, // one part has all the elements
                            [&](auto k) { reduce_scatter_v(k, whole, own, t); });
             }
-            // One rail's exclusive scan of short pieces is a chain along two or three domains.
+            // One rail's exclusive scan of short pieces is a chain through two or three domains.
             const bytes crossing_once{(domains - 1) * S(n), (domains - 1) * S(n)};
             EXPECT(domains <= 3);
             const long between = (domains - 1) * S(n);
@@ -227,7 +227,7 @@ TEST_CASE("operators that do not commute, hooks and types in parts and scans of 
             scan(c, f, up_to, then);
             exclusive_scan(c, before, then);
             reduce_scatter_v(c, h, own, sizes, then);
-            // Hooks get the element's number in the whole buffer, and how many ranks there are.
+            // Hooks get the element's index in the whole buffer, and the number of ranks.
             device_memory<float> x(g, me, 3 * n), odd_sums(g, me, n), parts(g, me, all), mean(g, me, mine);
             for (std::size_t i = 0; i < n; ++i) x[3 * i] = value(me, i);
             for (std::size_t i = 0; i < all; ++i) parts[i] = value(me, i);
@@ -240,7 +240,7 @@ TEST_CASE("operators that do not commute, hooks and types in parts and scans of 
                 affine product = map(0, i), last = product;
                 float sum = value(0, i);
                 for (int q = 1; q <= me; ++q) last = product, product = then(product, map(q, i)), sum += value(q, i);
-                EXPECT_AT(i, up_to[i] == product && before[i] == last); // rank 0 keeps what it held
+                EXPECT_AT(i, up_to[i] == product && before[i] == last); // rank 0 keeps its value
                 EXPECT_AT(i, odd_sums[i] == (i % 2 ? sum : 0.0f));
             }
             for (std::size_t i = 0; i < mine; ++i) {
@@ -267,7 +267,7 @@ TEST_CASE("policies, types of one byte and of two, captured and checked calls of
         const std::size_t mine = sizes[static_cast<std::size_t>(me)];
         const auto S = [](std::size_t bytes) { return static_cast<long>(bytes); };
         device::fake_stream stream(me);
-        // Which way: another order has other bits, but not of integers; an algorithm is for all ranks.
+        // The choice: another order changes the bits of floats but not of integers; an algorithm applies to all ranks.
         memory x(g, me, n, me + 1), y(g, me, n), whole(g, me, 9003, me + 1), own(g, me, mine);
         device_memory<float> narrow(g, me, n, 0.5f), ordered(g, me, n), owned(g, me, mine), all(g, me, 9003);
         const auto out_of = [&](auto&& call) { return staged_by(w, r, call).out; };
@@ -293,7 +293,7 @@ TEST_CASE("policies, types of one byte and of two, captured and checked calls of
             EXPECT_AT(i, float(c2[i]) == static_cast<float>(me * (me - 1) / 2));
         }
         for (std::size_t i = 0; i < mine; ++i) EXPECT_AT(i, own[i] == 10);
-        // A graph, twice.
+        // A graph, launched twice.
         memory z(g, me, n, 1), before(g, me, n, 9);
         fake_runtime::begin_capture(stream);
         scan(c, z, plus{}, {.stream = &stream});
@@ -305,7 +305,7 @@ TEST_CASE("policies, types of one byte and of two, captured and checked calls of
         synchronize(c, {.stream = &stream});
         const int twice[] = {1, 3, 6, 10}, sums[] = {9, 1, 4, 10};
         EXPECT(z[0] == twice[me] && z[n - 1] == twice[me] && before[0] == sums[me] && before[n - 1] == sums[me]);
-        // Other counts are found out where kernels or the hosts meet.
+        // Different counts are detected where kernels or hosts exchange data.
         counts wrong = sizes;
         if (me == 3) wrong = {0, 5000, 2, 4001};
         memory other(g, me, wrong[static_cast<std::size_t>(me)]);
@@ -318,7 +318,7 @@ TEST_CASE("policies, types of one byte and of two, captured and checked calls of
     });
 }
 
-// The proxy runs verbs of communicators, so it is the same one over every transport that per_peer may have.
+// The proxy uses the verbs of communicators, so it works over every transport that per_peer may have.
 TEST_CASE("rails over whatever the communicator's list of transports has") {
     constexpr unsigned fabric = bit_of(device::handle_kind::fabric) | bit_of(device::handle_kind::ipc);
     const auto in_pairs = [](int a, int b) { return gpu_access{a / 2 == b / 2, true, 0}; };
@@ -358,7 +358,7 @@ TEST_CASE("what did not come along a rail is no part of a scan or of any rank's 
             use_device(c, s);
             const counts sizes(4, 5000);
             memory x(g, w.rank(), scans ? 3000 : 20'000, 1), own(g, w.rank(), 5000);
-            if (w.rank() == 3) { // does not come
+            if (w.rank() == 3) { // rank 3 does not call
                 for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
                      done.load() < 3 && !limit.passed();)
                     sched_yield();
@@ -371,7 +371,7 @@ TEST_CASE("what did not come along a rail is no part of a scan or of any rank's 
                 else reduce_scatter_v(c, x, own, sizes, plus{}, o);
                 synchronize(c);
             };
-            if (scans && w.rank() < 2) { // needs nothing of the other host, but may hear that the call has ended there
+            if (scans && w.rank() < 2) { // needs nothing of the other host, but may learn that the call failed there
                 try {
                     call();
                     EXPECT(x[0] == w.rank() + 1 && x[2999] == x[0]);

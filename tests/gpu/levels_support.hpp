@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the tests of calls in two levels share: ranks that are threads and take themselves for several hosts, and how
-// much of a call is staged.
+// Shared by the tests of calls in two levels: ranks that are threads but act as several hosts, and the number of
+// bytes that a call stages.
 #pragma once
 
 #include "fake_devices.hpp"
@@ -17,7 +17,7 @@ inline const std::vector<hosts> shapes = {{0, 0, 1, 1}, {0, 0, 0, 0, 1, 1, 1, 1}
 
 inline int part(int from, int to, std::size_t i) { return from * 1'000'003 + to * 10'007 + static_cast<int>(i); }
 
-// f(world, runtime, settings of small buffers) on threads that are spread like this, with a device each.
+// Runs f(world, runtime, settings with small buffers) on threads spread as `at` says, with a device each.
 template <class F>
 void on_device_hosts(const hosts& at, fake_gpus& g, F&& f) {
     const long before = checks.load();
@@ -31,7 +31,7 @@ void on_device_hosts(const hosts& at, fake_gpus& g, F&& f) {
     CHECK(checks.load() - before >= static_cast<long>(at.size()));
 }
 
-// What one call stages on all ranks together: out of the devices and in again.
+// The bytes that one call stages on all ranks together: out of the devices, and into them.
 struct bytes {
     long out, in;
     bool operator==(const bytes&) const = default;

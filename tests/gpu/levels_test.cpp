@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: alone timeout=300 sanitize=nightly
 //
-// Calls on device memory in two levels: ranks are threads that take themselves for several hosts, kernels reach the
-// ranks of one host, and proxies carry the rest over sockets. Every verb against what it should give, on even, uneven
-// and mixed hosts; how many bytes are staged; who hears of a rank that fails, aborts or does not come.
+// Calls on device memory in two levels: ranks are threads that act as several hosts, kernels reach the ranks of one
+// host, and proxies send the rest over sockets. Tests every verb on even, uneven and mixed hosts, the number of
+// staged bytes, and which ranks learn that a rank throws, aborts or does not call.
 #include "levels_support.hpp"
 #include "support/patience.hpp"
 
@@ -17,7 +17,7 @@ long not_here(const hosts& at, int root) {
     return std::count_if(at.begin(), at.end(), [&](int h) { return h != at[static_cast<std::size_t>(root)]; });
 }
 
-// Every verb, twice as long as a staging buffer and shorter than a share; roots on each host.
+// Every verb, with buffers twice as long as a staging buffer and shorter than a share; roots on each host.
 template <class Comm>
 void check_verbs(communicator& w, Comm c, fake_gpus& g, std::size_t n) {
     const int ranks = w.size(), me = w.rank();
@@ -93,13 +93,13 @@ TEST_CASE("only what must cross is staged, each byte once") {
             const int me = w.rank();
             const auto ranks = static_cast<long>(w.size());
             const std::size_t n = 3001, all = n * at.size();
-            const auto S = static_cast<long>(n * sizeof(int)); // of a buffer, or of one rank's part
+            const auto S = static_cast<long>(n * sizeof(int)); // bytes of a buffer, or of one rank's part
             long domains = 0, elsewhere = 0;                   // pairs of ranks on different hosts
             for (std::size_t a = 0; a < at.size(); ++a) {
                 domains = std::max<long>(domains, at[a] + 1);
                 for (const int host : at) elsewhere += at[a] != host;
             }
-            long not_own = 0; // parts that come to each host from others
+            long not_own = 0; // parts that each host receives from others
             for (int h = 0; h < domains; ++h) not_own += ranks - std::count(at.begin(), at.end(), h);
             memory x(g, me, n, 1), whole(g, me, all, 1), all_out(g, me, all);
             const auto expect = [&](const char* verb, bytes expected, bool is_less, auto&& call) {
@@ -148,7 +148,7 @@ TEST_CASE("operators, hooks, types and policies in two levels") {
             const bool in_order = at != shapes[4];
             constexpr std::size_t n = 9001;
             collx_test::at("%zu ranks, in order %d", at.size(), in_order);
-            // The hooks get the element's number in the whole buffer, and how many ranks there are.
+            // Hooks get the element's index in the whole buffer, and the number of ranks.
             device_memory<float> x(g, me, 3 * n), mean(g, me, n), narrow(g, me, n), ordered(g, me, n),
                 as_ever(g, me, n);
             for (std::size_t i = 0; i < n; ++i) {
@@ -160,7 +160,7 @@ TEST_CASE("operators, hooks, types and policies in two levels") {
             all_reduce(c, on_device(strided(x.data(), n, 3)), mean, with_post(with_pre(average{}, odd), shifted));
             all_reduce(w.with(wire<bf16>{}, gpus{r}), narrow);
             const bytes kept = staged_by(w, r, [&] { all_reduce(w.with(deterministic{}, gpus{r}), ordered); });
-            EXPECT(kept.out == static_cast<long>(n * sizeof(float)) * ranks); // another grouping has other bits
+            EXPECT(kept.out == static_cast<long>(n * sizeof(float)) * ranks); // another grouping would change the bits
             all_reduce(other.with(deterministic{}, gpus{r}), as_ever);
             synchronize(other.with(gpus{r}));
             device_memory<float> parts(g, me, n * at.size()), own(g, me, n);
@@ -201,7 +201,7 @@ TEST_CASE("two levels where they fit: islands of one host, captured calls, and w
         EXPECT(device_route(c) ==
                "kernels inside 2 domains of 2 ranks, staged between them: rank 0 cannot reach rank 2: "
                "the driver offers no peer access between the two devices; here kernels over nvlink");
-        check_verbs(w, c, islands, 3001); // rails over shared memory
+        check_verbs(w, c, islands, 3001); // rails use shared memory
     });
     fake_gpus g;
     on_device_hosts({0, 0, 1, 1}, g, [&](communicator& w, fake_runtime r, device_settings s) {
@@ -216,14 +216,14 @@ TEST_CASE("two levels where they fit: islands of one host, captured calls, and w
         const auto graph = fake_runtime::end_capture(stream);
         EXPECT(x[0] == 1);
         for (int k = 0; k < 3; ++k) fake_runtime::launch(graph, stream);
-        all_reduce(c, x, plus{}, {.stream = &stream}); // a plain call beside the graph
+        all_reduce(c, x, plus{}, {.stream = &stream}); // a plain call besides the graph
         synchronize(c, {.stream = &stream});
         EXPECT(x[0] == 256 && x[8999] == 256 && parts[0] == 64 && parts[35'999] == 64);
         auto other = w.split(0);
         s.staged = true;
         use_device(other.with(gpus{r}), s);
         EXPECT(device_route(other.with(gpus{r})) == "staged through the host: device_settings::staged");
-        // Messages: inside by kernel, across by the proxies, in one group.
+        // Messages in one group: by kernel inside a host, by the proxies between hosts.
         const int me = w.rank();
         memory to(g, me, 5000 * 4), from(g, me, 5000 * 4);
         for (std::size_t i = 0; i < 20'000; ++i) to[i] = part(me, static_cast<int>(i / 5000), i);
@@ -239,7 +239,7 @@ TEST_CASE("two levels where they fit: islands of one host, captured calls, and w
             EXPECT_AT(i,
                       from[i] == part(static_cast<int>(i / 5000), me, static_cast<std::size_t>(me) * 5000 + i % 5000));
     });
-    // Hosts of one rank each, on two fabrics: a domain is a fabric.
+    // Hosts of one rank each, on two fabrics: each fabric is a domain.
     constexpr unsigned fabric = bit_of(device::handle_kind::fabric) | bit_of(device::handle_kind::ipc);
     fake_gpus one({.handles = fabric, .fabric = 1}), two({.handles = fabric, .fabric = 2});
     on_device_hosts({0, 1, 2, 3}, g, [&](communicator& w, fake_runtime, const device_settings& s) {
@@ -267,7 +267,7 @@ TEST_CASE("what did not come along one rail is not taken for a result on another
         const auto c = w.with(gpus{r});
         use_device(c, s);
         memory x(g, w.rank(), 20'000, 1);
-        // Completed by the proxies: those of ranks 1 and 3 have the last elements.
+        // The proxies of ranks 1 and 3 complete the last elements.
         const auto throws = [](int v, hook_context k) {
             if (k.index >= 19'990) throw std::runtime_error("not with me");
             return v;
@@ -306,7 +306,7 @@ TEST_CASE("a time limit that is for ever is that on both ways, for kernels, rail
 
 TEST_CASE("a rank that fails, aborts or does not come ends kernels and proxies on all hosts") {
     static std::atomic<int> done{0};
-    for (const int root_cause : {0, 1}) { // aborts; does not come
+    for (const int root_cause : {0, 1}) { // 0: rank 3 aborts; 1: it does not call
         fake_gpus g;
         done = 0;
         on_device_hosts({0, 0, 1, 1}, g, [&](communicator& w, fake_runtime r, const device_settings& s) {
@@ -332,7 +332,7 @@ TEST_CASE("a rank that fails, aborts or does not come ends kernels and proxies o
             ++done;
             EXPECT(e.code() == (root_cause == 0 ? errc::aborted : errc::timeout));
             EXPECT(e.peer() == 3);
-            EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // not the deadline of 50 s
+            EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // well before the deadline of 50 s
             EXPECT(e.rank() == w.rank());
         });
     }

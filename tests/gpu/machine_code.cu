@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels whose machine code machine_code.py reads: one for each kind of element whose loads it counts.
+// Kernels for machine_code.py, which reads their machine code: one for each kind of element whose loads it counts.
 #include <collx/exec/device/cuda_runtime.cuh>
 #include <collx/exec/device/window_calls.hpp>
 #include <collx/exec/fused.cuh>
@@ -11,7 +11,7 @@
 
 using namespace collx;
 
-// Elements of one per pack: 24 bytes, and 16 bytes that lie as std::complex<double> does.
+// Elements with one per pack: 24 bytes, and 16 bytes laid out like std::complex<double>.
 struct moments {
     double sum, square, count;
     COLLX_HD friend moments operator+(const moments& a, const moments& b) {
@@ -40,7 +40,7 @@ KERNEL(two_shot_all_reduce, sum_of<float>);
 KERNEL(ring_all_reduce, sum_of<float>);
 KERNEL_BY(packet_protocol, one_shot_all_reduce, sum_of<float>);
 
-// The copies of what goes by way of the host, of one run and of several.
+// The copies of staged calls, with one run and with several.
 using floats = contiguous_view<float>;
 using out = device::stage_out<floats>;
 using in = device::stage_in<floats, device::staging_runs>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The four functions of the memory model beside cuda::atomic_ref's: check_memory_model.py compares the instructions.
+// The four functions of the memory model, and cuda::atomic_ref's: check_memory_model.py compares the instructions.
 #include <cuda/atomic>
 
 #include <collx/exec/device/cuda_env.cuh>

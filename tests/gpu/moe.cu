@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Mixture of experts on a device: each rank's tokens are put in the order of their experts with CUB (sort, histogram,
-// scan), exchanged by the fused all-to-all, worked on, sent back and put in their old order. Checked against the same
-// on the host. scripts/gpu builds and runs it; exits with 77 where there is no GPU.
+// Mixture of experts on a device: CUB orders each rank's tokens by expert (sort, histogram, scan), the fused
+// all-to-all exchanges them, experts process them, and they return to their old order. The result is compared with
+// the host's. scripts/gpu builds and runs it; exits with 77 if there is no GPU.
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int ranks = 4, experts = 8, experts_per_rank = experts / ranks, width = 16;
 
-// Where sorted token s goes: slot by slot behind its expert's others. Each expert has room for all tokens of a rank.
+// The row of sorted token s: directly behind the others of its expert. Each expert has room for all tokens of a rank.
 struct places {
     const int *expert, *token, *first; // sorted experts, their tokens, first sorted place of each expert
     int tokens;
@@ -37,7 +37,7 @@ __global__ void put_back(places p, const float* in, float* y) {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), s = i / width, h = i % width;
     if (s < p.tokens) y[p.token[s] * width + h] = in[p.row(s) * width + h];
 }
-// [rank that sent][my expert][place][width]
+// x is [sending rank][my expert][place][width].
 __global__ void work(float* x, int rank, int tokens) {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
     if (i >= experts * tokens * width) return;
@@ -52,7 +52,7 @@ T* at(vector<T>& v) {
     return v.data().get();
 }
 
-// Calls a function of CUB twice: how much scratch, then the work.
+// Calls a function of CUB twice: for the scratch size, then for the work.
 template <class F>
 void with_scratch(const char* what, F&& f) {
     std::size_t bytes = 0;

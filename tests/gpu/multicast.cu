@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A switch that reduces and multicasts (NVLS): rank r's buffers are memory of device r, all of it bound to one
-// multicast object, and the ranks' blocks run on device 0; and long sums of a communicator, whose ranks have a device
-// each. Needs at least two devices behind a switch; exits with 77
-// elsewhere. Without a GPU it runs on the one in software (software/README.md); on a real one it has not run.
+// A switch that reduces and multicasts (NVLS): rank r's buffers are memory of device r, bound to one multicast
+// object, and the ranks' blocks run on device 0. Also long sums of a communicator whose ranks have a device each.
+// Needs at least two devices behind a switch; exits with 77 elsewhere. Without a GPU it runs on the software GPU
+// (software/README.md); it has not run on a real one.
 #include <cuda.h>
 
 #include <chrono>
@@ -26,7 +26,7 @@ using device::fused_options;
 
 namespace {
 
-// As the machine of gpu_team, but for where buffers may lie.
+// As the machine of gpu_team, but without its check of where buffers are.
 class switch_machine : public device::cuda_machine {
 public:
     bool has_multicast(const fused_options& o) const { return o.multicast_in != nullptr; }
@@ -54,7 +54,7 @@ bool is_offered(int devices) {
     return devices > 1;
 }
 
-// `bytes` of each device, at an address of its own and all of them at one.
+// `bytes` on each device, at one address per device and at one common address.
 class bound_memory {
 public:
     bound_memory(int devices, std::size_t bytes) : bytes_(bytes) {
@@ -94,7 +94,7 @@ private:
         check(DRIVER(cuMemAddressReserve)(&at, bytes_, 0, 0, 0), "reserving addresses");
         check(DRIVER(cuMemMap)(at, bytes_, 0, h, 0), "mapping");
         CUmemAccessDesc a{};
-        a.location.type = CU_MEM_LOCATION_TYPE_DEVICE, a.location.id = 0; // all blocks run there
+        a.location.type = CU_MEM_LOCATION_TYPE_DEVICE, a.location.id = 0; // all blocks run on this device
         a.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         check(DRIVER(cuMemSetAccess)(at, bytes_, &a, 1), "giving access");
         return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(at));
@@ -171,11 +171,11 @@ void collectives(int n, std::size_t size, std::size_t first, const char* type) {
     say("all_gather", wrong(out, [&](std::size_t, std::size_t i) { return value(i / size, i % size); }));
 }
 
-// Long sums of ranks that are threads with a device each: out of place, in place and from a graph.
+// Long sums with ranks that are threads with a device each: out of place, in place and from a graph.
 template <class T>
 void sums_of_calls(communicator& w, const char* type) {
     const int ranks = w.size();
-    const std::size_t n = (std::size_t{3} << 20) / sizeof(T) + 1000; // plan/choices.hpp: by the switch above 3 MiB
+    const std::size_t n = (std::size_t{3} << 20) / sizeof(T) + 1000; // plan/choices.hpp: the switch above 3 MiB
     cudaStream_t s = nullptr;
     device::require_cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
     std::vector<T> host(n);
@@ -188,7 +188,7 @@ void sums_of_calls(communicator& w, const char* type) {
     cudaGraphExec_t ready = nullptr;
     all_reduce(w, x, out, plus{}, {.stream = s});
     device::require_cuda(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "capturing");
-    all_reduce(w, x, collx::max{}, {.stream = s}); // in place; of float not by the switch
+    all_reduce(w, x, collx::max{}, {.stream = s}); // in place; for float not by the switch
     device::require_cuda(cudaStreamEndCapture(s, &graph), "capturing");
     device::require_cuda(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
     device::require_cuda(cudaGraphLaunch(ready, s), "launching a graph");

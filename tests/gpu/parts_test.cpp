@@ -2,8 +2,8 @@
 // collx-test: alone timeout=300 sanitize=nightly
 //
 // Calls on device memory in which ranks have parts: gather, scatter, the v-variants, scans, messages, barriers. Over
-// the fake runtime, by kernels and by way of the host, with parts of no element and parts of many pieces, and what is
-// refused. tests/gpu/calls_test.cpp has the other verbs and what can go wrong in all of them.
+// the fake runtime, by kernels and staged, with empty parts and parts of many pieces; also refused calls.
+// tests/gpu/calls_test.cpp tests the other verbs and the errors of all verbs.
 #include "fake_devices.hpp"
 #include "support/caught_stderr.hpp"
 #include "support/patience.hpp"
@@ -20,10 +20,10 @@ namespace {
 
 using memory = device_memory<int>;
 
-// Element i of what rank `from` has for rank `to`.
+// Element i of the part from rank `from` to rank `to`.
 int part(int from, int to, std::size_t i) { return from * 1'000'003 + to * 10'007 + static_cast<int>(i); }
 
-// How many elements rank `from` has for rank `to`: none, one, or more than a slot and than a staging buffer.
+// The number of elements from rank `from` to rank `to`: none, one, more than a slot, or more than a staging buffer.
 std::size_t count(int from, int to) {
     constexpr std::size_t counts[] = {0, 5000, 1, 333};
     return counts[static_cast<std::size_t>(from + 2 * to) % 4];
@@ -52,7 +52,7 @@ void check_rooted(communicator& w, Comm c, fake_gpus& g, void* s, int root, std:
     }
 }
 
-// To the next rank and to this one itself, from the last rank and from this one.
+// To the next rank and to itself, from the last rank and from itself.
 template <class Comm>
 void check_neighbors(communicator& w, Comm c, fake_gpus& g, void* s) {
     const int ranks = w.size(), me = w.rank(), next = (me + 1) % ranks, last = (me + ranks - 1) % ranks;
@@ -106,7 +106,7 @@ void check_counts(communicator& w, Comm c, fake_gpus& g, void* s) {
         const int r = static_cast<int>(k);
         for (std::size_t i = 0; i < to_me[k]; ++i) EXPECT_AT(i, in[at++] == part(r, me, i));
         for (std::size_t i = 0; i < shown[k]; ++i) EXPECT_AT(i, whole[gaps[k] + i] == part(r, 1, i));
-        for (std::size_t i = 0; i < 3; ++i) EXPECT_AT(i, whole[gaps[k] - 1 - i] == 0); // between parts
+        for (std::size_t i = 0; i < 3; ++i) EXPECT_AT(i, whole[gaps[k] - 1 - i] == 0); // gaps between parts
         if (k < mine) begin += shown[k];
         if (me == root)
             for (std::size_t i = 0; i < shown[k]; ++i)
@@ -134,14 +134,14 @@ void check_scans(communicator& w, Comm c, fake_gpus& g, void* s, std::size_t n) 
         EXPECT_AT(i, y[i] == up_to_me);
         EXPECT_AT(i, in_place[i] == up_to_me);
         EXPECT_AT(i, before[i] == (me == 0 ? -7 : up_to_me - k - me));
-        EXPECT_AT(i, x[i] == (me == 0 ? k : up_to_me - k - me)); // rank 0 keeps what it held
+        EXPECT_AT(i, x[i] == (me == 0 ? k : up_to_me - k - me)); // rank 0 keeps its value
     }
 }
 
 template <class Comm>
 void check_messages(communicator& w, Comm c, fake_gpus& g, void* s) {
     const int ranks = w.size(), me = w.rank(), next = (me + 1) % ranks, last = (me + ranks - 1) % ranks;
-    // A ring in which all ranks send first; messages of other lengths both ways; one rank to itself.
+    // A ring in which all ranks send first; messages of different lengths in both directions; a rank sends to itself.
     for (const std::size_t n : {0u, 7u, 20'000u}) {
         const std::size_t from_last = n + static_cast<std::size_t>(last), to_next = n + static_cast<std::size_t>(me);
         memory out(g, me, to_next), in(g, me, from_last);
@@ -153,7 +153,7 @@ void check_messages(communicator& w, Comm c, fake_gpus& g, void* s) {
     if (ranks < 2 || me > 1) return;
     memory x(g, me, 3 * 9000), y(g, me, 500, me);
     for (std::size_t i = 0; i < 9000; ++i) x[3 * i] = static_cast<int>(i);
-    if (me == 0) { // in order
+    if (me == 0) { // sent in order
         collx::send(c, on_device(strided(x.data(), 9000, 3)), 1, {.stream = s});
         collx::send(c, y, 1, {.stream = s});
     } else {
@@ -179,7 +179,7 @@ void check_group(communicator& w, Comm c, fake_gpus& g, void* s) {
     for (std::size_t i = 0; i < 700; ++i) sum[i] = part(me, 0, i);
     device_group group(c);
     group.recv(from_a, last), group.send(a, next), group.send(b, next), group.recv(from_b, last);
-    // Words at one end and bytes at the other.
+    // Words at one end, bytes at the other.
     group.send(device_view<char>(odd.data() + 1, 4000), next), group.recv(even, last);
     group.all_reduce(sum, collx::max{});
     group.reduce(root_sum, ranks - 1);
@@ -286,7 +286,7 @@ TEST_CASE("a device_group that is destroyed without launch() says so, also one i
             (void)device_group(c).recv(x, 0).all_reduce(x);
         }
         synchronize(c);
-        EXPECT(x[0] == 1); // the sum of what was launched
+        EXPECT(x[0] == 1); // the sum that was launched
     });
     CHECK(caught.text() ==
           "collx: warning: rank 1: a group was destroyed without launch(): none of its 2 calls was made, "
@@ -328,11 +328,11 @@ TEST_CASE("counts that differ are named, and what cannot be is refused") {
                 group.launch();
             });
             barrier(c, device_call_options{});
-            synchronize(c); // none of it did harm
-            // By way of the host always, with kernels where calls are checked. Longer by several whole pieces.
+            synchronize(c); // none of these errors had an effect
+            // Always when staged; with kernels only if calls are checked. Too long by several whole pieces.
             w.set_checked(!staged);
             memory many(g, me, 20'000);
-            if (me == 0) { // what it sends may be on its way already when it is found to be too much
+            if (me == 0) { // part of the message may have been sent before the error is found
                 (void)try_::send(c, many, 1);
                 try {
                     synchronize(c);
@@ -364,7 +364,7 @@ TEST_CASE("counts that differ are named, and what cannot be is refused") {
     }
 }
 
-// Sums of `ranks` inputs in which rank r has r + i: of element i.
+// Element i of the sum of `ranks` inputs in which rank r has r + i.
 int sum_of(int ranks, std::size_t i) { return ranks * (ranks - 1) / 2 + ranks * static_cast<int>(i); }
 
 TEST_CASE("collectives of a group that follow one another and are of one kind are one kernel") {
@@ -380,7 +380,7 @@ TEST_CASE("collectives of a group that follow one another and are of one kind ar
             for (const auto& m : x)
                 for (std::size_t i = 0; i < m->collx_buffer().size(); ++i) (*m)[i] = me + static_cast<int>(i);
         };
-        // 20 short ones, of other lengths (none too), which use one lane or two.
+        // 20 short sums of different lengths (one empty), which use one lane or two.
         for (std::size_t k = 0; k < 20; ++k) x.push_back(std::make_unique<memory>(g, me, k * 97));
         fill_all();
         const auto kernels_of = [&](auto&& f) { // of all ranks
@@ -397,11 +397,11 @@ TEST_CASE("collectives of a group that follow one another and are of one kind ar
             for (const auto& m : x) group.all_reduce(*m);
             group.launch();
         });
-        EXPECT(few == 2 * ranks); // 16 and 4
+        EXPECT(few == 2 * ranks); // 16 and 4 calls
         for (const auto& m : x)
             for (std::size_t i = 0; i < m->collx_buffer().size(); ++i) EXPECT_AT(i, (*m)[i] == sum_of(ranks, i));
 
-        // Another kind in between, another length (words with flags end at 256 KiB), another operator.
+        // Another kind in between, another length (LL words end at 256 KiB), another operator.
         x.clear();
         for (const std::size_t n : {10u, 20u, 80'000u, 90'000u, 40u, 5u, 6u})
             x.push_back(std::make_unique<memory>(g, me, n));
@@ -420,7 +420,7 @@ TEST_CASE("collectives of a group that follow one another and are of one kind ar
         EXPECT((*x[4])[39] == ranks - 1 + 39);
         EXPECT((*x[5])[4] == 2 + 4 && (*x[6])[5] == 1 + 5);
 
-        // What one call writes and another one uses keeps its order, on one rank or on all.
+        // A call that uses another one's output stays behind it, whether on one rank or on all.
         x.clear();
         for (int k = 0; k < 3; ++k) x.push_back(std::make_unique<memory>(g, me, 5000));
         fill_all();
@@ -434,7 +434,7 @@ TEST_CASE("collectives of a group that follow one another and are of one kind ar
         EXPECT(in_order == 4 * ranks + 1);
         for (std::size_t i = 0; i < 5000; ++i) {
             const int once = sum_of(ranks, i), twice = ranks * once;
-            // Rank 0 gave its sums to the third call, the others what they had.
+            // Rank 0 gave its sums to the third call, the other ranks their inputs.
             const int third = twice + 1 + 2 + 2 * static_cast<int>(i);
             EXPECT_AT(i, (*x[0])[i] == (me == 0 ? third : twice));
             EXPECT_AT(i, (*x[1])[i] == (me == 0 ? static_cast<int>(i) : third));
@@ -448,7 +448,7 @@ TEST_CASE("collectives of a group that follow one another and are of one kind ar
 
 using floats = device_memory<float>;
 
-// A group of one type in all tests: messages of words, sums, all_gathers and broadcasts, each of any number.
+// The group type of all tests: messages of words, sums, all_gathers and broadcasts, any number of each.
 template <class Comm>
 using mixed_group = decltype(device_group(std::declval<Comm&>())
                                  .send(std::declval<memory&>(), 0)
@@ -458,7 +458,7 @@ using mixed_group = decltype(device_group(std::declval<Comm&>())
                                  .broadcast(std::declval<memory&>(), 0)
                                  .broadcast(std::declval<floats&>(), 0));
 
-// Launches of all ranks.
+// The kernel launches of all ranks during f.
 template <class F>
 int kernels_of(communicator& w, fake_gpus& g, F&& f) {
     barrier(w);
@@ -467,11 +467,11 @@ int kernels_of(communicator& w, fake_gpus& g, F&& f) {
     f();
     barrier(w);
     const int after = g.fused_launches.load();
-    barrier(w); // the others' next kernels are not among them
+    barrier(w); // the next kernels of other ranks do not count
     return after - before;
 }
 
-// Calls of several kinds, types and lengths; n elements where one lane is not enough.
+// Calls of several kinds, types and lengths; with n elements where one lane is not enough.
 void check_chain(communicator& w, fake_runtime r, fake_gpus& g, std::size_t n, bool by_kernels) {
     auto c = w.with(gpus{r});
     const int ranks = w.size(), me = w.rank(), next = (me + 1) % ranks, last = (me + ranks - 1) % ranks;
@@ -513,7 +513,7 @@ void check_chain(communicator& w, fake_runtime r, fake_gpus& g, std::size_t n, b
                          .broadcast(seed, 0)
                          .broadcast(shared, ranks - 1);
         static_assert(std::is_same_v<decltype(group), mixed_group<decltype(c)>>);
-        // Of its kinds as many as there are: a second message to the same rank, too.
+        // Any number of calls of each kind, also a second message to the same rank.
         group.all_reduce(many), group.send(more, next), group.recv(got_more, last);
         for (const auto& x : layers) group.all_reduce(*x);
         EXPECT(group.size() == 21);
@@ -521,7 +521,7 @@ void check_chain(communicator& w, fake_runtime r, fake_gpus& g, std::size_t n, b
     };
     begin();
     const int launches = kernels_of(w, g, launch_all);
-    check(); // first: it waits for kernels that use this memory
+    check(); // first, because it waits for kernels that use this memory
     if (by_kernels) EXPECT(launches == ranks);
     begin();
     fake_runtime::begin_capture(s);
@@ -559,7 +559,7 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
         const int me = w.rank(), other = 1 - me;
         memory x(g, me, 100, 1), y(g, me, 100, me), z(g, me, 100);
         mixed_group<decltype(c)> group(c);
-        // What is received is reduced, then sent to all: three kernels. What is read twice is in one.
+        // Received data is reduced, then sent to all: three kernels. Data that is only read twice needs one kernel.
         const int in_order = kernels_of(w, g, [&] {
             group.send(y, other), group.recv(z, other), group.all_reduce(z);
             group.broadcast(z, 1), group.broadcast(x, 0);
@@ -567,7 +567,7 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
             synchronize(c);
         });
         EXPECT(in_order == 3 * 2 && z[99] == 1 && x[0] == 1);
-        // More than fit into a kernel.
+        // More calls than fit into a kernel.
         const int many = kernels_of(w, g, [&] {
             group.all_reduce(x), group.broadcast(y, 0);
             for (std::size_t k = 0; k < 31; ++k) group.broadcast(device_view<int>(z.data() + k, 1), 0);
@@ -576,7 +576,7 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
         });
         EXPECT(many == 2 * 2 && x[99] == 2 && y[0] == 0);
 
-        // One rank's calls are one kernel, the other's are three.
+        // One rank makes one kernel of its calls, the other three.
         device_group plain(c);
         const auto add = [&](auto& to) {
             to.send(y, other), to.recv(device_view<int>(z.data(), 100), other);
@@ -601,7 +601,7 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
         const auto in_message = thrown<invalid_argument>(w, [&] { group.launch(); });
         EXPECT(says(in_message, "group's buffer lies in the host's memory"));
         synchronize(c);
-        EXPECT(x[99] == 2); // the calls before the wrong ones were made, and no other
+        EXPECT(x[99] == 2); // only the calls before the wrong ones were made
         barrier(w);
         g.busy = g.what().processors;
         barrier(w);
@@ -612,7 +612,7 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
         barrier(w);
         g.busy = 0;
         barrier(w);
-        // The same calls in another order on the other rank.
+        // The same calls in another order on rank 1.
         if (me == 0) group.all_reduce(x), group.broadcast(y, 1);
         else group.broadcast(y, 1), group.all_reduce(x);
         const auto differ = thrown<mismatch>(w, [&] {
@@ -625,7 +625,7 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
         EXPECT(says(differ, "in broadcast and this rank in all_reduce") ||
                says(differ, "in all_reduce and this rank in broadcast") || says(differ, "in different calls") ||
                says(differ, "or is of another call"));
-        r.synchronize(nullptr); // before memory goes that kernels use
+        r.synchronize(nullptr); // before memory is freed that kernels use
     });
 }
 
@@ -676,7 +676,7 @@ TEST_CASE("errors of a group name the call and the rank, and calls before it are
         barrier(w);
         g.busy = 0;
         barrier(w);
-        if (me == 1) return; // and makes no call
+        if (me == 1) return; // rank 1 makes no call
         group.all_reduce(x), group.all_reduce(y), group.all_reduce(z);
         group.launch({.timeout = std::chrono::milliseconds(300)});
         const auto late = thrown<timed_out>(w, [&] { synchronize(c); });
@@ -695,19 +695,19 @@ TEST_CASE("kernels of calls that are not checked find out that ranks are in diff
             w.set_timeout(collx_test::patient(std::chrono::seconds(40)));
             const int me = w.rank();
             memory x(g, me, 6000, 1), y(g, me, 6000, 1), z(g, me, 18'000);
-            struct drained { // before memory goes that kernels use
+            struct drained { // waits before memory is freed that kernels use
                 fake_runtime& runtime;
                 ~drained() { runtime.synchronize(nullptr); }
             } const last{r};
             at("%s, %d ranks", what, ranks);
             const std::int64_t began = now_ns();
             const auto e = thrown<mismatch>(w, [&] {
-                all_reduce(c, x), all_gather(c, cut(y, 500), cut(z, 500 * static_cast<std::size_t>(ranks))); // right
+                all_reduce(c, x), all_gather(c, cut(y, 500), cut(z, 500 * static_cast<std::size_t>(ranks))); // correct
                 synchronize(c);
                 if (me == 1) odd_call(c, x, y, z);
                 else call(c, x, y, z);
                 synchronize(c);
-                barrier(c, device_call_options{}); // what only sends may hear of it in the next call
+                barrier(c, device_call_options{}); // a rank that only sends may get the error in the next call
                 synchronize(c);
             });
             at("%s: rank %d: %s", what, me, e.what());
@@ -715,13 +715,13 @@ TEST_CASE("kernels of calls that are not checked find out that ranks are in diff
             for (const char* t : texts) found = found || says(e, t);
             EXPECT(found);
             EXPECT(e.peer() >= 0 && e.peer() < ranks && now_ns() - began < collx_test::patient(30'000'000'000));
-            EXPECT(thrown<mismatch>(w, [&] { all_reduce(c, x); }).peer() >= 0); // it stays ended
+            EXPECT(thrown<mismatch>(w, [&] { all_reduce(c, x); }).peer() >= 0); // the communicator stays failed
         });
     };
     const auto reduces = [&](std::size_t n) {
         return [=](auto& c, auto& x, auto&, auto&) { all_reduce(c, cut(x, n)); };
     };
-    // The last one is what the barrier behind the call says, where a rank that was slow hears of it there first.
+    // The last text comes from the barrier behind the call, if a slow rank learns of the error there first.
     const auto others = {"are in different calls", "has another size than this call expects"};
     const auto with = [&](std::vector<const char*> t) {
         t.insert(t.end(), others.begin(), others.end());
@@ -833,7 +833,7 @@ TEST_CASE("what a rank says too late for a call is compared in the next one") {
             }
             const auto e = thrown<mismatch>(w, [&] {
                 next();
-                if (me != 0) next(); // others may be through before rank 0 finds out
+                if (me != 0) next(); // other ranks may finish before rank 0 finds the mismatch
             });
             at("rank %d: %s", me, e.what());
             EXPECT(me != 0 || (e.peer() == 1 && says(e, "rank 1 sends 16 bytes, and this rank receives 0")));
@@ -841,7 +841,7 @@ TEST_CASE("what a rank says too late for a call is compared in the next one") {
     }
 }
 
-// Threads of this process that block this signal.
+// The number of threads of this process that block this signal.
 int threads_that_block(int signal) {
     int count = 0;
     DIR* const all = ::opendir("/proc/self/task");
@@ -892,7 +892,7 @@ TEST_CASE("parts in a graph, replayed, and barriers of streams") {
             const auto graph = fake_runtime::end_capture(s);
             for (int k = 0; k < 3; ++k) fake_runtime::launch(graph, s);
             synchronize(c, {.stream = &s});
-            // x of rank 0 stays 1, x of rank 1 grows by it.
+            // x of rank 0 stays 1; x of rank 1 grows by it each time.
             EXPECT(x[0] == 1 + 3 * me && x[2999] == 1 + 3 * me);
 
             static std::atomic<int> came{0};
@@ -903,7 +903,7 @@ TEST_CASE("parts in a graph, replayed, and barriers of streams") {
             barrier(c, device_call_options{.stream = &s});
             bool was_there = false;
             s.put([&] { was_there = came.load() == 1; });
-            if (me == 1) barrier(w); // only now may rank 0 come
+            if (me == 1) barrier(w); // only now may rank 0 continue
             synchronize(c, {.stream = &s});
             EXPECT(was_there);
             barrier(w);
@@ -915,7 +915,7 @@ TEST_CASE("parts in a graph, replayed, and barriers of streams") {
 
 TEST_CASE("counts and offsets beyond 2^31") {
     constexpr std::size_t far = (std::size_t{1} << 32) + 4096;
-    // Memory of which pages are used only where they are touched.
+    // Memory whose pages are allocated only when accessed.
     for (const bool staged : {false, true}) {
         fake_gpus g;
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
@@ -937,7 +937,7 @@ TEST_CASE("counts and offsets beyond 2^31") {
             }
             const std::size_t wrong = far + mine;
             const auto e = thrown<invalid_argument>(w, [&] { all_gather(c, device_view<unsigned char>(p, wrong), x); });
-            EXPECT(says(e, std::to_string(2 * wrong).c_str())); // not cut to 32 bits
+            EXPECT(says(e, std::to_string(2 * wrong).c_str())); // not truncated to 32 bits
             g.free(p);
         });
         CHECK(g.pieces() == 0);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a device is and allows, before anything else runs on it (scripts/gpu): whether two cooperative grids run side by
-// side, what an empty launch and a flag's way to the host and back take, how fast it copies. Prints
-// "probe,what,value,unit" lines, which are no checks; fails only where a launch fails or a copy is wrong. Uses nothing
-// of collx's kernels.
+// Properties of a device, measured before anything else runs on it (scripts/gpu): whether two cooperative grids run
+// concurrently, the time of an empty launch and of a flag's round trip to the host, the copy rate. Prints
+// "probe,what,value,unit" lines, which are not checks; fails only if a launch fails or a copy is wrong. Does not use
+// collx's kernels.
 //
-//   probe [--short] [--first]     --first: one launch only, to see whether a tool runs programs here
+//   probe [--short] [--first]     --first: one launch only, to see whether a tool can run programs here
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -28,7 +28,7 @@ __device__ word device_ns() {
     return t;
 }
 __global__ void nothing() {}
-// One of two grids that wait for each other, at most so long.
+// One of two grids that wait for each other, for a limited time.
 __global__ void meet(volatile word* words, int me, word limit_ns, word* late) {
     if (threadIdx.x != 0 || blockIdx.x != 0) return;
     words[me] = 1;
@@ -40,7 +40,7 @@ __global__ void meet(volatile word* words, int me, word limit_ns, word* late) {
             return;
         }
 }
-// Answers the host's numbers 1 to `trips`, or gives up.
+// Answers the host's numbers 1 to `trips`, or gives up at the limit.
 __global__ void answer(volatile word* asked, volatile word* answered, word trips, word limit_ns) {
     const word begun = device_ns();
     for (word k = 1; k <= trips; ++k) {
@@ -78,7 +78,7 @@ void launch_cooperatively(const void* kernel, int blocks, int threads, void** pa
                  "launching");
 }
 
-// Ranks that share a device go by kernels only where this is so.
+// Ranks that share a device can use kernels only if two grids run concurrently.
 void two_grids(int processors) {
     cudaStream_t s[2];
     for (auto& x : s) require_cuda(cudaStreamCreateWithFlags(&x, cudaStreamNonBlocking), "making a stream");

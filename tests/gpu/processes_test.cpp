@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=120 sanitize=nightly
 //
-// Calls on device memory among processes, over the fake runtime: exchange memory goes from process to process by
-// handles, is mapped, used by kernels of both and unmapped; where a handle is refused the calls go by way of the host;
-// a process that dies ends the kernels of the others.
+// Calls on device memory among processes, over the fake runtime. Processes pass exchange memory to each other by
+// handles, map it, use it in kernels of both and unmap it. If a handle is refused the calls are staged. If a process
+// dies the kernels of the others end.
 #include <dirent.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -43,8 +43,8 @@ device_settings small() {
     return s;
 }
 
-// f(world, the same with its runtime, devices) in n processes; rank r has device r.
-// per_host: so many take themselves for one host; 0: all. hides: each process sees its own device only, as number 0.
+// Runs f(world, world with its runtime, devices) in n processes; rank r has device r. per_host: this many act as one
+// host; 0: all. hides: each process sees only its own device, as number 0.
 template <class F>
 void start_ranks(processes& p, const std::string& directory, int n, F f,
                  unsigned handles = bit_of(device::handle_kind::ipc), int per_host = 0, bool hides = false,
@@ -67,7 +67,7 @@ void start_ranks(processes& p, const std::string& directory, int n, F f,
                 w.set_checked(false);
                 code = f(w, w.with(gpus{runtime}), g);
             }
-            if (g.unloaded_launches != 0) return 97; // a launch that loads its kernel may wait for all that runs
+            if (g.unloaded_launches != 0) return 97; // a launch that loads its kernel may wait for everything that runs
             if (g.freed_while_open != 0) return 98;
             return code != 0 ? code : g.pieces() == 0 ? 0 : 99;
         });
@@ -76,7 +76,7 @@ void start_ranks(processes& p, const std::string& directory, int n, F f,
 constexpr unsigned ipc = bit_of(device::handle_kind::ipc), file = bit_of(device::handle_kind::file),
                    fabric = bit_of(device::handle_kind::fabric);
 
-// Of this process; only the fake's memory where `memory` says so.
+// Open files of this process; with `memory` only those of the fake's memory.
 int open_files(bool memory = false) {
     int n = 0;
     DIR* d = ::opendir("/proc/self/fd");
@@ -89,7 +89,7 @@ int open_files(bool memory = false) {
     return n;
 }
 
-// 0 where the sums are right.
+// Returns 0 if the sums are right.
 template <class Comm>
 int sums_are_right(communicator& w, Comm c, device::fake_gpus& g, std::size_t n) {
     auto* p = static_cast<int*>(g.allocate(n * sizeof(int), device::fake_runtime(g).current()));
@@ -134,12 +134,12 @@ TEST_CASE("processes map each other's device memory by handles") {
         processes p;
         start_ranks(p, d.path, n, [](communicator& w, auto c, device::fake_gpus& g) {
             if (w.rank() == 1)
-                g.closing_takes_us = 50'000; // its peers free what it still has open, if they do not wait
+                g.closing_takes_us = 50'000; // its peers would free memory that it still has open, if they did not wait
             use_device(c, small());
             if (device_route(c).find("kernels over nvlink, memory by CUDA IPC") != 0) return 3;
             if (const int e = sums_are_right(w, c, g, 1000); e != 0) return e;
             if (const int e = sums_are_right(w, c, g, 30'000); e != 0) return e;
-            // Two communicators of the same processes, with mappings of their own.
+            // Two communicators of the same processes, each with its own mappings.
             auto half = w.split(w.rank() % 2);
             device::fake_runtime r(g);
             return sums_are_right(half, half.with(gpus{r}), g, 500);
@@ -178,8 +178,8 @@ TEST_CASE("the kind of handle is the one that all ranks have and can map, and th
                 const bool is_staged = k.not_opened_by_rank_1 == (ipc | file | fabric);
                 use_device(c, small());
                 if (device_route(c) != k.route) throw std::runtime_error(device_route(c));
-                // Nothing stays of kinds that were tried: memory of its own, of its peer, and for the host's words. A
-                // file that was given away is closed again.
+                // Nothing remains of the kinds that were tried: only this rank's memory, its peer's, and that for the
+                // host's words. A file that was passed on has been closed.
                 if (!is_staged && g.pieces() != 3) return 6;
                 if (open_files(true) != 2) return 7;
                 return sums_are_right(w, c, g, 3000);
@@ -245,7 +245,7 @@ TEST_CASE("processes that see one device each reach each other's, or say which v
     for (const bool is_refused : {false, true}) {
         scratch_directory d;
         processes p;
-        const int n = is_refused ? 2 : 3; // of three the two others would be a domain
+        const int n = is_refused ? 2 : 3; // of three ranks, the other two would form a domain
         start_ranks(
             p, d.path, n,
             [is_refused](communicator& w, auto c, device::fake_gpus& g) {
@@ -327,19 +327,19 @@ TEST_CASE("handles of a process that is gone, of another fabric, or taken back")
     const int files = open_files();
     for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric})
         opened.push_back(r.open_memory(page->handles[static_cast<int>(k)], k, 4096));
-    CHECK(open_files() == files); // a mapping needs no file
+    CHECK(open_files() == files); // a mapping needs no open file
     CHECK_THROWS_WITH(device::fake_runtime(elsewhere).open_memory(page->handles[2], handle_kind::fabric, 4096),
                       Catch::Contains("another fabric"));
     page->state = 2;
     wait_for(3);
-    for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric}) // taken back
+    for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric}) // freed by their owner
         CHECK_THROWS_AS(r.open_memory(page->handles[static_cast<int>(k)], k, 4096), collx::error);
     page->state = 4;
     p.wait(60'000);
     CHECK(p[0].is_ok());
     for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric}) {
         auto& x = opened[static_cast<std::size_t>(k)];
-        CHECK(static_cast<int>(x.at[9]) == 40 + static_cast<int>(k)); // what is mapped outlives its maker
+        CHECK(static_cast<int>(x.at[9]) == 40 + static_cast<int>(k)); // a mapping outlives its maker
         CHECK_THROWS_AS(r.open_memory(page->handles[static_cast<int>(k)], k, 4096), collx::error);
         r.close_memory(x);
     }
@@ -383,8 +383,8 @@ TEST_CASE("a process that is killed ends the kernels that wait for it") {
         p.wait(60'000);
         for (int r = 0; r < 2; ++r) {
             INFO("staged " << staged << " rank " << r << ": exit code " << p[r].exit_code << " " << p[r].what);
-            CHECK((p[r].exit_code == 0 || p[r].exit_code == 99));      // a peer's kernel may use the memory: it stays
-            CHECK(p[r].took_ns < collx_test::patient(30'000'000'000)); // not the deadline of 40 s
+            CHECK((p[r].exit_code == 0 || p[r].exit_code == 99));      // a peer's kernel may use the memory: it is kept
+            CHECK(p[r].took_ns < collx_test::patient(30'000'000'000)); // well before the deadline of 40 s
         }
         CHECK(p[2].exit_code == 128 + SIGKILL);
     }
@@ -403,7 +403,7 @@ TEST_CASE("processes on two hosts: in two levels, and one that is killed is name
                     throw std::runtime_error(device_route(c));
                 if (!dies) return sums_are_right(w, c, g, 5000);
                 auto* q = static_cast<float*>(g.allocate(400'000, w.rank()));
-                try { // who is slow may still be in the calls that are right when rank 3 dies
+                try { // a slow rank may still be in the correct calls when rank 3 dies
                     if (const int e = sums_are_right(w, c, g, 5000); e != 0) return e;
                     if (w.rank() == 3) ::raise(SIGKILL);
                     all_reduce(c, device_view<float>(q, 100'000));
@@ -420,7 +420,7 @@ TEST_CASE("processes on two hosts: in two levels, and one that is killed is name
             INFO("dies " << dies << " rank " << r << ": exit code " << p[r].exit_code << " " << p[r].what);
             if (dies && r == 3) CHECK(p[r].exit_code == 128 + SIGKILL);
             else CHECK((p[r].exit_code == 0 || (dies && p[r].exit_code == 99)));
-            CHECK(p[r].took_ns < collx_test::patient(30'000'000'000)); // not the deadline of 40 s
+            CHECK(p[r].took_ns < collx_test::patient(30'000'000'000)); // well before the deadline of 40 s
         }
     }
 }

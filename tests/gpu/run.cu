@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fused kernels on a real device: every protocol, the collectives, types, views, hooks, graphs, deadlines. scripts/gpu
-// builds and runs it, alone and under compute-sanitizer (--short). Exits with 77 where there is no GPU.
+// Fused kernels on a real device: every protocol, the collectives, types, views, hooks, graphs, deadlines.
+// scripts/gpu builds and runs it, alone and under compute-sanitizer (--short). Exits with 77 if there is no GPU.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -25,7 +25,7 @@ using device::cuda_check;
 namespace {
 
 bool is_short = false, is_sample = false; // --sample: where every instruction is interpreted
-// One buffer per rank in device memory; offset elements before each view begins, so that views may be unaligned.
+// One buffer per rank in device memory. Each view begins after `offset` elements, so that views may be unaligned.
 template <class T>
 class device_buffers {
 public:
@@ -49,7 +49,7 @@ public:
             for (std::size_t i = 0; i < n_; ++i) host[i] = f(static_cast<int>(r), i);
             cuda_check(cudaMemcpy((*this)[r].data(), host.data(), n_ * sizeof(T), cudaMemcpyHostToDevice), "filling");
         }
-        // Such a copy returns when the host's memory may be used again; other streams do not wait for its end.
+        // These copies return when the host's memory may be reused; other streams do not wait for their end.
         cuda_check(cudaDeviceSynchronize(), "filling");
     }
     std::vector<T> read(std::size_t r) const {
@@ -63,7 +63,7 @@ private:
     std::size_t n_, offset_;
 };
 
-// Small whole numbers: exact in every type and order.
+// Small integers: exact in every type and order.
 template <class T>
 T element(int rank, std::size_t i) {
     return static_cast<T>(static_cast<float>(rank + 1 + static_cast<int>(i % 7)));
@@ -105,7 +105,7 @@ void all_reduces(const char* what) {
                 device_buffers<T> in(n, size, offset), out(n, size, offset);
                 in.fill(element<T>), out.fill(none<T>);
                 team.all_reduce(in, out);
-                team.all_reduce(in, in); // in place, behind it in the same stream
+                team.all_reduce(in, in); // in place, after it in the same stream
                 team.synchronize();
                 expect_sums(out, n, size, label(what, n, size));
                 expect_sums(in, n, size, label(what, n, size) + " in place");
@@ -189,7 +189,7 @@ void hooks_and_views() {
     }
 }
 
-// Inputs that are computed as they are read, outputs that own themselves.
+// Inputs that are computed as they are read, outputs that own their memory.
 void thrust_families() {
     const int n = 3;
     gpu_team team(n);
@@ -209,7 +209,7 @@ void thrust_families() {
     }
 }
 
-// 8-bit floats, and sums of them in float.
+// 8-bit floats, summed in float.
 void narrow_types() {
     const int n = 2;
     gpu_team team(n);
@@ -226,7 +226,7 @@ void narrow_types() {
     expect(wrong == 0, label("e4m3", n, 5000));
 }
 
-// The device's conversions beside the host's arithmetic, which runs on the device here: all floats, all patterns.
+// The device's conversions compared with the host's arithmetic, run on the device: all floats, all bit patterns.
 struct soft_f16 {
     __device__ static unsigned narrow(float x) { return detail::f16_bits_from_float(x); }
     __device__ static float widen(unsigned b) { return detail::float_from_f16_bits(static_cast<unsigned short>(b)); }
@@ -245,8 +245,7 @@ struct soft_fp8 {
         return detail::float_from_fp8_bits(static_cast<unsigned char>(b), Mantissa, Bias);
     }
 };
-// wrong[0]: narrowing, wrong[1]: widening, wrong[2]: two at a time.
-// All patterns of T, and every so many-th float of all.
+// wrong[0]: narrowing, wrong[1]: widening, wrong[2]: two at a time. Tests all patterns of T, and one of `every` floats.
 template <class T, class Soft>
 __global__ void compare_conversions(unsigned long long* wrong, unsigned every) {
     using bits = decltype(T::bits);
@@ -373,7 +372,7 @@ void refusals() {
     expect(said.find("lies in the host's memory") != std::string::npos, "a host pointer is refused: " + said);
 }
 
-// The last rank's blocks are not started: the others give up after their deadline and say for whom they waited.
+// The last rank's blocks are not started: the others give up at their deadline and name the awaited rank.
 void deadlines() {
     gpu_team team(3);
     team.machine().leave_out_last();
@@ -397,7 +396,7 @@ int main(int argc, char** argv) {
     is_short = is_sample || (argc > 1 && std::strcmp(argv[1], "--short") == 0);
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return skip();
-    // One that throws shall not keep the others from being run.
+    // An exception in one must not prevent the others from running.
     const auto run = [](const char* what, auto&& f) {
         const auto began = std::chrono::steady_clock::now();
         try {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Ranks that are threads of one process and share one device: calls of a communicator by kernels of several launches
-// that wait for each other, in streams of their own. Every size, many calls in a row with ranks that are late, a graph,
-// and what a call costs the host and the device ("shared,…" lines). scripts/gpu builds and runs it. Exits with 77 where
-// there is no GPU, and where two grids do not run side by side.
+// that wait for each other, each rank in its own stream. Every size, many calls in a row with late ranks, a graph,
+// and the cost of a call for host and device ("shared,…" lines). scripts/gpu builds and runs it. Exits with 77 if
+// there is no GPU, or if two grids do not run concurrently.
 //
 //   shared [--short]
-//   --ahead CALLS     of a rank that are launched before it waits, 32 if not given
-//   --apart STREAMS   two ranks whose streams are made so many after each other: which of them share a queue
-//   --ranks RANKS     only so many, instead of 2, 3, 4 and 8
-//   --lanes LANES     of each rank's kernels, instead of three quarters of the device
-//   --deadline S      of a call, 20 if not given. After half of it without a result the stacks of all threads are shown
+//   --ahead CALLS     calls that a rank launches before it waits; default 32
+//   --apart STREAMS   two ranks with their streams made this far apart: tests which streams share a queue
+//   --ranks RANKS     only this number of ranks, instead of 2, 3, 4 and 8
+//   --lanes LANES     lanes of each rank's kernels; default: three quarters of the device
+//   --deadline S      of a call; default 20. After half of it without a result the stacks of all threads are shown
 //   --no-graphs       leaves out the graphs
-//   --lazy            leaves the program's own kernels to be loaded when they are launched: ranks then wait for ever
-//   --marks           says, when nothing gets further, how far each rank's stream is and which new kernels still begin
-//   --serial          ranks launch their first call one after the other, each once the streams of all are empty
+//   --lazy            lets CUDA load the program's own kernels at their first launch: then ranks wait forever
+//   --marks           if progress stops, reports how far each rank's stream is and which new kernels still begin
+//   --serial          ranks launch their first call one after the other, once the streams of all are empty
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -33,34 +33,33 @@ using device::require_cuda;
 namespace {
 
 bool is_short = false, has_route = true;
-int ahead = 32; // calls of a rank that are launched and not waited for
-int apart = 1;  // how many streams after the rank before a rank makes its own
+int ahead = 32; // calls that a rank launches before it waits
+int apart = 1;  // a rank makes its stream this many streams after the previous rank
 int only_ranks = 0, lanes = 0, seconds = 20;
-std::atomic<int> turn{0}; // whose it is, of the ranks of a team
+std::atomic<int> turn{0}; // of the ranks of a team
 bool is_lazy = false, has_graphs = true, has_marks = false, is_serial = false;
 
 __global__ void fill(float* x, std::size_t n, float first) {
     for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         x[i] = first + static_cast<float>(i % 5);
 }
-// Counts what is not first + scale * (i % 5), where i counts from `from` on in parts of `part`.
+// Counts elements other than first + scale * (i % 5), where i starts at `from` in parts of `part`.
 __global__ void compare(const float* x, std::size_t n, float first, float scale, std::size_t part, std::size_t from,
                         unsigned long long* wrong) {
     for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         if (x[i] != first + scale * static_cast<float>((from + i % part) % 5)) atomicAdd(wrong, 1ull);
 }
-// Keeps a rank's stream busy, so that its next kernel begins late.
+// Occupies a rank's stream, so that its next kernel begins late.
 __global__ void delay(unsigned cycles) {
     const auto began = clock64();
     while (static_cast<unsigned long long>(clock64() - began) < cycles) {
     }
 }
 
-// How far each rank's stream has come in its first collectives, in memory of the host; 8 ranks, then a word of new
-// streams.
+// How far each rank's stream is in its first collectives, in host memory; 8 ranks, then one word for new streams.
 volatile unsigned* reached = nullptr;
 __global__ void mark(volatile unsigned* at, unsigned step) { *at = step; }
-// As a kernel of a call: one block fills a multiprocessor's registers.
+// Like a kernel of a call: one block fills a multiprocessor's registers.
 __global__ void __launch_bounds__(512, 1) wide(volatile unsigned* at, unsigned n) {
     unsigned x[80];
 #pragma unroll
@@ -86,7 +85,7 @@ void make_marks() {
     require_cuda(cudaFuncGetAttributes(&a, wide), "loading a kernel");
     std::printf("the wide kernel has %d registers, %zu bytes of local memory\n", a.numRegs, a.localSizeBytes);
     std::memset(words, 0, 64);
-    reached = words; // the device sees it there, too
+    reached = words; // also visible to the device
 }
 void show_reached() {
     if (reached == nullptr) return;
@@ -114,9 +113,9 @@ void show_reached() {
     tries("36 x 512 threads of many registers", [](cudaStream_t s) { wide<<<36, 512, 0, s>>>(reached + 8, 1); });
 }
 
-// CUDA loads a kernel at its first launch, and may wait for all that runs on the device to do so: for ever, where a
-// collective that runs waits for the rank whose launch that is. use_device() loads the kernels of collx; a program
-// whose ranks are threads loads its own.
+// CUDA loads a kernel at its first launch, and may wait for everything on the device to do so. That hangs if a
+// running collective waits for the rank of that launch. use_device() loads the kernels of collx; a program whose
+// ranks are threads must load its own.
 void load_kernels() {
     cudaFuncAttributes a;
     require_cuda(cudaFuncGetAttributes(&a, fill), "loading a kernel");
@@ -124,7 +123,7 @@ void load_kernels() {
     require_cuda(cudaFuncGetAttributes(&a, delay), "loading a kernel");
 }
 
-// What one rank has. Everything is allocated before the first call and freed after the last: to free memory waits for
+// The memory of one rank. It is allocated before the first call and freed after the last: freeing memory waits for
 // the device, and so for kernels that wait for this rank.
 struct rank_memory {
     float *x = nullptr, *y = nullptr;
@@ -159,7 +158,7 @@ void collectives(communicator& w, const rank_memory& m, std::size_t n) {
     reach(w, m.s, 1);
     m.put(n, mine);
     reach(w, m.s, 2);
-    if (is_serial) { // not by calls of the communicator: their order is compared
+    if (is_serial) { // without calls of the communicator, whose order is compared
         require_cuda(cudaStreamSynchronize(m.s), "waiting");
         barrier(w);
         while (turn % w.size() != w.rank()) std::this_thread::yield();
@@ -189,9 +188,9 @@ void collectives(communicator& w, const rank_memory& m, std::size_t n) {
     stacks::passed();
 }
 
-// Many calls in a row whose results all are looked at, with other values and lengths each time. At most `ahead` are
-// launched before they are waited for: a thread whose launch has to wait for room in the device's queue lets no other
-// thread launch what its kernels wait for.
+// Many calls in a row with new values and lengths; checks all results. At most `ahead` calls are launched before a
+// wait: a thread whose launch waits for space in the device's queue prevents other threads from launching what its
+// kernels wait for.
 void in_a_row(communicator& w, const rank_memory& m, int calls) {
     const auto ranks = static_cast<float>(w.size());
     for (int call = 0; call < calls; ++call) {
@@ -222,14 +221,14 @@ void replayed(communicator& w, const rank_memory& m, std::size_t n, int times) {
     }
     m.look(n, 1, 1, n);
     synchronize(w, {.stream = m.s});
-    // On the host. To make a graph ready and to destroy it may wait for the device, and so for kernels of other ranks
-    // that wait for this one's next call.
+    // A barrier of the host. Instantiating and destroying a graph may wait for the device, and so for kernels of
+    // other ranks that wait for this rank's next call.
     barrier(w);
     cudaGraphExecDestroy(ready), cudaGraphDestroy(graph);
     barrier(w);
 }
 
-// Of one call, when calls follow each other: the host's part, and all of it. Median of some batches.
+// Times per call in a sequence: the host's part, and the total. Median of several batches.
 void measure(communicator& w, const rank_memory& m, std::size_t n) {
     using clock = std::chrono::steady_clock;
     const device_view<float> x(m.x, n), y(m.y, n);
@@ -253,12 +252,12 @@ void measure(communicator& w, const rank_memory& m, std::size_t n) {
                     static_cast<double>(n * sizeof(float)) / whole[4] / 1000, host[4]);
 }
 
-// One after the other, before anything else makes streams, so that neighbours are `apart`.
+// One rank after the other, before anything else makes streams, so that neighbours' streams are `apart`.
 void make_in_turn(communicator& w, std::optional<rank_memory>& made, std::size_t elems) {
     for (int r = 0; r < w.size(); ++r) {
         if (r == w.rank()) {
             for (int i = 1; i < apart && r > 0; ++i) {
-                cudaStream_t other = nullptr; // left to the end of the program
+                cudaStream_t other = nullptr; // kept until the end of the program
                 require_cuda(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "making a stream");
             }
             made.emplace(elems);
@@ -274,9 +273,9 @@ void run_rank(communicator& w, int processors) {
     };
     require_cuda(cudaSetDevice(0), "choosing a device");
     w.set_timeout(std::chrono::seconds(seconds));
-    if (is_serial) w.set_checked(false); // ranks that compare their calls come together
+    if (is_serial) w.set_checked(false); // comparing calls would make the ranks start together
     device_settings settings;
-    // A quarter of the device is left to the program's own kernels, which run while ranks wait for each other.
+    // A quarter of the device remains for the program's own kernels, which run while ranks wait for each other.
     settings.shares_device = true, settings.lanes = lanes > 0 ? lanes : std::min(32, processors * 3 / 4 / ranks);
     std::vector<std::size_t> sizes{1, 1000, 16'384, 70'001};
     if (!is_short) sizes.push_back(4'000'003);
@@ -292,7 +291,7 @@ void run_rank(communicator& w, int processors) {
         collectives(w, m, n);
         say("collectives of " + std::to_string(n) + " done");
     }
-    in_a_row(w, m, is_short ? 300 : 25'000); // 100,000 of the four numbers of ranks together
+    in_a_row(w, m, is_short ? 300 : 25'000); // 100,000 for the four numbers of ranks together
     say("calls in a row done");
     if (has_graphs) {
         replayed(w, m, 1000, is_short ? 5 : 2000), replayed(w, m, 70'001, 5);
@@ -310,7 +309,7 @@ void share(int ranks, int processors) {
     run_threads(ranks, [&](communicator& w) {
         try {
             run_rank(w, processors);
-        } catch (const std::exception& e) { // of each rank: the first that is thrown need not be the cause
+        } catch (const std::exception& e) { // of each rank: the first exception may not be the cause
             std::printf("rank %d: %s\n", w.rank(), e.what()), std::fflush(stdout);
             throw;
         }
@@ -335,7 +334,7 @@ int main(int argc, char** argv) {
         else if (word == "--deadline") seconds = number();
         else return std::printf("usage: the comment at the top of tests/gpu/shared.cu\n"), 2;
     }
-    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); // streams that share a queue would wait for each other
+    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); // otherwise streams that share a queue would wait for each other
     int devices = 0, processors = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return skip();
     try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where every thread of a test is when nothing has got further for a while. A rank whose launch waits inside the driver
-// gives no error before the others have ended theirs, and is then no longer there. Where no debugger can be attached
-// this is what is left: each thread prints its own stack.
+// Shows where every thread of a test is if progress stops for a while. A rank whose launch waits in the driver
+// reports no error before the others have ended, and then its stack is gone. Where no debugger can be attached, each
+// thread prints its own stack.
 #pragma once
 
 #include <dirent.h>
@@ -19,12 +19,12 @@
 namespace stacks {
 
 inline std::atomic<long> results{0};
-// Something has got further.
+// Records progress.
 inline void passed() { ++results; }
 
 namespace detail {
 
-// backtrace() is not promised to be safe in a handler; it was called before, so that nothing is left to be loaded.
+// backtrace() is not guaranteed to be safe in a handler; an earlier call has loaded everything that it needs.
 inline void show_own(int) {
     void* at[64];
     const int count = ::backtrace(at, 64);
@@ -39,14 +39,14 @@ inline void show_all() {
         if (id <= 0 || id == own) continue;
         std::fprintf(stderr, "thread %d:\n", static_cast<int>(id));
         ::syscall(SYS_tgkill, ::getpid(), id, SIGUSR2);
-        std::this_thread::sleep_for(std::chrono::milliseconds(20)); // so that they do not mix
+        std::this_thread::sleep_for(std::chrono::milliseconds(20)); // so that the outputs do not mix
     }
     ::closedir(tasks);
 }
 
 } // namespace detail
 
-// While it lives: shows all stacks, once, after `limit` without a result, and calls `more`.
+// While it lives, shows all stacks once after `limit` without progress, and calls `more`.
 class watch {
 public:
     explicit watch(std::chrono::milliseconds limit, void (*more)() = nullptr) : limit_(limit), more_(more) {

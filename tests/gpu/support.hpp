@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the programs of tests/gpu share: counted checks, and how a program ends.
+// Shared by the programs of tests/gpu: counted checks, and the end of a program.
 #pragma once
 
 #include <cstdio>
@@ -23,7 +23,7 @@ inline void expect(bool holds, const std::string& what) {
     std::printf("FAILED: %s\n", what.c_str());
 }
 
-// After the last check, or with what ended them: the program's exit code.
+// Prints the result, after the last check or after an exception; returns the program's exit code.
 inline int finish(const char* thrown = nullptr) {
     if (thrown != nullptr) ++failures, std::printf("FAILED: %s\n", thrown);
     std::printf("%d checks, %d failed\n", checks, failures);
@@ -34,7 +34,7 @@ inline int skip() {
     return 77;
 }
 
-// All of it in one copy: a std::vector made of a device_vector's iterators would ask for one element after the other.
+// In one copy: a std::vector made of a device_vector's iterators would copy one element at a time.
 template <class T>
 std::vector<T> on_host(const thrust::device_vector<T>& x) {
     std::vector<T> host(x.size());
@@ -42,7 +42,7 @@ std::vector<T> on_host(const thrust::device_vector<T>& x) {
     return host;
 }
 
-// What a computed input yields: small whole numbers.
+// The value of a computed input: small integers.
 struct seventh {
     COLLX_HD float operator()(long long i) const { return static_cast<float>(i % 7); }
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=nightly
 //
-// Devices joined by a switch that reduces and multicasts, over the fake runtime: which sums go by it, what each rank
-// says where one of them cannot join it, and the proof that it works. The fake switch adds in an order of its own, so
-// that a sum shows which way it took.
+// Devices joined by a switch that reduces and multicasts, over the fake runtime: which sums use it, the report of
+// each rank if one cannot join it, and the proof that it works. The fake switch adds in another order, so that a sum
+// shows which way it took.
 #include "fake_devices.hpp"
 
 #include <collx/exec/device/switch_proof.hpp>
@@ -16,12 +16,12 @@ using device::bit_of, device::handle_kind;
 using step = fake_gpus::multicast_step;
 constexpr unsigned files = bit_of(handle_kind::ipc) | bit_of(handle_kind::file);
 
-// Rank r's element: in rank order the sum of all ranks is 1, in the fake switch's (the last rank's first) 0.
+// Rank r's element: the sum of all ranks is 1 in rank order, but 0 in the fake switch's order (the last rank first).
 float cancels(int rank, int ranks) {
     return rank == 0 ? 1e8f : rank == 1 ? 1.0f : rank == 2 ? -1e8f : rank + 1 == ranks ? 1.0f : 0.0f;
 }
 
-// The mean of n sums of one all_reduce. (A few elements of each piece are summed one by one, in rank order.)
+// The mean element of one all_reduce. (A few elements of each piece are summed individually, in rank order.)
 template <class Comm, class T = float>
 double mean_of(Comm c, const communicator& w, fake_gpus& g, std::size_t n) {
     const int here = fake_runtime(g).current();
@@ -38,7 +38,7 @@ double mean_of(Comm c, const communicator& w, fake_gpus& g, std::size_t n) {
     return all / static_cast<double>(n);
 }
 
-// Floats of the longest sum among so many devices that does not go by a switch.
+// The length in floats of the longest sum among so many devices that does not use a switch.
 std::size_t most_without_switch(int ranks) {
     const choices::situation long_one{.bytes = choices::any_bytes, .ranks = ranks};
     return choices::find_choice(choices::switched, collective::all_reduce, long_one)->above / sizeof(float);
@@ -64,7 +64,7 @@ TEST_CASE("long sums go by a switch that joins the devices, short ones and those
             EXPECT(mean_of(c, w, g, bound + 64) < 0.01);
             EXPECT(mean_of(c, w, g, bound) == 1);
             EXPECT(mean_of(w.with(gpus{r}, deterministic{}), w, g, bound + 64) == 1);
-            // No switch sums doubles.
+            // The switch does not sum doubles.
             EXPECT((mean_of<decltype(c), double>(c, w, g, bound + 64)) == 2);
         });
         CHECK(g.joined == ranks);
@@ -88,7 +88,7 @@ TEST_CASE("too few devices, a shared one, and a program that wants no switch") {
     };
     CHECK(joined(4, {.devices = 4, .multicasts = true}, with_stages()) == 0);
     CHECK(joined(5, {.devices = 5, .multicasts = false}, with_stages()) == 0);
-    device_settings shared = with_stages(); // ranks 0 and 4 have device 0
+    device_settings shared = with_stages(); // ranks 0 and 4 share device 0
     shared.shares_device = true;
     CHECK(joined(5, {.devices = 4, .processors = 8, .multicasts = true}, shared) == 0);
     device_settings none = with_stages();
@@ -102,7 +102,7 @@ TEST_CASE("where a rank cannot join the switch none does, all say which rank, an
                                                   {step::join, 3, "add its device to the multicast object"},
                                                   {step::bind, 1, "bind its memory to the multicast object"}}) {
         fake_gpus g({.devices = 5, .handles = files, .multicasts = true});
-        const int device = place; // clang 14 lets no lambda have a structured binding
+        const int device = place; // clang 14: lambdas cannot capture structured bindings
         g.refuses_multicast = fails, g.refusing_device = device;
         const std::string said = "; not by the switch: rank " + std::to_string(device) + " could not " + could_not;
         on_gpus(5, g, [&](communicator& w, fake_runtime r) {
@@ -121,7 +121,7 @@ TEST_CASE("the proof of a switch finds a memory that it does not read, and one t
     constexpr int ranks = 3;
     using device::switch_proof;
     using phase = switch_proof::phase;
-    // spoil(phase that has just been run, memories)
+    // spoil(the phase that has just run, memories)
     const auto finds = [&](auto&& spoil) {
         std::vector<std::vector<device::unit16>> memory(ranks,
                                                         std::vector<device::unit16>(switch_proof::memory_bytes / 16));
@@ -139,7 +139,7 @@ TEST_CASE("the proof of a switch finds a memory that it does not read, and one t
             spoil(now, memory);
         }
         for (const auto& m : memory)
-            for (const auto& u : m) CHECK((u.low | u.high) == 0); // as it was
+            for (const auto& u : m) CHECK((u.low | u.high) == 0); // restored
         return std::vector<std::uint64_t>(wrong, wrong + ranks);
     };
     using found = std::vector<std::uint64_t>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Windows in device memory, used from kernels: ranks are threads with a device each where there are enough, else they
-// share the first. A stencil, a ring written by hand, a shared counter, every place and length; what goes wrong; and
-// what a put with a signal costs ("windows,…" lines). scripts/gpu builds and runs it. Exits with 77 where there is no
-// GPU, and where two grids do not run side by side.
+// Windows in device memory, used from kernels. Ranks are threads with a device each if there are enough, otherwise
+// they share the first. A stencil, a hand-written ring, a shared counter, every place and length; errors; and the
+// cost of a put with a signal ("windows,…" lines). scripts/gpu builds and runs it. Exits with 77 if there is no GPU,
+// or if two grids do not run concurrently.
 //
 //   windows [--short]
 #include <algorithm>
@@ -24,9 +24,9 @@ using device::require_cuda;
 namespace {
 
 bool is_short = false;
-std::string why_not; // grids do not run side by side
+std::string why_not; // set if grids do not run concurrently
 
-// Each rank's row of the stencil; its neighbours' edges come into its part, of even and of odd steps. One block.
+// Each rank has a row of the stencil; its part receives the neighbours' edges, of even and of odd steps. One block.
 __global__ void stencil(device_window_handle<double> window, double* row, double* next, int width, int steps, int left,
                         int right) {
     auto halo = window.block();
@@ -47,8 +47,8 @@ __global__ void stencil(device_window_handle<double> window, double* row, double
     }
 }
 
-// A ring all_reduce by hand: block b sums its own share of every chunk. A place for each step, so nothing waits for
-// room.
+// A hand-written ring all_reduce: block b sums its share of every chunk. Each step has its own place, so no rank
+// waits for a free one.
 __global__ void ring(device_window_handle<float> window, float* x, std::size_t part) {
     auto in = window.block();
     const int n = in.ranks(), me = in.rank(), to = (me + 1) % n, from = (me + n - 1) % n;
@@ -77,7 +77,7 @@ __global__ void get_run(device_window_handle<std::uint16_t> window, int peer, st
     window.block().get(peer, place, to, n);
 }
 
-// Every thread takes numbers from rank 0 until there are none.
+// Every thread takes numbers from rank 0 until none are left.
 __global__ void take(device_window_handle<unsigned long long> window, unsigned* taken, unsigned long long most) {
     auto w = window.block();
     for (unsigned long long got = 0; w.fetch_add(0, 0, 1ull, got) && got < most;) atomicAdd(taken + got, 1u);
@@ -140,7 +140,7 @@ private:
     std::size_t n_;
 };
 
-// What one rank has. Memory is allocated before kernels wait for each other, and freed when none does.
+// The state of one rank. Memory is allocated before kernels wait for each other, and freed when none waits.
 struct rank_state {
     communicator& w;
     cudaStream_t s;
@@ -275,7 +275,7 @@ void check_errors(const rank_state& r) {
     }
 }
 
-// From one rank's kernel to the other's and back, and how many bytes a kernel puts.
+// The round trip between two ranks' kernels, and the bandwidth of a kernel's puts.
 void measure(const rank_state& r) {
     using clock = std::chrono::steady_clock;
     const int peer = 1 - r.w.rank(), turns = is_short ? 50 : 2000;
@@ -325,7 +325,7 @@ void run_rank(communicator& w, int devices, int processors) {
     w.set_timeout(std::chrono::seconds(20));
     rank_state r{w, nullptr, {}};
     r.o.settings.shares_device = devices < w.size(), r.o.settings.lanes = std::max(1, processors / 2 / w.size());
-    for (int k = 0; k < w.size(); ++k) { // one after the other, so that they have queues of their own
+    for (int k = 0; k < w.size(); ++k) { // one after the other, so that each has its own queue
         if (k == w.rank()) require_cuda(cudaStreamCreateWithFlags(&r.s, cudaStreamNonBlocking), "making a stream");
         barrier(w);
     }
@@ -349,7 +349,7 @@ int main(int argc, char** argv) {
         if (std::strcmp(argv[i], "--short") == 0) is_short = true;
         else return std::printf("usage: windows [--short]\n"), 2;
     }
-    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); // streams that share a queue would wait for each other
+    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); // otherwise streams that share a queue would wait for each other
     int devices = 0, processors = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return skip();
     try {
@@ -358,7 +358,7 @@ int main(int argc, char** argv) {
             run_threads(ranks, [&](communicator& w) {
                 try {
                     run_rank(w, devices, processors);
-                } catch (const std::exception& e) { // of each rank: the first that is thrown need not be the cause
+                } catch (const std::exception& e) { // of each rank: the first exception may not be the cause
                     std::printf("rank %d: %s\n", w.rank(), e.what()), std::fflush(stdout);
                     throw;
                 }

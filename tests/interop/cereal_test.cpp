@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: needs=cereal
 //
-// Objects that cereal can write, between ranks.
+// Ranks exchange objects that cereal can serialise.
 #include "comm/support.hpp"
 
 #include <map>

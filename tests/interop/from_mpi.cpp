@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A rank of an MPI program that takes its communicators to collx, before and after it uses collx's own way to start.
-// Started by ctest as four ranks of each MPI that is installed: from_mpi (collx_first|mpi_first|hosts) RANKS.
+// A rank of an MPI program that makes collx communicators from MPI's, before and after collx's own start-up. ctest
+// starts four ranks with each installed MPI: from_mpi (collx_first|mpi_first|hosts) RANKS.
 #define OMPI_SKIP_MPICXX // the C++ bindings that Open MPI still ships
 #define MPICH_SKIP_MPICXX
 #include <collx/collx.hpp>
@@ -57,13 +57,13 @@ void check(int ranks, bool is_first, int argc, char** argv) {
         EXPECT(c.rank() == rank && c.size() == ranks);
         EXPECT(sum_of_ranks(c) == sum);
 
-        // Half of the ranks, backwards.
+        // Half of the ranks, in reverse order.
         MPI_Comm half;
         MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
         int half_rank = -1;
         MPI_Comm_rank(half, &half_rank);
         auto h = collx::from_mpi(half, std::chrono::seconds(20));
-        MPI_Comm_free(&half); // is not needed any more
+        MPI_Comm_free(&half); // not needed any more
         EXPECT(h.rank() == half_rank && h.size() == ranks / 2);
         int first = rank;
         collx::broadcast(h, collx::value(first));
@@ -76,15 +76,15 @@ void check(int ranks, bool is_first, int argc, char** argv) {
         EXPECT(self.size() == 1 && sum_of_ranks(self) == 1);
         EXPECT(!refusal(collx::errc::invalid_argument, [] { (void)collx::from_mpi(MPI_COMM_NULL); }).empty());
     }
-    collx::communicator world; // the launcher's, beside MPI
+    collx::communicator world; // made through the launcher, besides MPI
     EXPECT(world.rank() == rank && sum_of_ranks(world) == sum);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
-    EXPECT(sum_of_ranks(world) == sum); // needs MPI no more
+    EXPECT(sum_of_ranks(world) == sum); // does not need MPI any more
     EXPECT(!refusal(collx::errc::environment, [] { (void)collx::from_mpi(MPI_COMM_WORLD); }).empty());
 }
 
-// Ranks 2k and 2k + 1 on a host each: addresses go through MPI, the rest over sockets.
+// Two ranks per host, 2k and 2k + 1: addresses go through MPI, everything else over sockets.
 void check_hosts(int ranks, int argc, char** argv) {
     MPI_Init(&argc, &argv);
     int rank = -1;
@@ -103,7 +103,7 @@ void check_hosts(int ranks, int argc, char** argv) {
         MPI_Comm_free(&half);
         EXPECT(far(h) && sum_of_ranks(h) == 3);
     }
-    // Where ranks would do different things, all of them get an error that says so.
+    // If ranks would act differently, all of them get an error.
     if (rank == 1) ::setenv("COLLX_ADDRESS", "192.0.2.7", 1);
     std::string text = refusal(rank == 1 ? collx::errc::environment : collx::errc::peer_failed,
                                [] { (void)collx::from_mpi(MPI_COMM_WORLD); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The component of libibverbs: how a device is chosen and what is said when there is none; and with devices, as they
-// are in the guest of scripts/try_verbs, that messages arrive whole, limits hold and whatever fails is said.
+// The libibverbs component: the choice of a device, and the reason if there is none. With devices, as in the guest of
+// scripts/try_verbs: messages arrive complete, limits hold, and every failure is reported.
 //
 // collx-test: needs=verbs
 #include <collx/interop/libibverbs.hpp>
@@ -27,7 +27,7 @@ using kind = verbs_completion::kind;
 
 namespace {
 
-// The guest may be changed: its cables drawn, its devices forbidden.
+// In the guest, tests may pull cables and forbid devices.
 bool is_in_guest() { return std::getenv("TRY_VERBS_NODES") != nullptr; }
 
 std::string device_name(int i) {
@@ -39,7 +39,7 @@ sole_ptr<verbs_device> open_named(const std::string& name) {
     c.device = name.c_str();
     return detail::verbs_library->open(c);
 }
-// What is thrown, as text; empty: nothing is.
+// The text of the error that f throws; empty if it throws none.
 template <class F>
 std::string thrown(errc code, F&& f) {
     try {
@@ -64,13 +64,13 @@ bool skipped_outside_guest() {
 constexpr std::size_t memory_bytes = std::size_t{9} << 20;
 constexpr verbs_limits usual{.sends = 8, .writes = 24, .receives = 8, .head_bytes = 128};
 
-// One end: a device, memory that it knows (of which the last part takes heads) and a queue pair.
+// One end: a device, registered memory (its last part receives heads) and a queue pair.
 struct end {
     sole_ptr<verbs_device> device;
     std::vector<std::byte> bytes = std::vector<std::byte>(memory_bytes);
     sole_ptr<verbs_memory> memory;
     sole_ptr<queue_pair> pair;
-    std::vector<verbs_completion> kept; // taken, not asked for yet
+    std::vector<verbs_completion> kept; // polled, but not asked for yet
 
     explicit end(const std::string& name, verbs_limits limits = usual) : device(open_named(name)) {
         memory = device->register_memory(bytes.data(), bytes.size());
@@ -83,7 +83,7 @@ struct end {
         return {&bytes[from_at], static_cast<std::uint32_t>(n), memory->local_key,
                 reinterpret_cast<std::uintptr_t>(&to.bytes[to_at]), to.memory->remote_key};
     }
-    // The next completion of a kind; those of other kinds stay. `failed` after 20 s without one.
+    // The next completion of this kind; completions of other kinds are kept. `failed` after 20 s without one.
     verbs_completion wait(kind what) {
         const std::int64_t deadline = now_ns() + collx_test::patient(20'000'000'000);
         do {
@@ -106,7 +106,7 @@ void join(end& a, end& b) {
     a.pair->connect(at_b);
     b.pair->connect(at_a);
 }
-// Two ends on two devices where there are two.
+// Two ends, on two devices if there are two.
 struct both {
     end a, b;
     explicit both(verbs_limits limits = usual)
@@ -130,7 +130,7 @@ double seconds_until_failed(end& e, std::string& why) {
 }
 int shell(const std::string& command) { return std::system(command.c_str()); }
 
-// For the contract: two devices where there are two.
+// For the contract: two devices if there are two.
 struct real_world {
     sole_ptr<verbs_device> devices[2] = {open_named(device_name(0)),
                                          open_named(device_name(device_name(1).empty() ? 0 : 1))};
@@ -177,7 +177,7 @@ TEST_CASE("a port and an address are chosen, and what is not there is said") {
     c.gid_index = 0;
     const auto first = detail::verbs_library->open(c)->make_queue_pair(usual)->address();
 
-    // Any other address of the port is found by itself.
+    // Any other address of the port is found automatically.
     c.gid_index = -1;
     c.has_address = true;
     const auto usually = d->make_queue_pair(usual)->address();
@@ -187,7 +187,7 @@ TEST_CASE("a port and an address are chosen, and what is not there is said") {
     std::memcpy(c.address, usually.gid, 16);
     found = detail::verbs_library->open(c)->make_queue_pair(usual)->address();
     CHECK(std::memcmp(found.gid, usually.gid, 16) == 0);
-    if (is_in_guest()) { // rather the address that it was given than its own
+    if (is_in_guest()) { // the configured address has priority over the link-local one
         const unsigned char given[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 88, 0, 1};
         CHECK(std::memcmp(usually.gid, given, 16) == 0);
         CHECK(first.gid[0] == 0xfe);
@@ -270,7 +270,7 @@ TEST_CASE("writes without heads give their places back, and more than was agreed
     }
     CHECK(posted == 1000);
     CHECK(refused > 0);
-    // Nothing of theirs was reported; and there is room for a head as soon as some have gone.
+    // None of these was reported, and a head can be posted once some writes have completed.
     bool is_posted = false;
     for (int turn = 0; turn < 2000 && !is_posted; ++turn) {
         verbs_completion none;
@@ -311,7 +311,7 @@ TEST_CASE("a peer that is gone is noticed within a few seconds") {
     std::string why;
     const double seconds = seconds_until_failed(two.a, why);
     CHECK(why == ::ibv_wc_status_str(IBV_WC_RETRY_EXC_ERR));
-    CHECK(seconds < 12); // 1.9, and a device may take four times as long
+    CHECK(seconds < 12); // 1.9, but a device may take four times as long
     std::printf("a peer that is gone was noticed after %.1f s\n", seconds);
 }
 
@@ -329,7 +329,7 @@ TEST_CASE("what cannot be registered or connected is a typed error") {
     nonsense = e.pair->address();
     nonsense.number = 1u << 24;
     CHECK(thrown(errc::environment, [&] { e.pair->connect(nonsense); }) != "");
-    if (is_in_guest()) { // 192.0.2.1 has no route there
+    if (is_in_guest()) { // there is no route to 192.0.2.1 there
         nonsense = e.pair->address();
         const unsigned char nowhere[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1};
         std::memcpy(nonsense.gid, nowhere, 16);
@@ -345,11 +345,11 @@ TEST_CASE("a child of fork takes nothing away, and what the parent writes meanwh
     const pid_t child = ::fork();
     if (child == 0) {
         ::close(hold[1]);
-        two.a.pair = nullptr; // as the destructors of a program that goes on in a child would
+        two.a.pair = nullptr; // like the destructors of a program that continues in a child
         two.a.memory = nullptr;
         two.a.device = nullptr;
         char none;
-        (void)!::read(hold[0], &none, 1); // shares the pages until the parent is through
+        (void)!::read(hold[0], &none, 1); // shares the pages until the parent has finished
         ::_exit(0);
     }
     ::close(hold[0]);
@@ -379,7 +379,7 @@ TEST_CASE("a cable that is drawn, on either side, is noticed; a short cut is not
         CHECK(why != "no failure");
         CHECK(seconds < 12);
         std::printf("%s drawn: '%s' after %.1f s\n", cut, why.c_str(), seconds);
-        ::sleep(1); // the bridge learns and the port is active again
+        ::sleep(1); // until the bridge has learned and the port is active again
     }
     both two;
     fill(two.a, 0, 100'000, 3);

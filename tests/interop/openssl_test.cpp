@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Sealed connections: what is changed, repeated, swapped, cut off or put in between is found; what is not arrives, on
-// good days and bad, alone and under a communicator; what it costs.
+// Sealed connections: changed, repeated, swapped, truncated and inserted records are detected; others arrive, with
+// normal and faulty system calls, alone and under a communicator. Also measures the cost.
 //
 // collx-test: needs=openssl timeout=240
 #include <collx/interop/openssl.hpp>
@@ -42,7 +42,7 @@ std::string hex(const unsigned char* bytes, std::size_t n) {
     return text;
 }
 
-// A network in memory: what one end sends is kept record by record for the test to change.
+// A network in memory: records sent by one end are stored for the test to change.
 struct wires {
     static inline std::string sent, to_come;
     static ssize_t sendmsg(int, const msghdr* m, int) {
@@ -66,7 +66,7 @@ constexpr socket_calls wire_calls{::socket, ::connect, ::accept4, wires::sendmsg
 sole_ptr<detail::wire_layer> end_of(protection level, bool is_connecting, unsigned char session = 1) {
     return detail::seal_connection(level, session_of(session), is_connecting, wire_calls);
 }
-// The record of a text.
+// The record made of a text.
 std::string record(detail::wire_layer& from, std::string text) {
     wires::sent.clear();
     iovec v{text.data(), text.size()};
@@ -76,7 +76,7 @@ std::string record(detail::wire_layer& from, std::string text) {
     REQUIRE(from.send(0, m) == static_cast<ssize_t>(text.size()));
     return wires::sent;
 }
-// What comes out; "BROKEN" for a broken seal.
+// The received text; "BROKEN" for a broken seal.
 std::string heard(detail::wire_layer& at, const std::string& records) {
     wires::to_come = records;
     std::string text(200'000, '\0');
@@ -141,34 +141,34 @@ TEST_CASE("records come out as they went in, and no others") {
             CHECK(heard(*a, record(*b, "back")) == "back");
             CHECK(heard(*b, record(*a, "third")) == "third");
         }
-        { // each bit
+        { // a flip of each bit
             const std::string good = [&] { return record(*end_of(level, true), "some words"); }();
             for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
                 std::string bad = good;
                 bad[bit / 8] ^= static_cast<char>(1 << bit % 8);
                 const auto b = end_of(level, false);
                 const std::string came = heard(*b, bad);
-                // A length that grew waits for bytes that never come; nothing is given.
+                // A larger length waits for bytes that never arrive; nothing is delivered.
                 CHECK((came == "BROKEN" || came.empty()));
                 if (came.empty()) CHECK(heard(*b, std::string(70'000, '\0')) == "BROKEN");
-                CHECK(heard(*b, good) == "BROKEN"); // and so ever after
+                CHECK(heard(*b, good) == "BROKEN"); // and it stays broken
             }
         }
         {
             auto [a, b] = fresh();
             const std::string one = record(*a, "one"), two = record(*a, "two");
             CHECK(heard(*b, one) == "one");
-            CHECK(heard(*b, one) == "BROKEN"); // again
+            CHECK(heard(*b, one) == "BROKEN"); // repeated
         }
         {
             auto [a, b] = fresh();
             const std::string one = record(*a, "one"), two = record(*a, "two");
-            CHECK(heard(*b, two + one) == "BROKEN"); // the other way round
+            CHECK(heard(*b, two + one) == "BROKEN"); // swapped
         }
         {
             auto [a, b] = fresh();
             (void)record(*a, "one");
-            CHECK(heard(*b, record(*a, "two")) == "BROKEN"); // one left out
+            CHECK(heard(*b, record(*a, "two")) == "BROKEN"); // one is missing
         }
         {
             auto [a, b] = fresh();
@@ -176,7 +176,7 @@ TEST_CASE("records come out as they went in, and no others") {
         }
         {
             const auto a = end_of(level, true, 1), b = end_of(level, false, 2);
-            CHECK(heard(*b, record(*a, "x")) == "BROKEN"); // another connection's
+            CHECK(heard(*b, record(*a, "x")) == "BROKEN"); // a record of another connection
         }
         {
             const auto a = end_of(level, true);
@@ -228,13 +228,13 @@ void sums(communicator& w) {
     barrier(half);
 }
 
-// One that shares its connections with others of this rank.
+// A communicator that shares its connections with others of this rank.
 communicator shared_one(communicator& w) {
     w.membership()->connector->of_sockets()->hub()->set_most_own(1);
     return w.split(0);
 }
 
-// The system's calls, until a bit is turned on the way.
+// The system's calls, until a bit is flipped in transit.
 struct bad_wire {
     static inline std::atomic<bool> strikes{false};
     static inline std::atomic<int> struck{0};
@@ -263,7 +263,7 @@ TEST_CASE("communicators compute over sealed connections, on good days and bad")
 }
 
 TEST_CASE("a bit turned on the way is an error that names the connection's other end, on all ranks") {
-    static bool is_shared; // the ranks run a plain function
+    static bool is_shared; // static, because the ranks run a plain function
     for (const bool shares : {false, true}) {
         is_shared = shares;
         const protection level = is_shared ? protection::encrypted : protection::integrity;
@@ -273,7 +273,7 @@ TEST_CASE("a bit turned on the way is an error that names the connection's other
                 communicator w = is_shared ? shared_one(world) : world.split(0);
                 for (int i = 0; i < 2000; ++i) {
                     std::vector<int> x(5000, 1);
-                    if (i == 20 && w.rank() == 0) bad_wire::strikes = true; // all connections are made
+                    if (i == 20 && w.rank() == 0) bad_wire::strikes = true; // all connections exist
                     all_reduce(w, x);
                     if (x[4999] != w.size()) fail(errc::protocol, w.rank(), -1, "", "a wrong sum");
                 }
@@ -319,7 +319,7 @@ TEST_CASE("each lane of a pair has seals of its own, and a bit turned on any of 
             INFO("rank " << r << ": " << static_cast<int>(seen[static_cast<std::size_t>(r)].first));
             CHECK(seen[static_cast<std::size_t>(r)].first == (strikes ? errc::security : errc::forked));
         }
-        CHECK(seen[0].second == seen[1].second); // who found it names the other end, and all of them that one
+        CHECK(seen[0].second == seen[1].second); // the end that found it names the other, and all ranks name that one
         CHECK((seen[0].second >= 0) == strikes);
     }
 }
@@ -335,7 +335,7 @@ TEST_CASE("survivors of several hosts prove and seal as well") {
                                         [&](communicator& w) {
                                             const int me = w.rank();
                                             if (me == victim) {
-                                                barrier(w); // then all have made their communicators
+                                                barrier(w); // now all ranks have made their communicators
                                                 throw std::runtime_error("of the program");
                                             }
                                             try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One rank of a job whose messages between hosts go by RDMA, and only so: scripts/try_verbs starts some, each with a
-// device of its own. Without a launcher or a device it is skipped.
+// One rank of a job whose messages between hosts go only by RDMA: scripts/try_verbs starts several, each with its own
+// device. Skipped without a launcher or a device.
 //
 //   test_interop_over_verbs           eight verbs, short and long; the device counts packets
 //   test_interop_over_verbs windows   puts, gets, sums and signals in each other's memory
@@ -39,7 +39,7 @@ void check(bool is_right, const char* what, std::size_t n) {
     ++failures;
 }
 
-// As the device counts them; 0: it does not.
+// The packets that the device has counted; 0 if it does not count.
 long packets_sent() {
     const char* device = std::getenv("COLLX_VERBS_DEVICE");
     const std::string path = std::string("/sys/class/infiniband/") + (device != nullptr ? device : "none") +
@@ -52,7 +52,7 @@ long packets_sent() {
     return n;
 }
 
-// Small whole numbers, another for each rank, call and element, so that whatever is lost or repeated shows.
+// Small integers, different for each rank, call and element, so that lost or repeated data is detected.
 int number(int rank, std::size_t i) { return static_cast<int>((i * 31 + i / 977) % 1000) + 1000 * rank; }
 
 void many_verbs(communicator& w, std::size_t n) {
@@ -94,12 +94,12 @@ void many_verbs(communicator& w, std::size_t n) {
     barrier(w);
 }
 
-// Puts and gets of 4 KiB and more go by the device alone, shorter ones and sums are messages: each kind behind each.
+// Puts and gets of 4 KiB and more go by the device only; shorter ones and sums are messages. All orders of kinds.
 void windows(communicator& w) {
     constexpr std::size_t room = 300'000;
     window<int> x(w, room);
     const int to = (w.rank() + 1) % w.size(), from = (w.rank() + w.size() - 1) % w.size();
-    for (int k = 0; k < 20; ++k) x.signal(to), x.wait(from); // slots are offered meanwhile
+    for (int k = 0; k < 20; ++k) x.signal(to), x.wait(from); // meanwhile slots are offered
     x.fence();
     int turn = 0;
     for (const std::size_t n : {1u, 1023u, 1024u, 5000u, 40'000u, 299'990u, 12u, 32'769u}) {
@@ -110,7 +110,7 @@ void windows(communicator& w) {
         for (std::size_t i = 0; i < n; ++i) out[i] = element(w.rank(), i);
         const std::vector<int> sent = out;
         x.put(to, place, out);
-        std::fill(out.begin(), out.end(), -1); // it is copied
+        std::fill(out.begin(), out.end(), -1); // the data was copied
         x.get(to, place, got);
         check(got == sent, "get behind put", n);
         x.accumulate(to, place, std::vector<int>(n, 7), plus{});
@@ -122,11 +122,11 @@ void windows(communicator& w) {
         bool is_right = true;
         for (std::size_t i = 0; i < n; ++i) is_right &= x.local()[place + i] == element(from, i);
         check(is_right, "put_signal", n);
-        x.signal(from), x.wait(to); // it has been looked at
+        x.signal(from), x.wait(to); // it has been checked
         check(x.fetch_add(to, place, 1) == sent[0], "fetch_add", n);
         x.fence();
     }
-    // A rank that makes no call is written all the same.
+    // A rank that makes no call is written nevertheless.
     if (w.rank() == 0) {
         x.put(1, 0, std::vector<int>(1024, 77));
     } else if (w.rank() == 1) {
@@ -138,7 +138,7 @@ void windows(communicator& w) {
     x.fence();
 }
 
-// Calls until one fails, as it must within the time; what it said must satisfy is_right.
+// Calls until one fails, which must happen within the time limit; is_right checks the error.
 template <class F>
 void until_failure(communicator& w, F&& is_right, const char* what) {
     std::vector<int> some(50'000, 1);
@@ -171,7 +171,7 @@ int as_a_rank(const std::string& what) {
     const int last = w.size() - 1;
     many_verbs(w, 10);
     if (what == "die") {
-        if (w.rank() == last && ::fork() == 0) { // in the middle of something
+        if (w.rank() == last && ::fork() == 0) { // during some call
             ::usleep(1'500'000);
             ::kill(::getppid(), SIGKILL);
             ::_exit(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The PMIx component under Open MPI's mpirun: the program starts itself as ranks, which meet through PMIx's server.
+// The PMIx component under Open MPI's mpirun: the program starts itself as ranks, which connect through PMIx's server.
 //
 // collx-test: needs=pmix serial sanitize=no
 #include <collx/bootstrap/meet.hpp>
@@ -53,7 +53,7 @@ errc code_of(auto&& f) {
     } catch (const error& e) {
         return e.code();
     }
-    return errc::forked; // stands for "nothing"
+    return errc::forked; // stands for "no error"
 }
 
 } // namespace
@@ -67,7 +67,7 @@ TEST_CASE("exchange", "[.rank]") {
     REQUIRE(d.local_size == 4);
     REQUIRE(d.local_rank == d.rank);
     {
-        pmix_store store; // one more user of the process's PMIx
+        pmix_store store; // another user of the process's PMIx
         std::string bytes;
         for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
         store.set("of/" + std::to_string(d.rank), bytes + std::to_string(d.rank));
@@ -84,7 +84,7 @@ TEST_CASE("exchange", "[.rank]") {
         store.barrier("before it goes", 4, soon());
     }
     meet(d, soon());
-    CHECK(d.job.size() == 32); // random, by the server: the name derived from variables begins with pmix-
+    CHECK(d.job.size() == 32); // random, from the server: a name derived from variables begins with pmix-
     communicator world;
     int x = world.rank() + 1;
     all_reduce(world, value(x));
@@ -98,7 +98,7 @@ TEST_CASE("late", "[.rank]") {
         CHECK(code_of([&] { store.barrier("no other rank comes", 2, soon(300)); }) == errc::timeout);
         CHECK(now_ns() - begin < collx_test::patient(15'000'000'000));
     } else {
-        detail::nap_ns(collx_test::patient(3'000'000'000)); // the other has asked by then
+        detail::nap_ns(collx_test::patient(3'000'000'000)); // the other rank has asked by then
     }
 }
 

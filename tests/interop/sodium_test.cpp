@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The component of libsodium: that it computes HMAC-SHA256, puts itself in, and what a connection's proofs cost, alone
-// and with all system calls.
+// The libsodium component: it computes HMAC-SHA256 and installs itself. Measures the cost of a connection's proofs,
+// alone and with all system calls.
 //
 // collx-test: needs=sodium
 #include <collx/interop/sodium.hpp>
@@ -38,7 +38,7 @@ std::int64_t thread_ns() {
 
 TEST_CASE("the component computes HMAC-SHA256") {
     REQUIRE(detail::macs == &detail::macs_of_sodium);
-    // RFC 4231, cases 1 and 2: keys shorter than a block are filled with zeros, so they fit ours.
+    // RFC 4231, cases 1 and 2: keys shorter than a block are padded with zeros, so they fit ours.
     unsigned char key[32] = {}, tag[32];
     std::memset(key, 0x0b, 20);
     detail::macs->sign(key, "Hi There", 8, tag);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 serial sanitize=nightly
 //
-// Ranks that wait for each other in a circle: all of them say the circle, and none that it waits for itself. Over
-// memory, shm and sockets.
+// Ranks that wait for each other in a circle: every rank's error names the circle, and none says that it waits for
+// itself. Over memory, shm and sockets.
 #include "comm/support.hpp"
 #include "faults/support.hpp"
 #include "support/side_by_side.hpp"
@@ -20,7 +20,7 @@ std::string circle(int n) {
     return text + " -> 0 wait for each other";
 }
 
-// Everyone sends before it receives; the message is too large to lie anywhere on its way.
+// Every rank sends before it receives, a message larger than all buffers on its way.
 void send_first(collx::communicator& w, std::chrono::milliseconds limit) {
     std::vector<int> out(4u << 20), in(4u << 20);
     const int n = w.size();
@@ -32,8 +32,8 @@ void send_first(collx::communicator& w, std::chrono::milliseconds limit) {
 
 using spread_ranks = std::vector<int>; // the host of each rank
 
-// How long the ranks wait for each other. Between hosts who waits is said every 1/64 of it, and passed on by ranks that
-// need a core for it: ThreadSanitizer takes several times as long.
+// How long the ranks wait for each other. Between hosts, waiting words are sent every 1/64 of it and forwarded by
+// ranks that need a core for it: ThreadSanitizer takes several times as long.
 std::chrono::milliseconds circle_limit(const spread_ranks& host_of) {
     const int slower = is_under_thread_sanitizer ? 2 : 1;
     return heard_within(std::chrono::milliseconds(host_of.back() == 0 ? 1500 : 8000) * slower);
@@ -47,12 +47,12 @@ void run_circle(const spread_ranks& host_of) {
         at("%d ranks on %d hosts", n, host_of.back() + 1);
         const auto e = thrown<timed_out>(w, [&] { send_first(w, limit); });
         EXPECT(e.peer() != w.rank() && e.peer() >= 0);
-        // Across hosts a rank may not have heard of each hop, where it is not connected to all.
+        // Across hosts, where not all pairs are connected, a rank may not know every hop.
         const bool knows_all = says(e, (circle(n) + ": each sends before it receives").c_str());
         const bool knows_part = !is_one_host && n > 3 && says(e, ": ranks ") && says(e, " wait for each other");
         if (!knows_all) std::fprintf(stderr, "%s\n", e.what());
         EXPECT(knows_all || knows_part);
-        EXPECT(e.sequence() == 2 && says(e, "call 2: ")); // the barrier, and the message
+        EXPECT(e.sequence() == 2 && says(e, "call 2: ")); // call 1 is the barrier
         const auto again = thrown<timed_out>(w, [&] { collx::barrier(w); });
         EXPECT(again.peer() != w.rank() && says(again, " wait for each other"));
     });
@@ -68,7 +68,7 @@ void check_circles(const std::vector<spread_ranks>& all) {
     CHECK(checks.load() - before == 6 * ranks);
 }
 
-// Ranks 0 to 2 wait for messages in a circle, and rank 3 waits for it.
+// Ranks 0 to 2 wait for messages in a circle, and rank 3 waits for one of them.
 void run_into_circle(const spread_ranks& host_of) {
     const auto limit = circle_limit(host_of);
     collx::run_threads(host_of, [&](collx::communicator& w) {
@@ -91,7 +91,7 @@ TEST_CASE("a rank that sends before it receives gets the circle in its error: in
     check_circles({{0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0}});
 }
 TEST_CASE("a rank that sends before it receives gets the circle in its error: over sockets") {
-    // All ranks of all circles look for messages at once: fewer where each look is slow.
+    // All ranks of all circles poll for messages at once: fewer circles where polling is slow.
     if (is_under_thread_sanitizer) check_circles({{0, 1, 2}, {0, 0, 1, 1, 2}});
     else check_circles({{0, 1}, {0, 1, 2}, {0, 1, 2, 3, 4}, {0, 0, 1, 1, 2}});
 }
@@ -170,7 +170,7 @@ TEST_CASE("what a rank is short of travels with its failure, and the others say 
                 EXPECT(e.code() == collx::errc::resource && e.peer() == 1);
                 EXPECT_AT(w.rank(), says(e, remedy));
             });
-    // From a rank's own error, as remedies are written.
+    // The shortage is recognised by the remedy in a rank's own error.
     CHECK(collx::detail::shortage_in("no (raise the limit of open files (ulimit -n))") == shortage::open_files);
     CHECK(collx::detail::shortage_in(collx::detail::remedy_for_descriptor(ENFILE)) == shortage::system_files);
     CHECK(collx::detail::shortage_in(collx::detail::remedy_for_descriptor(ENOMEM)) == shortage::memory);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Transports of a program's own: that of example 16 between threads, between threads of several hosts, and between
-// processes; decorators; what happens when an endpoint cannot start, a peer dies or says nothing, or ranks name
+// A program's own transports: the one of example 16 between threads, between threads of several hosts, and between
+// processes. Decorators. What happens when an endpoint cannot start, a peer dies or is silent, or ranks name
 // different transports.
 //
 // collx-test: timeout=240 serial
@@ -51,7 +51,7 @@ void run_over(int n, T... t) {
     run_threads(per_peer{t...}, n, [](communicator& w) { run_checked(w, run_some); });
 }
 
-// A rank of a job of processes whose transport is `over`.
+// Runs one rank of a job of processes whose transport is `over`.
 template <class F>
 int as_process(const std::string& name, int rank, int n, const transports& over, F&& f) {
     job_settings s = detail::settings_for(n);
@@ -92,7 +92,7 @@ TEST_CASE("a counted transport is as good, and counts") {
     const auto after = counted<datagrams>::counts();
     CHECK(after.sent_messages > before.sent_messages);
     CHECK(after.sent_bytes - before.sent_bytes > 2 * 700'000 * 8);
-    // The last words of a rank may reach no peer.
+    // A rank's last messages may reach no peer.
     CHECK(after.received_messages - before.received_messages <= after.sent_messages - before.sent_messages);
     CHECK(after.received_bytes - before.received_bytes > 2 * 700'000 * 8);
 }
@@ -183,7 +183,7 @@ TEST_CASE("processes come together, and each hears whose endpoint cannot start o
         killed.start(r, [&, r] {
             return as_process(third, r, 3, per_peer{datagrams{}}, [&](communicator& w) {
                 run_some(w);
-                collx::barrier(w); // what rank 1 still owes when it dies, it owes to this communicator
+                collx::barrier(w); // rank 1's pending messages belong to this communicator
                 if (r == 1) ::raise(SIGKILL);
                 for (;;) collx::barrier(w);
             });
@@ -212,7 +212,7 @@ TEST_CASE("a communicator's type carries its list, through split, dup and shrink
         one = 1;
         collx::all_reduce(again.with(algo::ring_all_reduce{}), collx::value(one));
         EXPECT(one == 3);
-        collx::barrier(w); // no rank is in the call before
+        collx::barrier(w); // no rank is in the previous call any more
         if (w.rank() == 0) again.abort();
         try {
             for (;;) collx::barrier(again);
@@ -223,7 +223,7 @@ TEST_CASE("a communicator's type carries its list, through split, dup and shrink
         collx::all_reduce(left, collx::value(one));
         EXPECT(one == 3);
     });
-    bool refused = false; // by a job over another list
+    bool refused = false; // because a job uses another list
     run_threads(per_peer{datagrams{}}, 2, [&](communicator& w) {
         try {
             const wires other;

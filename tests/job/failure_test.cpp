@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=address,nightly
 //
-// Ranks that do not come, throw, abort, or drop what they began: the others receive a typed error in bounded time.
-// Times are bounded from above generously, since the machine may be busy, and from below exactly.
+// Ranks that do not call, throw, abort, or drop what they started: the other ranks get a typed error in bounded time.
+// The upper bounds of times are generous, since the machine may be busy; the lower bounds are exact.
 #include "comm/every_verb.hpp"
 #include "comm/support.hpp"
 #include "faults/support.hpp"
@@ -23,7 +23,7 @@ namespace {
 
 double ms_since(std::int64_t begin_ns) { return static_cast<double>(collx::now_ns() - begin_ns) * 1e-6; }
 
-// When the first of several ranks began: its time is up first, and the others hear of it before theirs is.
+// When the first of several ranks started: its limit ends first, and the others are notified before theirs.
 class first_begin {
 public:
     std::int64_t now() {
@@ -47,12 +47,12 @@ void check_absent(int n, bool checked, F call) {
         at("n=%d checked=%d", n, checked);
         if (w.rank() == n - 1) {
             collx_test::until([&] { return failed == n - 1; });
-            // Late, and too late: the communicator is over for this rank too.
+            // Too late: the communicator has failed for this rank, too.
             EXPECT(thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 10s}); }).peer() == n - 1);
             return;
         }
         ++come;
-        collx_test::until([&] { return come == n - 1; }); // no other rank is late
+        collx_test::until([&] { return come == n - 1; }); // so no other rank is late
         const std::int64_t begin = first.now();
         const auto e = thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 2s}); });
         const double took = ms_since(begin);
@@ -91,7 +91,7 @@ TEST_CASE("an absent rank is named when the call's time is up") {
     });
 }
 
-// One rank of n stays away, the others are in a double tree: their strands wait for several ranks.
+// One rank of n stays away, the others use a double tree: their strands wait for several ranks.
 static void check_absent_in_trees(int n, int absent) {
     const std::chrono::nanoseconds limit = heard_within(1500ms);
     std::atomic<int> failed{0};
@@ -104,7 +104,7 @@ static void check_absent_in_trees(int n, int absent) {
             return EXPECT(true);
         }
         const auto e = thrown<timed_out>(w, [&] {
-            for (int calls = 0; calls < 3; ++calls) // some ranks need nothing of the absent one at first
+            for (int calls = 0; calls < 3; ++calls) // at first, some ranks need nothing from the absent one
                 collx::all_reduce(w.with(collx::algo::double_tree_all_reduce{}, collx::piece{4000}), x, collx::plus{},
                                   {.timeout = limit});
         });
@@ -136,8 +136,8 @@ TEST_CASE("a call does not give up before its time") {
 }
 
 TEST_CASE("set_timeout bounds every call") {
-    // How late a thread is says something of the machine, and is asked of a plain one that sleeps beside the call.
-    // Compared is the least late of several tries.
+    // How late a thread wakes up depends on the machine, so the call is compared with a plain sleeping thread. The
+    // test compares the smallest delays of several tries.
     double least = 1e9, least_of_plain = 1e9;
     int tries = 0;
     for (; (tries == 0 || least > least_of_plain + 30) && tries < 20; ++tries) {
@@ -187,7 +187,7 @@ TEST_CASE("a communicator's time is for standing still, a call's own for the who
                 call({});
                 EXPECT(w.rank() != 0 || (x[n - 1] == n - 1 && ms_since(begin) > 2500));
             } else if (w.rank() == 0) {
-                // Longer than any of its pieces, shorter than all of them.
+                // Longer than any of its pieces, shorter than all of them together.
                 EXPECT(thrown<timed_out>(w, [&] { call({.timeout = 1200ms}); }).peer() == 1);
                 EXPECT_AT(ms_since(begin),
                           ms_since(begin) >= 1200 && ms_since(begin) < 1200 + 2000 * collx_test::slowness());
@@ -221,7 +221,7 @@ TEST_CASE("an exception on one rank reaches the others as peer_failed, and the c
 }
 
 TEST_CASE("what an operator or an iterator throws ends the communicator for all, and is thrown here as itself") {
-    // Across hosts the thrower may have ended before its news come, and is found gone.
+    // Across hosts the thrower may have ended before its notification arrives; then it is found gone.
     const auto fails = [](collx::communicator& w, auto&& call) {
         const auto is_told = [&](const collx::error& e) {
             return e.code() == collx::errc::aborted ||
@@ -232,17 +232,17 @@ TEST_CASE("what an operator or an iterator throws ends the communicator for all,
             (void)thrown<std::runtime_error>(w, call);
         } else {
             const auto e = thrown<collx::error>(w, [&] {
-                for (;;) call(); // a call may be done before the news come
+                for (;;) call(); // a call may complete before the notification arrives
             });
             EXPECT(e.peer() == 1 && is_told(e));
         }
-        int x = 1; // would be taken for the rest of the call that was left
+        int x = 1; // its data could be mistaken for the rest of the abandoned call
         EXPECT(is_told(thrown<collx::error>(w, [&] { collx::all_reduce(w, collx::value(x)); })));
     };
     for (const std::vector<int>& host_of : {std::vector<int>{0, 0, 0}, {0, 1, 2}})
         for (const std::size_t n : {3u, 400'000u}) {
             const bool all_combine =
-                host_of[1] == 0 || n > 3; // a short sum among three hosts is rank 0's work, a long one that of a ring
+                host_of[1] == 0 || n > 3; // rank 0 combines short sums among three hosts, all ranks of a ring long ones
             if (all_combine)
                 collx::run_threads(host_of, [&](collx::communicator& w) {
                     std::vector<int> x(n);
@@ -339,7 +339,7 @@ TEST_CASE("an exception is noticed in communicators that the thrower has already
         const std::int64_t begin = collx::now_ns();
         auto pair = w.split(w.rank() / 2);
         auto other = w.split(w.rank() % 2);
-        // A rank that still makes its communicator would get the error there.
+        // A rank that is still in split() would get the error there.
         for (++have_split; w.rank() == 3 && have_split < 4 && ms_since(begin) < 25'000;) std::this_thread::yield();
         if (w.rank() == 3) throw std::runtime_error("no");
         int x = 0;
@@ -352,12 +352,12 @@ TEST_CASE("an exception is noticed in communicators that the thrower has already
         } else {
             collx::all_reduce(pair.with(), collx::value(x), collx::plus{}, {.timeout = 1s});
         }
-        EXPECT(ms_since(begin) < 29'000 * collx_test::slowness()); // not the 30 s
+        EXPECT(ms_since(begin) < 29'000 * collx_test::slowness()); // well before the 30 s
     };
     CHECK_THROWS(collx::run_threads(4, [&](collx::communicator& w) {
         try {
             body(w);
-        } catch (const timed_out&) { // rank 0, whose partner went elsewhere
+        } catch (const timed_out&) { // rank 0, whose partner makes another call
         }
     }));
     CHECK(told == 2);
@@ -394,7 +394,7 @@ TEST_CASE("abort from another thread ends every wait at once") {
 TEST_CASE("a communicator that all have come to is there, even if another rank ends it at once") {
     std::atomic<int> made{0};
     for (int round = 0; round < 300; ++round)
-        collx::run_threads(4, [&](collx::communicator& w) { // throws what the constructor of `w` throws
+        collx::run_threads(4, [&](collx::communicator& w) { // rethrows what the constructor of `w` throws
             made.fetch_add(1);
             if (w.rank() == round % 4) w.abort();
         });
@@ -421,7 +421,7 @@ TEST_CASE("a dropped receive writes nothing more into its buffer, whatever still
         collx::run_threads(host_of, [&](collx::communicator& w) {
             w.set_timeout(40s);
             constexpr std::size_t n = 4u << 20;
-            if (w.rank() == 1) { // half of it goes before the handle is dropped, the rest afterwards
+            if (w.rank() == 1) { // sends half before the handle is dropped, the rest afterwards
                 const collx_test::computed slow(static_cast<int>(n), [&](int i) {
                     while (i == static_cast<int>(n / 2) && !dropped) std::this_thread::sleep_for(1ms);
                     return i;
@@ -438,7 +438,7 @@ TEST_CASE("a dropped receive writes nothing more into its buffer, whatever still
                 auto work = collx::async::recv(w, x, 1);
                 while (x[0] == -1) (void)work.test();
             }
-            std::fill(x.begin(), x.end(), -7); // the program's again
+            std::fill(x.begin(), x.end(), -7); // the buffer belongs to the program again
             dropped = true;
             for (const std::int64_t begin = collx::now_ns(); !sent && ms_since(begin) < 30'000;) {
                 (void)w.progress();
@@ -490,7 +490,7 @@ TEST_CASE("errors know the number of their call") {
         int x = 0;
         for (int i = 0; i < 6; ++i) collx::all_reduce(w, collx::value(x));
         ++done;
-        collx_test::until([&] { return done == 2; }); // no rank is in the last of them
+        collx_test::until([&] { return done == 2; }); // no rank is in the last call any more
         if (w.rank() == 0) w.abort();
         EXPECT(w.sequence() == 6);
         const auto e = thrown<collx::aborted>(w, [&] {
@@ -536,7 +536,7 @@ TEST_CASE("every verb refuses an aborted communicator and a fork of its rank") {
         while (::waitpid(child, &status, 0) < 0) {
         }
         EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-        int verbs = 0; // and on a communicator that lives all of them are right
+        int verbs = 0; // on a live communicator all verbs give correct results
         const int calls = with_every_verb(w, 1, [&](const char* name, auto&& call) {
             at("%s", name);
             if (std::string(name).find("recv") != std::string::npos) collx::send(w, std::vector<int>(2), 0);
@@ -577,14 +577,14 @@ TEST_CASE("a forked child has no part in its parent's communicators") {
         while (::waitpid(child, &status, 0) < 0) {
         }
         EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-        collx::all_reduce(w, collx::value(x)); // the parent goes on
+        collx::all_reduce(w, collx::value(x)); // the parent still works
         EXPECT(x == 1);
     });
 }
 
 namespace {
 
-// Whether it throws forked.
+// Whether f throws `forked`.
 template <class F>
 bool is_forked(F&& f) {
     try {
@@ -607,7 +607,7 @@ TEST_CASE("a forked child that ends its copies of handles, buffers and communica
             collx::communicator w(j);
             auto v = collx::make_shared_vector<int>(w, 5000, 7);
             std::vector<int> x(100'000, r + 1);
-            if (r == 1 && !wait_until(*has_ended, 1)) return 2; // the other rank's call stays outstanding
+            if (r == 1 && !wait_until(*has_ended, 1)) return 2; // the call of rank 0 stays outstanding
             auto work = collx::async::all_reduce(w, x);
             if (r == 0) {
                 const pid_t child = ::fork();

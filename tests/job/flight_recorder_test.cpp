@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// The flight recorder: which calls it keeps, what it says of those that wait and fail, the observer that sees them.
+// The flight recorder: which calls it keeps, what it records of calls that wait or fail, and the observer.
 #include "comm/support.hpp"
 
 #include <collx/comm/progress.hpp>
@@ -37,7 +37,7 @@ TEST_CASE("a record says which call it was, how it was made and when") {
         std::vector<float> x(1024, 1.0f), y(3072);
         const std::int64_t before = collx::now_ns();
         collx::all_reduce(w, x);
-        collx::all_reduce(w, x); // prepared before
+        collx::all_reduce(w, x); // already prepared
         const auto first = w.recent_calls();
         EXPECT(first.size() == 2);
         for (const call_record& r : first) {
@@ -75,7 +75,7 @@ TEST_CASE("a record says which call it was, how it was made and when") {
 
 TEST_CASE("messages, groups and parts of own counts are recorded, too") {
     on_ranks(2, [](collx::communicator& w) {
-        w.set_checked(false); // whose comparison of counts is a call
+        w.set_checked(false); // in checked mode the comparison of counts is a call, too
         w.record_calls(32);
         const int other = 1 - w.rank();
         std::vector<int> small(4, w.rank()), large(400'000, w.rank()), in(large);
@@ -106,7 +106,7 @@ TEST_CASE("messages, groups and parts of own counts are recorded, too") {
 TEST_CASE("the ring keeps the last calls") {
     on_ranks(2, [](collx::communicator& w) {
         w.record_calls(3);
-        auto late = collx::async::barrier(w); // its record is gone before it ends
+        auto late = collx::async::barrier(w); // its record is overwritten before it ends
         for (int i = 0; i < 4; ++i) collx::barrier(w);
         late.wait();
         const auto calls = w.recent_calls();
@@ -122,7 +122,7 @@ TEST_CASE("a call that runs into its deadline has failed, and names the rank tha
         std::vector<double> x(100'000, 1.0);
         collx::all_reduce(w, x);
         collx::barrier(w);
-        if (w.rank() == 2) { // does not come to the next
+        if (w.rank() == 2) { // does not make the next call
             until([&] { return w.internals().net.failed(); });
             EXPECT(w.recent_calls().back().outcome == call_outcome::done);
             return;
@@ -200,7 +200,7 @@ TEST_CASE("what a observer throws ends the communicator, and its own calls are r
             }
             if (w.rank() == 0) EXPECT(calls ? s.is_refused && code == errc::invalid_argument : thrown == 17);
             else EXPECT(code == errc::aborted);
-            // The other rank may have heard of it before it came to the call.
+            // The other rank may have been notified before its call.
             if (w.rank() == 0) EXPECT(w.recent_calls()[0].outcome == call_outcome::failed);
         });
 }
@@ -221,7 +221,7 @@ TEST_CASE("a progress thread ends records, and what an observer throws there is 
         (void)w.with(collx::progress::thread{});
         std::vector<float> x(1000, 1.0f);
         auto first = collx::async::all_reduce(w, x);
-        until([&] { return s.ended == 1; }); // no call of this rank moves it on
+        until([&] { return s.ended == 1; }); // no call of this rank advances it
         EXPECT(w.recent_calls()[0].outcome == call_outcome::done);
         first.wait();
         collx::barrier(w);
@@ -231,7 +231,7 @@ TEST_CASE("a progress thread ends records, and what an observer throws there is 
             collx::async::all_reduce(w, x).wait();
         } catch (int what) {
             thrown = what;
-        } catch (const collx::error&) { // of the other rank
+        } catch (const collx::error&) { // the other rank's error
         }
         EXPECT(w.rank() != 0 || thrown == 18);
     });
@@ -247,6 +247,6 @@ TEST_CASE("a bad number of records, and a directory that cannot be written, are 
             if (e.code() != errc::resource || std::string(e.what()).find("COLLX_RECORD_DIR") == std::string::npos)
                 fail_check(e.what());
         }
-        collx::barrier(w); // goes on without
+        collx::barrier(w); // works without the recorder
     });
 }

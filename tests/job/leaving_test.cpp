@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Processes end at different times. Who ends after its last call has done its part and must not disturb those who are
-// still busy with others; who ends without sending what a peer waits for is named at once.
+// Processes end at different times. A rank that ends after its last call must not disturb ranks that are still busy
+// with others. A rank that ends without sending what a peer waits for is named at once.
 // collx-test: serial
 #include <catch2/catch.hpp>
 
@@ -24,7 +24,7 @@ std::string new_job() {
     return "leaving-" + std::to_string(::getpid()) + "-" + std::to_string(count++);
 }
 
-// Three processes, each with a communicator that is left when body returns.
+// Three processes, each with a communicator that it leaves when body returns.
 template <class F>
 void run_three(collx_test::processes& all, F body) {
     const std::string job = new_job();
@@ -50,7 +50,7 @@ TEST_CASE("a rank that has left does not disturb those who wait for others") {
         if (world.rank() == 0) ::usleep(300'000);
         if (world.rank() == 2) collx::send(world, collx::value(x), 1);
         if (world.rank() == 0) collx::send(world, collx::value(x), 1);
-        if (world.rank() != 1) return; // rank 2 is gone long before rank 0 begins
+        if (world.rank() != 1) return; // rank 2 leaves long before rank 0 starts
         collx::recv(world, collx::value(x), 0);
         if (x != 0) throw collx::error(collx::errc::protocol, 1, 0, "wrong number", "");
         collx::recv(world, collx::value(x), 2);
@@ -114,7 +114,7 @@ TEST_CASE("a program that only asks, and never waits, hears of a death and of ti
         collx::barrier(world);
         if (world.rank() != 1) {
             collx::send(world, collx::value(x), 1);
-        } else { // dies when no rank is in the barrier any more, which would hear of it there
+        } else { // dies when no rank is in the barrier any more; otherwise the barrier would report it
             collx::recv(world, collx::value(x), 0), collx::recv(world, collx::value(x), 2);
             ::raise(SIGKILL);
         }
@@ -166,7 +166,7 @@ TEST_CASE("survivors go on in a new communicator, and the memory of the old ones
         } catch (const collx::peer_failed& e) {
             expect(e.peer() == 1, "the dead rank's number");
         }
-        // The whole job cannot come together any more, and the room for it is not lost.
+        // The whole job cannot make a communicator any more, and no memory for it is lost.
         auto home = world.internals().home;
         try {
             collx::communicator again(home);
@@ -233,7 +233,7 @@ TEST_CASE("who gives up shrinking for a moment is not left out") {
             if (now.rank() == 0) now.abort();
             now.set_timeout(now.rank() == 2 ? collx_test::patient(30s)
                                             : std::chrono::nanoseconds(
-                                                  1ms)); // two come and give up, again and again, until the third comes
+                                                  1ms)); // two try and give up repeatedly until the third comes
             if (now.rank() == 2) ::usleep(3'000);
             collx::communicator next = [&] {
                 for (int tries = 0;; ++tries) {
@@ -250,7 +250,7 @@ TEST_CASE("who gives up shrinking for a moment is not left out") {
             try {
                 collx::barrier(next);
             } catch (const collx::aborted&) {
-            } // rank 0 has left it and begun the next round
+            } // rank 0 has left it and started the next round
             now = std::move(next);
         }
     });
@@ -267,7 +267,7 @@ TEST_CASE("communicators of one process may wait in several threads at once") {
         const auto wait_long = [](collx::communicator& c) {
             int x = 1;
             for (int i = 0; i < 20; ++i) {
-                if (c.rank() == i % 3) ::usleep(5'000); // the others ask who lives
+                if (c.rank() == i % 3) ::usleep(5'000); // the others check which ranks live
                 collx::all_reduce(c, collx::value(x = 1));
                 if (x != 3) throw collx::error(collx::errc::protocol, c.rank(), -1, "wrong sum", "");
             }

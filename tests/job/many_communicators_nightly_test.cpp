@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: label=nightly timeout=600 alone sanitize=no
 //
-// A thousand communicators alive of 16, 64 and 256 ranks, which are threads; the first of them used as well, as many as
-// the machine has memory for.
+// A thousand live communicators of 16, 64 and 256 ranks, which are threads. The first of them are also used, as many as
+// the machine's memory allows.
 #include "comm/support.hpp"
 
 #include <chrono>

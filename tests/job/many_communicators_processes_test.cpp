@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: procs=4 timeout=300 sanitize=no
 //
-// Many communicators of processes alive at once at default settings, each of them used; a thousand by night
+// Many live communicators of processes with default settings, all of them used; a thousand by night
 // (many_communicators_processes_nightly_test.cpp).
 #include "comm/support.hpp"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 alone sanitize=no
 //
-// Many communicators alive at once: what each holds of the arena is what it used, its end gives that back, and those
-// that are idle are not looked at by the others. Times are printed, counts are checked.
+// Many live communicators: each holds as much of the arena as it used, its end frees that, and calls do not poll idle
+// communicators. Times are printed, counts are checked.
 #include "comm/support.hpp"
 
 #include <dirent.h>
@@ -54,7 +54,7 @@ double call_us(collx::communicator& w) {
     return t.us() / calls;
 }
 
-// This rank's system calls that look for bytes, by connection.
+// Counts this rank's receive calls, by connection.
 struct counted_calls {
     static inline thread_local std::array<long, 8192> looks{};
     static ssize_t recvmsg(int fd, msghdr* m, int flags) {
@@ -158,7 +158,7 @@ TEST_CASE("idle communicators over sockets cost a call no look each, and are hea
                 collx::barrier(w);
                 h.wait();
                 EXPECT(x[499'999] == 0);
-                // One of those that share a connection, while all others are alive.
+                // A communicator that shares a connection, while all others are alive.
                 for (auto& c : idle) add_one(c, w);
                 counted_calls::looks.fill(0);
                 const double shared_us = call_us(last);
@@ -191,7 +191,7 @@ TEST_CASE("communicators over sockets beyond the first few share one connection 
             collx::barrier(w);
             const long used = w.rank() == 0 ? open_files() - before : 0;
             if (w.rank() == 0) std::printf("%d ranks: %ld files for %d communicators\n", ranks, used, made);
-            // Of all ranks, which are in this process: a few connections to each peer, and what asks many at once.
+            // Of all ranks, which are in this process: a few connections to each peer, and what polls many at once.
             EXPECT_AT(static_cast<int>(used), used <= ranks * ((ranks - 1) * 5 + 6));
             collx::barrier(w);
             std::vector<int> x(500'000, w.rank());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=120 sanitize=thread,nightly
 //
-// A communicator in a call is not used by another call: neither by the program's code that the call runs, nor by
-// another thread. What comes second is refused, and the first goes on as if nothing had been.
+// A communicator in a call cannot be used by another call, neither from the program's code that the call runs nor
+// from another thread. The second call is refused, and the first is not affected.
 #include <array>
 #include <memory>
 #include <optional>
@@ -15,7 +15,7 @@ using collx::errc;
 
 namespace {
 
-// All ranks sum with an operator that does `inside` once on this rank, in its call `call(w, x, op)`.
+// All ranks sum by `call(w, x, op)`, with an operator that calls `inside` once on this rank.
 template <class Call, class F>
 void inside_operator(collx::communicator& w, std::vector<int>& x, Call&& call, F&& inside) {
     bool is_first = true;
@@ -89,7 +89,7 @@ TEST_CASE("the same in calls that go on by themselves, in groups, in persistent 
                                       return v;
                                   }));
                 EXPECT(refused == 15 && x.back() == 48);
-                collx::barrier(w); // nothing was sent while an operator looked
+                collx::barrier(w); // nothing was sent while an operator ran
                 const std::vector<int> one(1, 5);
                 collx::send(w, one, 1 - w.rank());
                 EXPECT(other.wait() == one);
@@ -124,7 +124,7 @@ TEST_CASE("an operator that lets the error through ends the communicator, and th
 TEST_CASE("a second thread gets an error while the first is in a call, waiting or working, and not after it") {
     on_ranks(2, [](collx::communicator& w) {
         std::vector<int> x{1}, y{w.rank()};
-        const auto refused = [&] { // by another thread
+        const auto refused = [&] { // the call of a second thread
             std::string said;
             std::thread([&] {
                 try {
@@ -137,14 +137,14 @@ TEST_CASE("a second thread gets an error while the first is in a call, waiting o
         };
         inside_operator(w, x, blocking, [&] { EXPECT(refused()); });
         EXPECT(x[0] == 2);
-        EXPECT(!refused());  // both ranks' second threads meet in it
-        if (w.rank() == 0) { // which waits until rank 1 sends, and that is when this has been seen
+        EXPECT(!refused());  // the second threads of both ranks call the same barrier
+        if (w.rank() == 0) { // rank 0 waits until rank 1 sends, which it does after this was seen
             std::atomic<bool> was_seen{false};
             std::thread second([&] {
                 const std::int64_t until = collx::now_ns() + collx_test::patient(20'000'000'000);
                 while (!was_seen && collx::now_ns() < until) {
                     try {
-                        (void)w.progress(); // does nothing before the first comes
+                        (void)w.progress(); // does nothing before the first call has started
                     } catch (const collx::error& e) {
                         was_seen = e.code() == errc::invalid_argument;
                     }
@@ -201,17 +201,17 @@ TEST_CASE("handles that an operator waits for in vain lose nothing") {
 }
 
 TEST_CASE("a handle that an operator drops ends the communicator, and its buffer is not touched any more") {
-    std::atomic<int> drops{0}; // the second rank may hear of the first one's before its operator runs
+    std::atomic<int> drops{0}; // one rank may learn of the other's drop before its operator runs
     on_ranks(2, [&](collx::communicator& world) {
         auto w = world.dup();
         std::vector<int> x(40'000, 1), y(40'000);
         auto gone = std::make_unique<std::vector<int>>(40'000);
         std::optional<collx::work<void>> dropped = collx::async::recv(w, *gone, 1 - w.rank());
         auto other = collx::async::recv(w, y, 1 - w.rank());
-        const auto& walked = w.internals().pending; // by the call that runs the operator
+        const auto& walked = w.internals().pending; // walked by the call that runs the operator
         std::size_t before = 0, after = 0;
         (void)thrown<collx::aborted>(w, [&] {
-            for (int i = 0; i < 1000; ++i) { // the news of the drop is heard in a wait
+            for (int i = 0; i < 1000; ++i) { // a wait reports the drop
                 bool is_first = i == 0;
                 collx::async::all_reduce(w, x, [&](int a, int b) {
                     if (is_first) {
@@ -223,7 +223,7 @@ TEST_CASE("a handle that an operator drops ends the communicator, and its buffer
                 }).wait();
             }
         });
-        EXPECT(after == before); // what is dropped stays in the list until the walk has passed it
+        EXPECT(after == before); // a dropped operation stays in the list until the walk has passed it
         (void)thrown<collx::aborted>(w, [&] { other.wait(); });
         collx::barrier(world);
         EXPECT(drops >= 1 && (before == 3 || before == 0));

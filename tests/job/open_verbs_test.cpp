@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=no
 //
-// Whether messages may go by RDMA, and what is asked of the library: a library of the test's own says what it heard.
+// Whether messages may go by RDMA, and what the library is asked for: the test's own library records the requests.
 #include <collx/job/machine.hpp>
 #include <collx/job/open_verbs.hpp>
 #include <collx/topo/machines.hpp>
@@ -149,8 +149,8 @@ TEST_CASE("without a name, the card beside the rank's GPU is taken") {
     CHECK(asks_for(2, "CUDA_VISIBLE_DEVICES=0,2,4,6") == "NIC2");
     CHECK(asks_for(5, "COLLX_GPU=2") == "NIC1");
     CHECK(asks_for(5, "COLLX_VERBS_DEVICE=mlx5_9") == "mlx5_9");
-    CHECK(asks_for(7) == "");                // its card is no RDMA device
-    CHECK(asks_for(5, "COLLX_GPU=8") == ""); // an error of the first communicator
+    CHECK(asks_for(7) == "");                // its card is not an RDMA device
+    CHECK(asks_for(5, "COLLX_GPU=8") == ""); // the first communicator reports this error
     ::unlink(file);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 serial sanitize=no
 //
-// What flight recorders leave in files: read after a rank was killed, compared, refused where it is no such file.
+// The files of flight recorders: read after a rank was killed, compared, refused if a file is not one.
 #include "faults/support.hpp"
 
 #include <collx/job/recorded_calls.hpp>
@@ -133,13 +133,13 @@ TEST_CASE("what is no file of records is refused, and records that make no sense
         CHECK(is_refused(bad, why));
     }
     std::string torn = bytes;
-    torn[128] ^= 1;       // the ordinal of one
-    torn[128 + 118] = 99; // what it has become
+    torn[128] ^= 1;       // the ordinal of a call
+    torn[128 + 118] = 99; // its outcome
     CHECK(read(torn).size() == 3);
     std::string long_word = bytes;
-    for (std::size_t i = 48; i < 96; ++i) long_word[128 + i] = 'a'; // words that do not end
+    for (std::size_t i = 48; i < 96; ++i) long_word[128 + i] = 'a'; // texts without an end
     CHECK(std::strlen(read(long_word)[2].verb) == 23);
-    std::string commands = bytes; // for a terminal
+    std::string commands = bytes; // control sequences for a terminal
     commands.replace(128 + 48, 7, "\x1b[2J\x07\xff\x7f"), commands.replace(128 + 72, 4, std::string("\n\r\t\0", 4));
     CHECK(read(commands)[2].verb == std::string("?[2J???"));
     CHECK(read(commands)[2].algorithm == std::string("???"));

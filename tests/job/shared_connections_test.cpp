@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Communicators over sockets that share one connection to each rank: each is as if it had its own. Data does not mix,
-// no one waits for another, and the failure or the end of one is not that of the others.
+// Communicators over sockets that share one connection to each rank behave as if each had its own. Their data does
+// not mix, none waits for another, and the failure or end of one does not affect the others.
 #include "comm/support.hpp"
 
 #include <thread>
@@ -39,7 +39,7 @@ TEST_CASE("calls of several communicators that share connections are under way t
                     x.emplace_back(k % 2 == 0 ? 150'000u : 5u, all[k].rank() + 100 * static_cast<int>(k));
                 const auto begin = [&](std::size_t k) { return collx::async::all_reduce(all[k], x[k]); };
                 decltype(begin(0)) calls[] = {begin(0), begin(1), begin(2), begin(3)};
-                for (std::size_t k = 4; k-- > 0;) { // the last one first, then others
+                for (std::size_t k = 4; k-- > 0;) { // waits for the last one first, then in other orders
                     const std::size_t which = (k + static_cast<std::size_t>(turn)) % 4;
                     calls[which].wait();
                     EXPECT_AT(which, x[which].front() == n * (n - 1) / 2 + 100 * static_cast<int>(which) * n);
@@ -79,7 +79,7 @@ TEST_CASE("a failure of one communicator is heard on it and on no other that sha
                 auto victim = w.split(0);
                 std::vector<int> large(800'000, 1);
                 add_ranks(victim, w);
-                collx::barrier(w); // an abort overtakes what is under way
+                collx::barrier(w); // an abort overtakes outstanding messages
                 if (w.rank() == culprit) victim.abort();
                 const auto e = thrown<collx::error>(w, [&] {
                     for (;;) collx::all_reduce(victim, large);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=no optimised alone timeout=240
 //
-// How the start of a job on many hosts grows with its ranks: words in the store, connections, messages, descriptors,
-// time. Ranks are threads, each on a host of its own or a few together; docs/design/startup.md has the figures.
+// How the cost of starting a job on many hosts grows with its ranks: store requests, connections, messages,
+// descriptors, time. Ranks are threads, one or a few per host; docs/design/startup.md has the figures.
 #include "comm/support.hpp"
 #include "support/night.hpp"
 #include "support/skip.hpp"
@@ -51,7 +51,7 @@ bool may_open(rlim_t files) {
     return now.rlim_cur >= files;
 }
 
-// Counts what one rank does to its store.
+// Counts one rank's requests to its store.
 struct counting_store {
     collx::memory_store* to;
     int sets = 0, gets = 0, adds = 0;
@@ -74,7 +74,7 @@ constexpr collx::socket_calls counted_calls{
     ::accept4, ::sendmsg,
     ::recvmsg, ::epoll_wait};
 
-// Runs f(rank) on n threads. What each threw.
+// Runs f(rank) on n threads. Returns the text of each one's error.
 template <class F>
 std::vector<std::string> on_threads(int n, F&& f) {
     std::vector<std::string> thrown(static_cast<std::size_t>(n));
@@ -105,8 +105,8 @@ collx::counted_ptr<collx::job> join_alone(int rank, int n, Store& store,
                                         counted_calls);
 }
 
-// Time, and how much of it this process would have needed alone: on a machine where others leave no core idle, what it
-// has computed, spread over the cores.
+// Measures time, and how much of it this process would have needed alone. On a machine with no idle core that is its
+// computing time, spread over the cores.
 class stopwatch {
 public:
     double seconds() const { return static_cast<double>(collx::now_ns() - begun_ns_) / 1e9; }
@@ -130,7 +130,7 @@ private:
     double idle_at_first_ = idle_seconds(), own_at_first_ = own_seconds();
 };
 
-// A job of n threads that meet in a tcp_store, each on a host of its own, up to the first collective. Seconds alone.
+// Starts a job of n threads with a tcp_store, each on its own host, up to the first collective. Returns seconds alone.
 double start_through_store(int n) {
     collx::tcp_server server;
     const stopwatch watch;
@@ -139,7 +139,7 @@ double start_through_store(int n) {
         collx::tcp_store store("127.0.0.1", server.port(), collx::deadline::in_ns(collx_test::patient(60'000'000'000)));
         collx::communicator world(join_alone(r, n, store));
         int one = 1;
-        collx::all_reduce(world.with(collx::algo::binomial_all_reduce{}), collx::value(one)); // connections of the tree
+        collx::all_reduce(world.with(collx::algo::binomial_all_reduce{}), collx::value(one)); // connects the tree
         right += one == n;
     });
     for (const auto& t : thrown) REQUIRE(t == "");
@@ -171,13 +171,13 @@ void start_threads(int n, const std::vector<int>& sizes, bool with_ring) {
                 sizes[0], up, files.load(), tree_ends.load());
     if (with_ring) std::printf(", %d with a ring", all_ends.load());
     std::puts("");
-    // No n squared: a tree, then a ring. (A connection that gives way to another may stay half counted for a moment.)
+    // Not n squared: a tree, then a ring. (A connection that yields to another may be half counted for a moment.)
     CHECK(tree_ends <= 2 * n);
     CHECK(all_ends <= 4 * n);
     CHECK(up_alone < 10);
 }
 
-// A store with the library's own face.
+// A store that derives from the library's own interface.
 class asked_store final : public collx::any_store {
 public:
     void set(collx::name_view key, collx::name_view value) override { all_.set(key, value); }
@@ -210,13 +210,13 @@ TEST_CASE("a rank's words in the store do not grow with the ranks, but for a log
         const auto thrown = on_threads(n, [&](int r) {
             auto& mine = store[static_cast<std::size_t>(r)];
             collx::communicator world(join_alone(r, n, mine));
-            messages += world.sent().messages; // of its own tree
+            messages += world.sent().messages; // the messages of its own tree
             collx::barrier(world);
         });
         for (const auto& t : thrown) REQUIRE(t == "");
-        // What bench/startup.cpp counts on for numbers of ranks that no machine here has.
+        // bench/startup.cpp relies on this for numbers of ranks that no machine here can run.
         const auto model = collx::bench::startup_model(n, 1, {}).run();
-        CHECK(2 * messages == static_cast<std::uint64_t>(model.messages)); // the listener's tree is as large
+        CHECK(2 * messages == static_cast<std::uint64_t>(model.messages)); // the listener's tree has as many messages
         long requests = 0;
         for (int r = 0; r < n; ++r) {
             const auto& s = store[static_cast<std::size_t>(r)];
@@ -225,14 +225,14 @@ TEST_CASE("a rank's words in the store do not grow with the ranks, but for a log
             const auto& expected = model.of_rank[static_cast<std::size_t>(r)];
             CHECK(s.gets == expected.gets);
             CHECK(s.adds == expected.adds);
-            requests += s.sets + s.gets + s.adds; // who is the last to hear the verdict has one word more to set
+            requests += s.sets + s.gets + s.adds; // the rank that reads the verdict last sets one more key
             CHECK(s.sets <= 3);
             CHECK(s.gets <= 7);
-            CHECK(s.bytes < 2000); // and not a table of all ranks
+            CHECK(s.bytes < 2000); // so it is not a table of all ranks
         }
         CHECK(requests == model.requests);
         CHECK(model.root_waits <= 4 + 4 + 1);
-        // The tree of the listener, the tree of the communicator, and the rounds of the barrier; either end may begin.
+        // The trees of the listener and of the communicator, and the rounds of the barrier; either end may connect.
         CHECK(connects >= 2 * (n - 1));
         int rounds = 0;
         for (int k = 1; k < n; k *= 2) ++rounds;
@@ -248,7 +248,7 @@ TEST_CASE("64 ranks on many hosts start at once, whatever their spread") {
 
 TEST_CASE("512 ranks start in less than ten seconds") {
     if (!may_open(8'000)) return skip("512 ranks in one process need 8000 descriptors: raise ulimit -n");
-    // A ring has n squared steps, which each of n ranks reads: by night.
+    // A ring has n squared steps, read by each of n ranks: by night only.
     const bool with_ring = collx_test::is_night();
     for (const auto& sizes : {std::vector<int>{1}, {5, 1, 16}}) start_threads(512, sizes, with_ring);
     CHECK(start_through_store(512) < 10);
@@ -278,8 +278,8 @@ TEST_CASE("a rank that goes between the store and the exchange of addresses is n
             return counting_store::get(k, d);
         }
     };
-    constexpr int victims[] = {3, 4, 5}; // a leaf, one with others below it, the last
-    collx::memory_store shared[3];       // a job for each, at the same time: all of them wait out a limit
+    constexpr int victims[] = {3, 4, 5}; // a leaf, a rank with others below it, the last one
+    collx::memory_store shared[3];       // a job for each victim, at the same time: all of them wait for a limit
     const auto thrown = on_threads(18, [&](int i) {
         leaving_store mine(shared[i / 6], i % 6 == victims[i / 6]);
         (void)join_alone(i % 6, 6, mine, 2'000'000'000);

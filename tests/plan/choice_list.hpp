@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A list of what is chosen, for each collective, venue, kind of call and number of ranks: the names and up to which
-// size each is taken, on a grid of sizes on and off the powers of two.
+// The choices as text, for each collective, venue, kind of call and number of ranks: the names and the size up to
+// which each is chosen, on a grid of sizes on and off the powers of two.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ inline std::vector<std::size_t> sizes() {
     return all;
 }
 
-// "one_shot 16384 two_shot": up to 16384 bytes, then the other.
+// "one_shot 16384 two_shot": one_shot up to 16384 bytes, then two_shot.
 template <class NameAt>
 std::string by_size(const NameAt& name_at) {
     std::string text, last;
@@ -42,7 +42,7 @@ inline std::string in_words(collx::choices::venue p, const collx::choices::situa
     return text;
 }
 
-// f(venue, situation but for its bytes)
+// Calls f(venue, situation without its bytes) for each situation.
 template <class F>
 void for_each_situation(collx::collective c, F&& f) {
     namespace choices = collx::choices;
@@ -68,7 +68,7 @@ void for_each_situation(collx::collective c, F&& f) {
     }
 }
 
-// Neighbouring numbers of ranks with the same choices share a line.
+// Consecutive numbers of ranks with the same choices share a line.
 template <class NameAt>
 std::string list_choices(collx::collective c, const NameAt& name_at) {
     std::string text, line;

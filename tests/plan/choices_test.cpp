@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
-// The table of choices says what stands in choices.golden, so that a changed row shows all that it changes (first
-// recorded from the functions that chose before there was a table); what is read when compiling and when running is the
-// same; names are those of the algorithms.
+// The table of choices equals choices.golden, so that a changed row shows all its effects (first recorded from the
+// functions that chose before there was a table). Choices at compile time and at run time are the same, and names are
+// those of the algorithms.
 #include <collx/plan/choose.hpp>
 
 #include <catch2/catch.hpp>
@@ -40,7 +40,7 @@ std::string full_name(choices::name n) {
     return n == choices::none ? "-" : std::string(choices::name_of(n)) + choices::variant_of(n);
 }
 
-// As the selectors put it, for a venue that is known when compiling.
+// As the selectors choose, for a venue that is known at compile time.
 template <choices::venue P, collective C>
 choices::name chosen_at(const choices::situation& s) {
     return choices::with_choice<P, C>(s, [](auto chosen) { return chosen.use; });
@@ -87,7 +87,7 @@ TEST_CASE("what is read when compiling and when running is the same") {
 TEST_CASE("sums on devices: LL words, one signal, two signals, by size and ranks") {
     struct limit {
         int ranks;
-        std::size_t words, one_shot, words_twice; // bytes, the most of each; words_twice: of two-shot by words
+        std::size_t words, one_shot, words_twice; // greatest sizes in bytes; words_twice: of two-shot by LL words
     };
     for (const limit l :
          {limit{2, choices::kib(512), choices::kib(8192), 0}, limit{4, choices::kib(256), choices::kib(2048), 0},
@@ -105,11 +105,11 @@ TEST_CASE("sums on devices: LL words, one signal, two signals, by size and ranks
         CHECK(chosen(l.one_shot)->use == choices::one_shot);
         CHECK(chosen(l.one_shot + 1)->use == choices::two_shot);
         const auto by = [&](std::size_t bytes) { return chosen(bytes)->by; };
-        const bool is_many = l.ranks > 4; // whose two-shot has many steps
+        const bool is_many = l.ranks > 4; // two-shot has many steps there
         CHECK(by(l.one_shot + 1) == (is_many ? choices::protocol::packets : choices::protocol::simple));
         if (is_many) CHECK(by(l.words_twice) == choices::protocol::packets);
         CHECK(by(std::max(l.words_twice, l.one_shot) + 1) == choices::protocol::simple);
-        // Counts per rank have no size.
+        // Calls with counts per rank have no size.
         CHECK(chosen(choices::any_bytes)->use == choices::two_shot);
     }
 }
@@ -139,7 +139,7 @@ TEST_CASE("a name of the table is the name of its algorithm") {
             CHECK(A::name == std::string(choices::name_of(N)));
             ++named;
         } else {
-            // Made of two algorithms, or of several rings.
+            // Algorithms made of two others, or of several rings.
             CHECK((N == choices::hierarchical_rings || N == choices::hierarchical_trees ||
                    N == choices::hierarchical_one_rail || N == choices::rings));
         }
@@ -164,7 +164,7 @@ TEST_CASE("each call has a row that takes what no other takes, where nothing els
             if (p == choices::device && (what == collective::gather || what == collective::scatter)) continue;
             CHECK(choices::applies_always(choices::last_choice(p, what)));
         }
-    // A row behind one that applies always would never be read.
+    // A row behind a row that always applies would never be used.
     for (int c = 0; c < collx::collective_count; ++c)
         for (unsigned p = 1; p <= choices::switched; p *= 2) {
             int always = 0;

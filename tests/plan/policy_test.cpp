@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
-// Policies: plain values, in any order, folded into one.
+// Policies: plain values, in any order, combined into one.
 #include <collx/plan/policy.hpp>
 
 #include <type_traits>

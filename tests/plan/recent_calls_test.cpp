@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls that differ in anything are distinguished, whatever place of the table they fall on. That calls which are alike
-// become the same, and others do not, is also seen by the random sequences of tests/comm.
+// Calls that differ in any field are distinguished, even if they share a place of the table. The random sequences of
+// tests/comm also test this.
 #include <collx/plan/recent_calls.hpp>
 
 #include <catch2/catch.hpp>
@@ -26,7 +26,7 @@ TEST_CASE("a call is found as long as none with its place came after it") {
         found += recent.find(one) != nullptr && recent.find(one)->says == 77;
     }
     CHECK(found > 0);
-    CHECK(found < 64); // there is room for few
+    CHECK(found < 64); // there is space for few
 }
 
 TEST_CASE("each field of a call tells it from others") {
@@ -40,7 +40,7 @@ TEST_CASE("each field of a call tells it from others") {
         return recent.find(other) == nullptr;
     };
     CHECK(is_new([&](auto& o) { o.choose = &somewhere[32]; }));
-    CHECK(is_new([](auto& o) { o.count += 4; })); // the same place of the table
+    CHECK(is_new([](auto& o) { o.count += 4; })); // shares a place of the table
     CHECK(is_new([](auto& o) { o.kind = 4; }));
     CHECK(is_new([](auto& o) { o.elem_bytes = 8; }));
     CHECK(is_new([](auto& o) { o.root += 4; }));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Rings along the links that there are, and algorithms in that order.
+// Rings along the existing links, and algorithms in that order.
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/bruck.hpp>
 #include <collx/algo/chain.hpp>
@@ -24,12 +24,12 @@ using collx::algo::in_order;
 
 namespace {
 
-// A hybrid cube mesh of 8: two quads, each fully linked, and every place linked to its mirror in the other quad.
+// A hybrid cube mesh of 8: two quads, each fully linked, and every place linked to its counterpart in the other quad.
 bool cube_mesh(int a, int b) { return a != b && (a / 4 == b / 4 || a % 4 == b % 4); }
-// A cube: places are corners, linked where one bit differs.
+// A cube: places are corners, linked if one bit differs.
 bool cube(int a, int b) { return a != b && ((a ^ b) & ((a ^ b) - 1)) == 0; }
 
-// Messages between ranks that have no link, where rank r is at places[r].
+// The number of messages between ranks without a link, where rank r is at places[r].
 template <class Algorithm, class Linked>
 int unlinked_messages(const Algorithm& a, const std::vector<int>& places, Linked&& linked) {
     int count = 0;
@@ -42,7 +42,7 @@ int unlinked_messages(const Algorithm& a, const std::vector<int>& places, Linked
     return count;
 }
 
-// Hops without a link and relayed hops of the best of all rings, by trying all.
+// The hops without a link and the relayed hops of the best ring, found by trying all rings.
 template <class Linked>
 std::pair<int, int> best_by_trying(const std::vector<int>& places, int count, Linked&& linked) {
     std::vector<int> p(places);
@@ -73,14 +73,14 @@ TEST_CASE("the even places of a cube mesh make a ring of links, those of a cube 
     const rank_order order(mesh.order);
     CHECK(unlinked_messages(in_order<algo::ring_all_reduce>{order}, even, cube_mesh) == 0);
 
-    // Opposite corners of a face: each hop takes one of the two places between, and none is taken twice.
+    // Opposite corners of a face: each hop goes through one of the two places between, and none is used twice.
     const auto corners = ring_through({0, 3, 5, 6}, 8, cube);
     CHECK(corners.relayed == 4);
     CHECK(corners.unlinked == 0);
     std::vector<int> via = corners.via;
     std::sort(via.begin(), via.end());
     CHECK(via == std::vector<int>{1, 2, 4, 7});
-    // A neighbour that is a member itself stands between only where no other rank can.
+    // A neighbour that is a member is used as a relay only if no other rank can be.
     const auto line = ring_through({0, 1, 2}, 3, [](int a, int b) { return a - b == 1 || b - a == 1; });
     CHECK(line.relayed == 1);
     CHECK(std::count(line.via.begin(), line.via.end(), 1) == 1);
@@ -141,7 +141,7 @@ TEST_CASE("rings at once are right where no channel belongs to two of them") {
         CHECK(s.chunks == 10);
         CHECK(s.programs[0].strands.size() == 2);
     } while (std::next_permutation(p.begin() + 1, p.end()));
-    CHECK(!sched::facts_of(on({rank_order{0, 1, 2, 3, 4}, rank_order{0, 1, 3, 4, 2}})).ok); // 0 -> 1 on both
+    CHECK(!sched::facts_of(on({rank_order{0, 1, 2, 3, 4}, rank_order{0, 1, 3, 4, 2}})).ok); // 0 -> 1 is in both
     const order_view unfit = rank_order{0, 1, 1};
     CHECK(!algo::on_rings<algo::ring_all_reduce>{&unfit, 1}.fits(3));
     CHECK(!algo::on_rings<algo::ring_all_reduce>{}.fits(3));
@@ -190,7 +190,7 @@ TEST_CASE("what is no order fits no communicator") {
     const rank_order order{2, 0, 1};
     CHECK(order.view().position_of(0) == 1);
     CHECK(order.view().rank_at(0) == 2);
-    // A ring that is not told its order breaks: the order is what makes the difference.
+    // A plain ring would fail here: the order makes the difference.
     CHECK(sched::record(in_order<algo::ring_all_reduce>{order}, 0, 3).strands[0][0].peer_to == 1);
     CHECK(sched::record(in_order<algo::ring_all_reduce>{order}, 1, 3).strands[0][0].peer_to == 2);
 }

@@ -26,12 +26,12 @@ struct rank {
     collx::schedule_cache cache;
 };
 
-// One byte of parameter, three of padding, one word of parameter.
+// One byte of parameters, three of padding, one word of parameters.
 struct padded_broadcast : algo::linear_broadcast {
     char kind = 'a';
     int turns = 7;
     padded_broadcast() = default;
-#if !__has_builtin(__builtin_clear_padding) // clang 14: the algorithm must say its parameters itself
+#if !__has_builtin(__builtin_clear_padding) // clang 14: the algorithm must define its parameter bits itself
     std::uint64_t parameter_bits() const {
         return (static_cast<std::uint64_t>(turns) << 32 | static_cast<unsigned char>(kind)) ^
                static_cast<std::uint64_t>(root) * 0x9e37'79b9'7f4a'7c15;
@@ -39,7 +39,7 @@ struct padded_broadcast : algo::linear_broadcast {
 #endif
 };
 
-// Counts how often it is read.
+// Counts how often the algorithm is recorded.
 struct counted_ring : algo::ring_all_reduce {
     static inline int texts_read = 0;
     template <class Ex>
@@ -140,7 +140,7 @@ TEST_CASE("hundreds of bindings are all found again") {
                 seen.insert(&me.cache.bind(algo::linear_scatter{.root = root}, port));
             }
     CHECK(seen.size() == 360);
-    seen.clear(); // and so are those that differ in their parameters only, of which many meet on their way in the table
+    seen.clear(); // so are algorithms that differ only in parameters, although many share probes of the table
     for (int pass = 0; pass < 2; ++pass)
         for (int turns = 0; turns < 300; ++turns) {
             padded_broadcast a;
@@ -183,7 +183,7 @@ TEST_CASE("scratch grows, is aligned, and stays where outstanding calls use it")
     first[99] = std::byte{42};
     me.cache.provide_scratch(b, 50);
     CHECK(b.scratch == first);
-    const std::size_t large = std::size_t{8} << 20; // freed, it would not be mapped any more
+    const std::size_t large = std::size_t{8} << 20; // so large that it would be unmapped when freed
     me.cache.provide_scratch(b, large);
     std::byte* const second = b.scratch;
     CHECK((second != first && reinterpret_cast<std::uintptr_t>(second) % 64 == 0 && b.scratch_bytes >= large));
@@ -216,7 +216,7 @@ TEST_CASE("a stage holds a piece of every chunk, and large numbers of ranks do n
 }
 
 TEST_CASE("ranks that share a core share the room of its rings, and large numbers of them still have a stage") {
-    // Of all ranks of a core together; what a stage needs for its chunks comes on top.
+    // For all ranks of a core together; what a stage needs for its chunks is added.
     for (const int ranks_per_core : {1, 2, 3, 4, 8, 16, 32}) {
         rank me(0, 2);
         me.cache.share_cores(ranks_per_core);
@@ -240,13 +240,13 @@ TEST_CASE("rings begin anew where ranks run in turn and one sends to many others
     CHECK(restarts(algo::pairwise_all_to_all{}, 7, 3));
     CHECK_FALSE(restarts(algo::pairwise_all_to_all{}, 6, 3));
     CHECK_FALSE(restarts(algo::pairwise_all_to_all{}, 12, 2));
-    CHECK_FALSE(restarts(algo::ring_all_gather{}, 12, 6)); // as many messages, to one rank
+    CHECK_FALSE(restarts(algo::ring_all_gather{}, 12, 6)); // as many messages, but to one rank
     CHECK(restarts(algo::linear_scatter{.root = 1}, 7, 4));
     CHECK_FALSE(restarts(algo::linear_scatter{.root = 1}, 7, 4, 2)); // not the root
 }
 
 TEST_CASE("ports, roots and algorithms spread over the table") {
-    constexpr int programs = 100; // whose algorithms lie at other addresses each
+    constexpr int programs = 100; // each has its algorithms at other addresses
     for (const std::size_t places : {64u, 256u}) {
         std::size_t by_port = 0, by_root = 0, by_algorithm = 0;
         for (int p = 0; p < programs; ++p) {
@@ -262,7 +262,7 @@ TEST_CASE("ports, roots and algorithms spread over the table") {
             }
             by_port += ports.size(), by_root += roots.size(), by_algorithm += algorithms.size();
         }
-        CHECK(by_port >= 11 * programs); // 16 at random of 64 are 14 different ones
+        CHECK(by_port >= 11 * programs); // 16 random places of 64 are 14 different ones
         CHECK(by_root >= 13 * programs);
         CHECK(by_algorithm >= 13 * programs);
     }
@@ -273,7 +273,7 @@ namespace {
 using collx::sched::copy, collx::sched::from, collx::sched::in, collx::sched::out, collx::sched::recv,
     collx::sched::reduce, collx::sched::reduce_after, collx::sched::send, collx::sched::to;
 
-// Each rank sends to the next before it receives: the sum of two neighbours, an all_reduce among two ranks only.
+// Each rank sends to the next before it receives: the sum of two neighbours, an all_reduce for two ranks only.
 struct neighbour_sum {
     static constexpr collx::collective op = collx::collective::all_reduce;
     static constexpr const char* name = "neighbour_sum";
@@ -290,7 +290,7 @@ struct neighbour_sum {
 struct deep_sum : neighbour_sum {
     static constexpr int min_depth = 40;
 };
-// The root reads a chunk that there is not, or sends once more than is received.
+// The root reads a chunk that does not exist, or sends once more than is received.
 template <bool IsFar>
 struct wrong_broadcast : algo::linear_broadcast {
     template <class Ex>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
-// What is chosen when nothing is bound: always something that is right for the call, from facts that all ranks share.
+// The choice when nothing is bound: always correct for the call, from facts that all ranks share.
 #include <collx/plan/selector.hpp>
 
 #include <catch2/catch.hpp>
@@ -60,7 +60,7 @@ TEST_CASE("inside a host the choice is the one that docs/algorithms.md lists") {
         CHECK(sum() == bind(algo::one_shot_all_reduce{}));
         CHECK(gather() == bind(algo::one_shot_all_gather{}));
         CHECK(reduce() == bind(algo::one_shot_reduce{}));
-        p.oversubscribed = false; // cores of their own
+        p.oversubscribed = false; // each rank has its own core
         CHECK((sum() == bind(algo::one_shot_all_reduce{})) == (n == 2));
         p.bytes = 8 * 1024;
         CHECK((sum() == bind(algo::one_shot_all_reduce{})) == (n <= 4));
@@ -87,7 +87,7 @@ TEST_CASE("inside a host the choice is the one that docs/algorithms.md lists") {
         else CHECK(gather() == bind(algo::direct_all_gather{}));
         if (n == 2) CHECK(reduce() == bind(algo::linear_reduce{}));
         else CHECK(reduce() == bind(algo::direct_reduce{}));
-        for (const bool is_shared : {false, true}) { // scans look at cores and sizes, whatever the memory
+        for (const bool is_shared : {false, true}) { // scans depend on cores and sizes, not on the memory
             p.zero_copy = is_shared;
             const auto scan = [&] { return &collx::select<collective::scan>(me.cache, p); };
             const auto exclusive = [&] { return &collx::select<collective::exclusive_scan>(me.cache, p); };
@@ -185,7 +185,7 @@ TEST_CASE("ranks that share hosts go host by host, each alone on its host do not
         };
         for (const bool is_long : {false, true}) {
             const auto p = problem(is_long ? 10'000'000 : 8);
-            const auto crossings = [&](const collx::bound_schedule& b) { // messages of this rank to the other host
+            const auto crossings = [&](const collx::bound_schedule& b) { // this rank's messages to the other host
                 int count = 0;
                 for (const auto& strand : b.steps.strands)
                     for (const auto& s : strand)
@@ -210,7 +210,7 @@ TEST_CASE("ranks that share hosts go host by host, each alone on its host do not
         CHECK(is(collx::select<collective::barrier>(me.cache, problem(0)), algo::leader_barrier{{.nodes = *hosts}}));
         CHECK(is(collx::select<collective::all_gather>(me.cache, problem(512)),
                  algo::leader_all_gather{{.nodes = *hosts}}));
-        // Rank order does not care who is where.
+        // Algorithms in rank order do not depend on the hosts.
         CHECK(is(collx::select<collective::all_reduce>(me.cache, problem(8, true)),
                  algo::recursive_doubling_all_reduce{}));
         CHECK(
@@ -252,7 +252,7 @@ TEST_CASE("the row that is explained is the one that is bound, with hosts and kn
                     if (!windows)
                         CHECK(collx::select<collective::all_to_all>(me.cache, p).algorithm ==
                               exchange_of(exchange.row->use));
-                    if (at == nullptr && !windows && bytes < 600'000) continue; // recursive doubling, halving: above
+                    if (at == nullptr && !windows && bytes < 600'000) continue; // tested above: doubling, halving
                     CHECK(collx::select<collective::all_reduce>(me.cache, p).algorithm ==
                           sum_of(collx::detail::row_of_call(collective::all_reduce, p).row->use));
                 }
@@ -269,7 +269,7 @@ TEST_CASE("two ranks on two hosts exchange everything up to half a MiB, more of 
     CHECK(chosen(four, 64 * 1024) == &four.cache.bind(algo::recursive_doubling_all_reduce{}, 0));
     CHECK(chosen(four, 64 * 1024 + 4) == &four.cache.bind(algo::halving_doubling_all_reduce{}, 0));
     CHECK(chosen(four, 512 * 1024) == &four.cache.bind(algo::halving_doubling_all_reduce{}, 0));
-    // Where they are no power of two the pairs that make one cost more.
+    // For rank counts that are not powers of two, the pairs that reduce it to one cost more.
     CHECK(chosen(seven, 64 * 1024) == &seven.cache.bind(algo::recursive_doubling_all_reduce{}, 0));
     CHECK(chosen(seven, 256 * 1024) == &seven.cache.bind(algo::halving_doubling_all_reduce{}, 0));
     CHECK(chosen(seven, 256 * 1024 + 4) == &seven.cache.bind(algo::ring_all_reduce{}, 0));

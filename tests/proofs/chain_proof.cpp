@@ -11,7 +11,7 @@ using namespace collx::algo;
 COLLX_PROVE_ROOTED(chain_broadcast);
 COLLX_PROVE_ROOTED(chain_reduce);
 
-// S ranks pass K chunks on in S + K - 2 rounds.
+// S ranks forward K chunks in S + K - 2 rounds.
 constexpr bool rounds_of_chains(int ranks, int chunks) {
     return facts_of(chain_broadcast{.chunk_count = chunks}, ranks).rounds == ranks + chunks - 2;
 }

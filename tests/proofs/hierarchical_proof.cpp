@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Hierarchical algorithms on the shapes a node map can have: even, dealt out, uneven, interleaved, single ranks, one
-// node. Each is right, ordered, as shallow as declared, and sends between nodes what it declares. Other maps, by the
-// thousand, at run time: tests/algo/hierarchical_test.cpp.
+// Hierarchical algorithms on all shapes of node maps: even, round-robin, uneven, interleaved, single ranks, one node.
+// Each is correct, ordered and as shallow as declared, and sends the declared messages between nodes.
+// tests/algo/hierarchical_test.cpp tests thousands of other maps at run time.
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/hierarchical.hpp>
 #include <collx/algo/leader.hpp>
@@ -18,7 +18,7 @@ constexpr schedule on(const node_map& m, Algorithm a = {}, int root = 0) {
     return record_all(a, m.view().ranks());
 }
 
-// Right, and the messages between nodes are those that are declared.
+// Correct, with the declared messages between nodes.
 template <class Algorithm>
 constexpr bool right(std::initializer_list<int> node_of, int root = 0) {
     const node_map m(node_of);
@@ -61,7 +61,7 @@ COLLX_PROVE_ON_NODES(leader_all_to_all);
 COLLX_PROVE_ON_NODES(leader_all_gather);
 COLLX_PROVE_ON_NODES(leader_barrier);
 
-// Two nodes of four, S of 8 chunks: 4 rails, each rank one chunk there and one back.
+// Two nodes of four, S of 8 chunks: 4 rails, on which each rank sends one chunk and gets one back.
 static_assert(two_of_four<hierarchical_all_reduce<rings>>().total_messages == 4 * 2 * 2);
 static_assert(two_of_four<hierarchical_all_reduce<rings>>().chunks_sent == 2);
 static_assert(two_of_four<hierarchical_reduce_scatter<rings>>().total_chunks == 8);
@@ -70,7 +70,7 @@ static_assert(two_of_four<hierarchical_broadcast<trees>>(5).total_messages == 1)
 static_assert(two_of_four<hierarchical_reduce<trees>>(5).total_messages == 1);
 static_assert(two_of_four<hierarchical_barrier<trees>>().total_messages == 2);
 
-// N - 1 messages of G chunks per rank instead of (N - 1) G of one.
+// N - 1 messages of G chunks per rank, instead of (N - 1) G messages of one.
 static_assert(two_of_four<aggregated_all_to_all>().messages == 1);
 static_assert(two_of_four<aggregated_all_to_all>().chunks_sent == 4);
 static_assert(two_of_four<pairwise_all_to_all>().messages == 4);
@@ -78,6 +78,6 @@ static_assert(two_of_four<pairwise_all_to_all>().messages == 4);
 static_assert(two_of_four<leader_all_to_all>().total_messages == 2);
 static_assert(two_of_four<leader_all_to_all>().total_chunks == two_of_four<pairwise_all_to_all>().total_chunks);
 
-// Nodes that are intervals keep the order of operands, others do not.
+// Nodes that are intervals keep the order of operands, other nodes do not.
 static_assert(verify(on<hierarchical_all_reduce<rank_ordered>>({0, 0, 1, 1, 1})).order == reduction_order::rank_order);
 static_assert(verify(on<hierarchical_all_reduce<rank_ordered>>({0, 1, 0, 1})).order == reduction_order::unordered);

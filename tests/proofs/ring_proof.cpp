@@ -12,8 +12,8 @@ COLLX_PROVE(ring_all_reduce);
 COLLX_PROVE(ring_reduce_scatter);
 COLLX_PROVE(ring_all_gather);
 
-// A ring of fused steps needs two slots: with one, every rank holds the message its neighbour must take before it can
-// take its own.
+// A ring of fused steps needs two slots. With one, every rank holds a message that its neighbour must receive before
+// it can receive its own.
 constexpr verdict with_one_slot(int n) {
     schedule s = collx::sched::record_all(ring_all_reduce{}, n);
     s.depth = 1;

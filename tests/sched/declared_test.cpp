@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What algorithms declare is what is derived from their steps: the constants that plans are made from, and the tables
-// of the documentation.
+// The declarations of algorithms equal what is derived from their steps: the constants that plans are made from, and
+// the tables of the documentation.
 #include <collx/algo/algorithms.hpp>
 #include <collx/sched/facts.hpp>
 

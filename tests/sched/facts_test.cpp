@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Derived facts are the formulas of the literature, and a declaration that differs from them is noticed.
+// Derived facts equal the formulas of the literature, and wrong declarations are detected.
 #include <cstring>
 
 #include <collx/algo/binomial.hpp>
@@ -60,7 +60,7 @@ TEST_CASE("rounds of trees, stars and exchanges") {
         CHECK(facts_of(binomial_broadcast{}, n).rounds == log2_up(n));
         CHECK(facts_of(binomial_broadcast{}, n).total_messages == n - 1);
         CHECK(facts_of(linear_broadcast{}, n).rounds == n - 1);
-        CHECK(facts_of(linear_gather{}, n).rounds == n - 1); // the root can receive one a round
+        CHECK(facts_of(linear_gather{}, n).rounds == n - 1); // the root can receive one message per round
         CHECK(facts_of(pairwise_all_to_all{}, n).rounds == n - 1);
         CHECK(facts_of(bruck_all_gather{}, n).rounds == log2_up(n));
         CHECK(facts_of(bruck_all_gather{}, n).chunks_sent == n - 1);
@@ -88,12 +88,12 @@ TEST_CASE("windows") {
     CHECK(zero.window_chunks_written == n * n);
     CHECK(zero.window_chunks_read == n * n);
     CHECK(facts_of(record_all(one_shot_all_reduce{}, n)).min_window_depth ==
-          -1); // a schedule alone cannot be asked for another depth
+          -1); // a schedule alone cannot be recorded with another depth
 }
 
 namespace {
-// In any order in which the verifier runs it, it computes the right values with a single stage; but nothing keeps a
-// rank from overwriting what a slower one still reads.
+// In every order that the verifier tries, it computes the right values with a single stage, although nothing prevents
+// a rank from overwriting what a slower one still reads.
 struct says_done_early {
     static constexpr collective op = collective::all_reduce;
     [[maybe_unused]] static constexpr const char* name = "says_done_early";
@@ -107,7 +107,7 @@ struct says_done_early {
         ex.step(copy, in(0), window(0, 0));
         ex.signal(0);
         ex.wait_all(0);
-        ex.signal(1); // with two stages the next call's wait for signal 0 comes before the stage is used again
+        ex.signal(1); // with two stages the next call's wait for signal 0 comes before the stage is reused
         ex.step(fold | copy, in(0), at_ranks(0, n, window(0, 0)), out(0));
     }
 };
@@ -154,7 +154,7 @@ bool wrong(const char* what, const char* expected) { return what != nullptr && s
 
 TEST_CASE("wrong declarations are named") {
     CHECK(misdeclared(ring_all_reduce{}, 5) == nullptr);
-    CHECK(wrong(misdeclared(says_one_slot{}, 5), "the schedule itself")); // it deadlocks with what it declares
+    CHECK(wrong(misdeclared(says_one_slot{}, 5), "the schedule itself")); // deadlocks with the declared depth
     CHECK(wrong(misdeclared(says_three_slots{}, 5), "min_depth"));
     CHECK(misdeclared(says_three_slots{}, 3) == nullptr); // few ranks may need less
     CHECK(wrong(misdeclared(says_any_operator{}, 5), "the schedule itself"));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A verifier is worth what it rejects. Each case plants one mistake, the kind that is made, in a schedule that is
-// right, and asks for the right kind of refusal at the right place; the last cases plant every mistake of a kind at
-// every step.
+// Tests that the verifier rejects mistakes. Each case plants one typical mistake in a correct schedule and expects
+// the right kind of refusal at the right place. The last cases plant every mistake of a kind at every step.
 #include <collx/algo/direct.hpp>
 #include <collx/algo/dissemination.hpp>
 #include <collx/algo/linear.hpp>
@@ -41,7 +40,7 @@ verdict mutant(const Algorithm& a, Change&& change) {
     return judge(s);
 }
 
-// What most texts written here share.
+// The common members of most algorithms here.
 template <collective Op>
 struct text {
     static constexpr collective op = Op;
@@ -70,7 +69,7 @@ TEST_CASE("a message of another chunk is found by its receiver") {
 }
 
 namespace {
-// All contributions are right, only everything is stored one chunk off. A check of contributions alone accepts it.
+// All contributions are right, but everything is stored one chunk off. A check of contributions alone would accept it.
 struct off_by_one_ring : text<collective::all_gather> {
     static constexpr int chunks(int k) { return k; }
     static constexpr int min_depth = 2;
@@ -126,8 +125,8 @@ TEST_CASE("a contribution that is reduced twice overlaps") {
 }
 
 namespace {
-// Rank 0 takes rank 1 twice and rank 2 never, in an order in which no two neighbours stand together: only the multiset
-// shows it.
+// Rank 0 takes rank 1 twice and rank 2 never, in an order in which no consecutive ranks are adjacent: only the
+// multiset of contributions shows it.
 struct one_twice_one_never : text<collective::reduce> {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int) const {
@@ -175,7 +174,7 @@ TEST_CASE("reduce and reduce_after are not the same") {
 }
 
 namespace {
-// Each rank sends to all ranks and starts with itself: right numbers for exact arithmetic, other bits at every rank.
+// Each rank sends to all ranks and starts with itself: right for exact arithmetic, but different bits on every rank.
 struct everybody_first : text<collective::all_reduce> {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int k) const {
@@ -327,7 +326,7 @@ TEST_CASE("what was never written cannot be read") {
 }
 
 namespace {
-// Right with separate buffers. In place, rank 1 has overwritten its contribution when it sends it on.
+// Right with separate buffers. In place, rank 1 has overwritten its contribution before it forwards it.
 struct sends_after_writing : text<collective::scan> {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int) const {
@@ -421,7 +420,7 @@ TEST_CASE("ranges of ranks that make no sense") {
 }
 
 namespace {
-// Two strands use the same scratch chunk, one for the message up, one for the message down.
+// Two strands use the same scratch chunk, one for the message up, the other for the message down.
 struct shared_scratch : text<collective::all_to_all> {
     static constexpr int chunks(int k) { return k; }
     template <class Ex>
@@ -442,7 +441,7 @@ struct shared_scratch : text<collective::all_to_all> {
 };
 } // namespace
 TEST_CASE("strands that share scratch without waiting for each other") {
-    CHECK(verify(shared_scratch{}, 3).ok()); // this interleaving happens to work
+    CHECK(verify(shared_scratch{}, 3).ok()); // this interleaving happens to be right
     const verdict v = races(shared_scratch{}, 3);
     CHECK(v.what == problem::race);
 }
@@ -459,8 +458,7 @@ TEST_CASE("a barrier that forgets a round leaks") {
     CHECK(races(f).what == problem::leaky_barrier);
 }
 
-// ---------------------------------------------------------------------------------------------- every mistake of a
-// kind
+// ----------------------------------------------------------------------------------------- every mistake of a kind
 namespace {
 
 struct tally {
@@ -468,7 +466,7 @@ struct tally {
     int survivors = 0;
 };
 
-// Applies `change` to every step for which `concerns` holds, one at a time.
+// Applies `change` to every step for which `concerns` is true, one at a time.
 template <class Concerns, class Change>
 void everywhere(tally& t, const char* what, const schedule& good, Concerns&& concerns, Change&& change) {
     for (int r = 0; r < good.ranks; ++r)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Happens-before: what orders two accesses and what does not. Small schedules, each with the one edge in question
-// present and absent.
+// Happens-before: which accesses are ordered and which are not. Small schedules, each with and without the edge in
+// question.
 #include <collx/algo/algorithms.hpp>
 #include <collx/sched/facts.hpp>
 
@@ -23,7 +23,7 @@ struct exchange {
     }
 };
 template <class Text>
-exchange(Text) -> exchange<Text>; // clang 14 deduces nothing for an aggregate
+exchange(Text) -> exchange<Text>; // clang 14 has no deduction for aggregates
 template <class Text>
 verdict judge(Text text, int n = 2) {
     return races(exchange<Text>{text}, n);
@@ -76,12 +76,12 @@ TEST_CASE("a peer's window is read after its signal and written again after the 
     CHECK(with(1, true, 2).what == problem::race);
     CHECK(with(1, true, 0).what == problem::race);
     CHECK(with(2, true, 2).ok());
-    CHECK(with(2, true, 0).ok()); // a rank that has signalled 0 again has read what came before
+    CHECK(with(2, true, 0).ok()); // a rank that has signalled 0 again has read everything before
     CHECK(with(2, false, 3).what == problem::race);
 }
 
 TEST_CASE("a writer must not overwrite what is still being read, though nothing else is out of order") {
-    // Rank 1 writes its window, rank 0 reads it and says that it is done; the next iteration's write waits for that.
+    // Rank 1 writes its window, rank 0 reads it and signals that; the next iteration's write waits for the signal.
     const auto with = [](bool reads_first, int lag) {
         return judge([=](auto& ex, int r, int) {
             if (r == 1) {
@@ -97,10 +97,10 @@ TEST_CASE("a writer must not overwrite what is still being read, though nothing 
         });
     };
     CHECK(with(true, 1).ok());
-    const verdict early = with(false, 1); // done is said before it is read
+    const verdict early = with(false, 1); // signals before it reads
     CHECK(early.what == problem::race);
     CHECK(early.rank == 1);                     // found at the write
-    CHECK(with(true, 2).what == problem::race); // asks for an older done
+    CHECK(with(true, 2).what == problem::race); // waits for an older signal
 }
 
 TEST_CASE("the user may touch a buffer once the call has returned, and not a moment earlier") {
@@ -119,7 +119,7 @@ TEST_CASE("the user may touch a buffer once the call has returned, and not a mom
 }
 
 TEST_CASE("only the signal that is asked for orders, not a later one that happened to come first") {
-    // Rank 1 signals 0 before it writes and 1 after; rank 0 asks for 0 and reads.
+    // Rank 1 signals 0 before it writes and 1 after; rank 0 waits for one of them and reads.
     const auto asking = [](int index) {
         return judge([index](auto& ex, int r, int) {
             if (r == 1) {

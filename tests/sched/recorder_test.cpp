@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Recording writes down exactly the steps of the text, strand by strand, and chunk sets name the chunks they say.
+// A recording has exactly the algorithm's steps, strand by strand, and chunk sets name the right chunks.
 #include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/sched/schedule.hpp>
@@ -11,7 +11,7 @@ using namespace collx::sched;
 
 namespace {
 
-// Says every verb once.
+// Uses every verb once.
 struct vocabulary {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int n) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pictures and tables show every step once, every message once, and point at the guilty step.
+// Pictures and tables show every step once and every message once, and mark the guilty step.
 #include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/sched/render.hpp>
@@ -48,14 +48,14 @@ TEST_CASE("a picture has a box for each step and an arrow for each message") {
     CHECK(count(svg, "<path ") == 4 * 6);
     CHECK(count(svg, "<text class=\"rank\"") == 4);
     CHECK(count(svg, "prefers-color-scheme:dark") == 1);
-    CHECK(count(svg, "ring &lt;4&gt;") == 2); // as title and as text, escaped
+    CHECK(count(svg, "ring &lt;4&gt;") == 2); // in the title and in the text, escaped
     CHECK(svg.find("guilty\" x=") == std::string::npos);
     CHECK(svg.substr(svg.size() - 7) == "</svg>\n");
 }
 
 TEST_CASE("signals are drawn from the strand that gives them to all that wait") {
     const std::string svg = to_svg(record_all(two_shot_all_reduce{}, 3), "two-shot");
-    // signal 0 reaches 3 x 3 waits, signal 1 is asked for by 2 peers of each rank
+    // signal 0 reaches 3 x 3 waits, for signal 1 two peers of each rank wait
     CHECK(count(svg, "class=\"notice dim\"") == 9 + 6);
     CHECK(count(svg, "strand 2</text>") == 3);
 }

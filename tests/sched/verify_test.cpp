@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The proofs go on at run time: every algorithm for every rank count to 64, larger ones where that is quick, and no
-// channel may be one message shallower than declared. What verify() refuses is in mutants_test.cpp.
+// The proofs continue at run time: every algorithm for every rank count up to 64, larger ones where that is fast. No
+// channel may be one message shallower than declared. mutants_test.cpp tests what verify() refuses.
 #include <algorithm>
 #include <ctime>
 #include <string>
@@ -9,6 +9,8 @@
 #include <collx/sched/verify.hpp>
 
 #include <catch2/catch.hpp>
+
+#include "support/sanitizers.hpp"
 
 using namespace collx;
 using namespace collx::sched;
@@ -22,7 +24,7 @@ Algorithm rooted(Algorithm a, int root) {
     return a;
 }
 
-// Few roots stand for all where there are many ranks: the first, the last, one between.
+// With many ranks, a few roots represent all: the first, the last, one between.
 template <class Algorithm, class F>
 void for_roots(Algorithm a, int n, F&& f) {
     if (!is_rooted(Algorithm::op)) return f(a);
@@ -71,7 +73,7 @@ TEST_CASE("one message less than declared is not enough") {
             schedule s = record_all(a, n);
             s.depth = min_depth_v<decltype(a)> - 1;
             if (s.depth > 0) CHECK(verify(s).what == problem::deadlock);
-            else CHECK(!verify(s).ok()); // channels that hold nothing
+            else CHECK(!verify(s).ok()); // channels without any slot
         }
         ++(min_depth_v<decltype(a)> > 1 ? deep : shallow);
     });
@@ -105,7 +107,7 @@ TEST_CASE("parameters other than the root") {
     CHECK(verify(chain_broadcast{.root = 4, .chunk_count = 9}, 100).ok());
 }
 
-// verify() leaves the run in place out where it would repeat the other one.
+// verify() omits the in-place run if it would repeat the other one.
 TEST_CASE("the verdict is that of a run in place and one that is not") {
     int repeated = 0, left_out = 0;
     const auto same = [&](auto a, int n) {
@@ -168,7 +170,7 @@ TEST_CASE("1024 ranks in a ring, in place and not, take less than half a second"
                                                << seconds(verified - recorded) << " s");
         best = std::min(best, seconds(verified - recorded));
     }
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__OPTIMIZE__) && !COLLX_TEST_ASAN && !COLLX_TEST_TSAN
     CHECK(best < 0.5); // 0.23 s on an idle core
 #endif
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a call over several hosts is made of, counted by hand: messages inside hosts and between them, each by itself.
+// The work of a call over several hosts, counted by hand, separately for messages inside hosts and between them.
 #include <collx/algo/chain.hpp>
 #include <collx/algo/hierarchical.hpp>
 #include <collx/algo/ring.hpp>
@@ -27,7 +27,7 @@ TEST_CASE("host by host: one message of each rank between hosts, and two inside"
     const node_map nodes{0, 0, 1, 1};
     const sched::schedule s = sched::record_all(algo::hierarchical_all_reduce<algo::trees>{{nodes}}, 4);
     const sim::work_by_hosts w = work(s, nodes, 4000, 4);
-    // Inside: half is scattered, then gathered. Between: that half, once.
+    // Inside: half is scattered, then gathered. Between: that half crosses once.
     CHECK(w.inside.of[sim::step] == 2 * 2);
     CHECK(w.inside.of[sim::byte] == 2 * 2 * 2000);
     CHECK(w.inside.of[sim::round] == 2);
@@ -39,7 +39,7 @@ TEST_CASE("host by host: one message of each rank between hosts, and two inside"
     // The call is counted once.
     CHECK(w.inside.of[sim::call] == 1);
     CHECK(w.between.of[sim::call] + w.between.of[sim::task] == 0);
-    // Two cores for four ranks: twice of everything.
+    // Two cores for four ranks: everything counts twice.
     const sim::work_by_hosts shared = work(s, nodes, 4000, 2);
     CHECK(shared.inside.of[sim::byte] == 2 * w.inside.of[sim::byte]);
     CHECK(shared.between.of[sim::round] == 2);
@@ -64,7 +64,7 @@ TEST_CASE("what goes to later ranks only has no rounds, inside hosts and between
     CHECK(up.inside.of[sim::round] + up.between.of[sim::round] == 0);
     CHECK(up.inside.of[sim::step] > 0);
     CHECK(up.between.of[sim::step] > 0);
-    // Calls one after the other may have different roots.
+    // Consecutive calls may have different roots.
     const sim::work_by_hosts rooted = work(sched::record_all(algo::chain_broadcast{}, 4), nodes, 4000, 4);
     CHECK(rooted.inside.of[sim::round] >= 2);
     CHECK(rooted.between.of[sim::round] >= 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// 16,384 ranks, with rings inside and between hosts: 67 million messages, in the memory that a small machine has.
+// 16,384 ranks with rings inside and between hosts: 67 million messages, within a small machine's memory.
 // collx-test: label=nightly timeout=600 optimised
 #include <collx/algo/hierarchical.hpp>
 #include <collx/sim/simulate.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
-// What a call is made of, counted from schedules; what it costs, as a file: what is written is read again, and what is
-// wrong with a file is said with its line and a remedy.
+// The work of a call, counted from schedules, and its costs as a file: a written file is read back, and a wrong file
+// is refused with the line and a remedy.
 #include <collx/sim/machine_file.hpp>
 
 #include <catch2/catch.hpp>
@@ -24,7 +24,7 @@ const std::string good =
     "windows own points 12 residual 0.05 call_ns 100 round_ns 30 byte_ns 0.5\n"
     "sockets shared call_ns 4000 step_ns 1.5e3\n";
 
-// Reads a file that must be refused; what was said.
+// Reads a file that must be refused; returns the error text.
 std::string refused(const std::string& text, errc code = errc::invalid_argument) {
     try {
         (void)sim::read_machine_costs(text, "here.machine");
@@ -72,7 +72,7 @@ TEST_CASE("a prediction is the work times its costs") {
     sim::costs c;
     w.of[sim::call] = 1, c.of[sim::call] = 100;
     w.of[sim::byte] = 50, c.of[sim::byte] = 0.5;
-    w.of[sim::round] = 7; // costs nothing here
+    w.of[sim::round] = 7; // costs nothing in this file
     CHECK(sim::predicted_ns(w, c) == 125);
 }
 

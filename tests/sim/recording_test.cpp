@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Short recordings say the same as long ones, are short, and thousands of ranks take the time that formulas say.
+// Short recordings equal long ones and are small, and thousands of ranks take the times of the formulas.
 #include <collx/algo/algorithms.hpp>
 #include <collx/algo/hierarchical.hpp>
 #include <collx/sim/simulate.hpp>
@@ -77,7 +77,7 @@ TEST_CASE("steps that cost the same are kept as one: a ring of 1,024 ranks has a
     const sim::recording both = sim::record_short(algo::hierarchical_all_reduce<algo::rings>{{nodes}}, 1024);
     CHECK(both.steps.size() <= 16 * 1024);
 
-    // Written out again, each step has its own line.
+    // In a long form each step has its own line.
     const std::string goal = sim::to_goal(sim::record_short(algo::ring_all_reduce{}, 8), 8000);
     std::size_t sends = 0;
     for (std::size_t at = goal.find("send 1000b"); at != goal.npos; at = goal.find("send 1000b", at + 1)) ++sends;
@@ -102,7 +102,7 @@ TEST_CASE("hierarchical all_reduce of hosts on rails takes what its three phases
 
 TEST_CASE("the step that never ends is counted as it was written") {
     sched::schedule s = sched::record_all(algo::ring_all_reduce{}, 4);
-    s.programs[1].strands[0][4].peer_from = 3; // which sends it nothing
+    s.programs[1].strands[0][4].peer_from = 3; // rank 3 sends nothing to it
     sim::fabric f = sim::fabric_of({1, 4});
     CHECK_THROWS_WITH(sim::simulate(s, f, {}, {}), Contains("step 4 waits for rank 3"));
 }

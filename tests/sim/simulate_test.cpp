@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The simulator against answers that are known: formulas, hand-computed sharing of links, bytes counted from the
-// recording, and bounds that nothing passes. Faults end with the error that names the rank.
+// The simulator compared with known answers: formulas, shares of links computed by hand, bytes counted from the
+// recording, and bounds. Faults end with an error that names the rank.
 #include <collx/algo/algorithms.hpp>
 #include <collx/algo/multicast_two_shot.hpp>
 #include <collx/sim/simulate.hpp>
@@ -19,7 +19,7 @@ using Catch::Contains;
 
 namespace {
 
-// n CPUs on one network switch, each by a link of `rate` bytes/ns; half of the latency each way.
+// n CPUs on one network switch, each with a link of `rate` bytes/ns and half of the latency in each direction.
 topo::graph star(int n, double rate, double latency_ns) {
     topo::graph g;
     for (int r = 0; r < n; ++r) g.add({"C" + std::to_string(r), topo::site_type::cpu});
@@ -43,7 +43,7 @@ sim::options of_bytes(double bytes, int pieces = 1, int depth = 8) {
     return o;
 }
 
-// Rank 0 sends chunk k to rank k + 1, one strand each, all at once.
+// Rank 0 sends chunk k to rank k + 1, one strand each, all concurrently.
 struct fan {
     static constexpr collective op = collective::broadcast;
     [[maybe_unused]] static constexpr const char* name = "fan";
@@ -88,7 +88,7 @@ TEST_CASE("a chain in k pieces: latency passes while pieces follow, or holds eac
     const topo::graph g = star(p, 10, alpha);
     CHECK(run(algo::chain_broadcast{}, g, p, of_bytes(1000 * k, pieces, 64)).time_ns ==
           (p - 1) * (alpha + piece) + (k - 1) * piece);
-    sim::cost_model held; // Hockney's: alpha is the sender's
+    sim::cost_model held; // Hockney's model: alpha occupies the sender
     held.overhead_ns = alpha;
     CHECK(run(algo::chain_broadcast{}, star(p, 10, 0), p, of_bytes(1000 * k, pieces, 64), held).time_ns ==
           (p - 2 + k) * (alpha + piece));
@@ -109,7 +109,7 @@ TEST_CASE("flows share links max-min fairly") {
         CHECK(run(fan{}, star(3, 10, 0), 3, of_bytes(3000)).time_ns == 200);
     }
     SECTION("what a slow link leaves goes to the others") {
-        // Three flows of 1000 bytes leave over 12 bytes/ns; one ends in a link of 2: it has 2, the others 5 each.
+        // Three flows of 1000 bytes share 12 bytes/ns; one of them ends in a link of 2: it gets 2, the others 5 each.
         topo::graph g = star(3, 12, 0);
         g.link(g.add({"C3", topo::site_type::cpu}), 3, topo::link_type::network, {2e9, 0});
         sim::fabric f(g, {0, 1, 2, 4});
@@ -143,7 +143,7 @@ TEST_CASE("all algorithms: they end, and links carry the bytes that the recordin
     algo::for_each_algorithm([&](auto a) {
         const sched::schedule s = sched::record_all(a, n);
         CAPTURE(a.name, name_of(s.op));
-        std::vector<double> out(n, 0), in(n, 0); // of each rank, counted from the steps
+        std::vector<double> out(n, 0), in(n, 0); // per rank, counted from the steps
         for (int r = 0; r < n; ++r)
             for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands)
                 for (const sched::step& st : strand) {
@@ -206,7 +206,7 @@ TEST_CASE("several rings share a DGX-1V as its links allow") {
     sim::cost_model m;
     m.with_link_latency = false;
     sim::options o = of_bytes(240e6);
-    o.orders = {{0, 3, 2, 1, 5, 6, 7, 4}, {4, 7, 6, 5, 1, 2, 3, 0}}; // double links only, both ways
+    o.orders = {{0, 3, 2, 1, 5, 6, 7, 4}, {4, 7, 6, 5, 1, 2, 3, 0}}; // double links only, in both directions
     CHECK(sim::bus_bandwidth(s, o.bytes, sim::simulate(s, f, m, o)) == Approx(100e9));
     o.orders.resize(1);
     CHECK(sim::bus_bandwidth(s, o.bytes, sim::simulate(s, f, m, o)) == Approx(50e9));
@@ -227,7 +227,7 @@ TEST_CASE("faults: a slow rank, a lost link, a dead rank") {
     } catch (const error& e) {
         CHECK(e.code() == errc::peer_failed);
         CHECK(e.peer() == 2);
-        CHECK(e.rank() == 3); // the one that waits for its messages
+        CHECK(e.rank() == 3); // the rank that waits for rank 2's messages
         CHECK_THAT(e.what(), Contains("rank 2 is dead") && Contains("shrink"));
     }
     o.dead_at_ns = 2 * plain;
@@ -259,10 +259,10 @@ TEST_CASE("a switch that sums and stores to all: (1 + 1/n) of the buffer leaves 
         REQUIRE(p.to.size() == sites.size());
         for (const auto& links : {p.to, p.from})
             for (const int l : links) CHECK(r.link_bytes[static_cast<std::size_t>(l)] == Approx(bytes));
-        // Without it the text is a two-shot sum that reads what it sums, and as much again.
+        // Without the switch it is a two-shot sum that reads its operands, which takes as long again.
         o.by_switch = false;
         CHECK(sim::simulate(s, f, {.with_link_latency = false}, o).time_ns == Approx(2e9 * (n - 1) / n / 450));
-        // Latencies: the signals that all have put and all have summed, and the switch's answer between them.
+        // Latencies: the signals after all puts and after all sums, and the switch's answer between them.
         o.by_switch = true;
         CHECK(sim::simulate(s, f, {}, o).time_ns == Approx(bytes / 450 + 3 * 2 * topo::link_latencies::nvswitch));
     }
@@ -273,12 +273,12 @@ TEST_CASE("windows that are pushed ahead cost their readers no hop, and steps of
     const topo::graph g = star(n, 10, 100);
     sim::cost_model m;
     const auto ns = [&] { return run(algo::two_shot_all_reduce{}, g, n, of_bytes(4000), m).time_ns; };
-    // Three messages to fold at once (3 x 1,000 bytes arrive), then three parts one after the other; two signals.
+    // Three messages to fold at once (3 x 1,000 bytes arrive), then three parts in sequence; two signals.
     const double pulled = ns();
     CHECK(pulled == Approx(2 * 100 + (300 + 100) + 3 * (100 + 100)));
     m.pushes = true;
     CHECK(ns() == Approx(pulled - 4 * 100));
-    m.step_ns = 7; // three parts put, one fold, three taken
+    m.step_ns = 7; // three puts of parts, one fold, three takes
     CHECK(ns() == Approx(pulled - 4 * 100 + 7 * 7));
 }
 
@@ -336,10 +336,10 @@ TEST_CASE("the formula's machine equals the graph's") {
     const sched::schedule s = sched::record_all(algo::ring_all_reduce{}, 16);
     sim::options o = of_bytes(1.6e9);
     o.orders = {{0, 1, 2, 3, 4, 5, 6, 7, 15, 14, 13, 12, 11, 10, 9, 8}}; // the ring stays on rails
-    const double ns = 8400 + 14e3 + 30 * 2e6; // a hundred MB each time by a card that never waits
+    const double ns = 8400 + 14e3 + 30 * 2e6; // a hundred MB each time through a card that never waits
     CHECK(sim::simulate(s, graph, m, o).time_ns == Approx(ns));
     CHECK(sim::simulate(s, formula, m, o).time_ns == Approx(ns));
-    // As they are numbered, ranks 7 and 15 send to another rail: without PXN through the link between the sockets.
+    // In rank order, ranks 7 and 15 send to another rail: without PXN through the link between the sockets.
     o.orders.clear();
     CHECK(sim::simulate(s, graph, m, o).time_ns > 1.5 * ns);
 }
@@ -363,18 +363,18 @@ TEST_CASE("rings between hosts take their own cards, as the search says") {
         const sched::schedule s = sched::record_all(algo::ring_all_reduce{}, static_cast<int>(gpus.size()));
         const sim::result r = sim::simulate(s, f, m, o);
         CHECK(r.time_ns >= sim::link_bound_ns(f, r.link_bytes) * (1 - 1e-9));
-        for (const int i : {0, 1}) { // each ring leaves by its own card, which carries no other
+        for (const int i : {0, 1}) { // each ring uses its own card, which no other ring uses
             const auto card = static_cast<std::size_t>(g.arcs_of(g.require("rail" + std::to_string(i)))[0]);
             if (with_ways) CHECK(r.link_bytes[card] == Approx(2 * (gpus.size() - 1.0) / gpus.size() * o.bytes / 8));
         }
         return sim::bus_bandwidth(s, o.bytes, r) / 1e9;
     };
-    // NCCL's search finds 8 x 45 with its ladder of speeds, and runs what the links then allow: 370.8 by the NVSwitch.
+    // NCCL's search finds 8 x 45 on its ladder of speeds, then the links allow 370.8, limited by the NVSwitch.
     const topo::graph h100 = topo::on_rails(topo::dgx_h100(topo::rate_basis::nccl), 2, 50);
     CHECK(bus(h100, {45e9}, true) == Approx(370.8));
-    CHECK(bus(h100, {45e9}, false) < 200); // best ways: some hops by PCIe, and a card for several rings
+    CHECK(bus(h100, {45e9}, false) < 200); // best paths: some hops use PCIe, and several rings use one card
     const topo::graph a100 = topo::on_rails(topo::dgx_a100(topo::rate_basis::nccl), 2, 25);
-    CHECK(bus(a100, {24e9}, true) == Approx(192)); // by PCIe 4
+    CHECK(bus(a100, {24e9}, true) == Approx(192)); // limited by PCIe 4
 }
 
 TEST_CASE("ways that do not fit are refused") {
@@ -395,7 +395,7 @@ TEST_CASE("all_to_all through the neighbour on the receiver's rail (PXN), counte
     const sched::schedule s = sched::record_all(algo::direct_all_to_all{}, 16);
     sim::cost_model m;
     m.with_link_latency = false;
-    const double part = 1e6; // of each pair
+    const double part = 1e6; // per pair of ranks
     const sim::options o = of_bytes(16 * part);
     const sim::result without = sim::simulate(s, plain, m, o), with = sim::simulate(s, pxn, m, o);
     const auto on = [&](const sim::result& r, topo::link_type type) {
@@ -407,28 +407,28 @@ TEST_CASE("all_to_all through the neighbour on the receiver's rail (PXN), counte
     using topo::link_type;
     CHECK(on(with, link_type::socket) == 0);
     CHECK(on(without, link_type::socket) > 0);
-    CHECK(on(with, link_type::network) == 2 * 16 * 8); // up to a rail and down, each message between hosts
-    // Two links each: 7 messages of each rank inside its host, and 7 of its 8 others to a neighbour.
+    CHECK(on(with, link_type::network) == 2 * 16 * 8); // up to a rail and down, for each message between hosts
+    // Two links each: each rank's 7 messages inside its host, and 7 of its 8 others to a neighbour.
     CHECK(on(with, link_type::nvlink) == 2 * 16 * (7 + 7));
-    for (int i = 0; i < g.arcs(); ++i) // no rail has more than another
+    for (int i = 0; i < g.arcs(); ++i) // all rails carry equal amounts
         if (g.arc_at(i).type == link_type::network)
             CHECK(with.link_bytes[static_cast<std::size_t>(i)] == Approx(8 * part));
     const double gain = without.time_ns / with.time_ns;
-    CHECK(gain > 2); // published: doubled, where messages that cross rails go by spines; here they cross the sockets
-    // As the formula's machine, whose cards have the same rate and nothing narrower before them.
+    CHECK(gain > 2); // published: doubled, where messages between rails use spines; here they cross the sockets
+    // Equal to the formula's machine, whose cards have the same rate and no narrower link before them.
     sim::fabric formula = sim::fabric_of({2, 8});
     CHECK(with.time_ns == Approx(sim::simulate(s, formula, m, o).time_ns));
     CHECK(with.time_ns >= sim::link_bound_ns(pxn, with.link_bytes) * (1 - 1e-9));
 
-    // Two GPUs of a DGX A100 are equally near to two cards; each has one, and neither's PCIe link carries both.
+    // Two GPUs of a DGX A100 are equally near to two cards. Each uses one, so neither card's PCIe link carries both.
     const topo::graph a100 = topo::on_rails(topo::dgx_a100(), 2, 25);
     sim::fabric f = sim::fabric::with_pxn(a100, a100.all(topo::site_type::gpu));
-    const double card_ns = 8 * part / 25; // 16 ranks' 8 messages each by a card of its own
+    const double card_ns = 8 * part / 25; // 16 ranks' 8 messages each, each rank with its own card
     const double ns = sim::simulate(s, f, m, o).time_ns;
     CHECK(ns >= card_ns);
     CHECK(ns < 1.2 * card_ns);
 
-    // Fat trees have one card a host, and no neighbour.
+    // Fat trees have one card per host, and no neighbour to use.
     const topo::graph tree = topo::fat_tree(2, 2, 2);
     sim::fabric a(tree, tree.all(topo::site_type::cpu)),
         b = sim::fabric::with_pxn(tree, tree.all(topo::site_type::cpu));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A training step against closed formulas: bubble, bytes and exposed time of each axis, ZeRO's memory; what does not
-// divide or fit is refused with the remedy.
+// A training step compared with closed formulas: bubble, bytes and exposed time of each axis, ZeRO's memory. Sizes
+// that do not divide or fit are refused with a remedy.
 #include <collx/sim/training.hpp>
 
 #include <catch2/catch.hpp>
@@ -19,12 +19,12 @@ sim::transformer small() {
 }
 const sim::accelerator gpu{100e12, 0.5, 80e9};
 
-// Ranks of one switch, 100 GB/s each way, no latency.
+// Ranks of one switch, 100 GB/s in each direction, no latency.
 sim::training_step step(const sim::transformer& m, const sim::training_plan& p) {
     sim::fabric f = sim::fabric_of({1, p.ranks(), 100e9, 100e9});
     return sim::predict_training(m, p, gpu, f);
 }
-// Forward and back of one micro-batch of one sample, all layers, ns.
+// Forward and backward pass of one micro-batch of one sample, all layers, in ns.
 double arithmetic_ns(const sim::transformer& m) {
     return 3.0 * m.layers * m.sequence * (24.0 * m.hidden * m.hidden + 4.0 * m.sequence * m.hidden) / 50e3;
 }
@@ -41,7 +41,7 @@ TEST_CASE("a pipeline stands still for (p - 1) / (m + p - 1) of the time, in eit
                 const auto passes = sim::run_pipeline(order, stages, m, 0);
                 CHECK(sim::bubble_of(passes) == Approx(double(p - 1) / (m + p - 1)));
                 CHECK(sim::end_of(passes) == Approx(30.0 * (m + p - 1)));
-                for (const auto& s : passes) { // one after another, each once, and no more kept than said
+                for (const auto& s : passes) { // in sequence, each once, and not more kept than stated
                     int kept = 0, most = 0;
                     for (std::size_t k = 0; k < s.size(); ++k) {
                         if (k > 0) CHECK(s[k].begin_ns >= s[k - 1].end_ns);
@@ -63,7 +63,7 @@ TEST_CASE("one rank computes, and nothing else takes time") {
     CHECK(t.step_ns == Approx(3 * arithmetic_ns(small())));
     CHECK(t.arithmetic_ns == Approx(t.step_ns));
     CHECK(t.tensor_ns + t.expert_ns + t.pipeline_ns + t.data_ns + t.bubble + t.data_bytes == 0);
-    p.recompute = true; // a third more
+    p.recompute = true; // one third more
     CHECK(step(small(), p).step_ns == Approx(4 * arithmetic_ns(small())));
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("a pipeline on a machine: the bubble of the formula, and hops") {
     const sim::training_step t = step(small(), p);
     CHECK(t.bubble == Approx(3.0 / 11));
     const double hop = 2 * elements(small()) / 100;
-    CHECK(t.pipeline_ns >= 2 * 3 * hop * (1 - 1e-9)); // filling and draining
+    CHECK(t.pipeline_ns >= 2 * 3 * hop * (1 - 1e-9)); // filling and draining the pipeline
     CHECK(t.step_ns == Approx(11 * arithmetic_ns(small()) / 4 + t.pipeline_ns));
     p.batch = 1;
     CHECK(step(small(), p).pipeline_ns == Approx(2 * 3 * hop));
@@ -99,16 +99,16 @@ TEST_CASE("data ranks: gradients are summed behind the backward pass, bucket by 
     const double psi = sim::parameters(small()), all_reduce = 2 * 3.0 / 4 * 2 * psi / 100;
     CHECK(psi == 4 * 12.0 * 512 * 512);
     const sim::training_step one = step(small(), p);
-    CHECK(one.data_ns == Approx(all_reduce)); // one bucket is ready with the last gradient
+    CHECK(one.data_ns == Approx(all_reduce)); // a single bucket is ready with the last gradient
     CHECK(one.data_bytes == Approx(2 * 3.0 / 4 * 2 * psi));
-    p.bucket_bytes = 2 * psi / 10 * 1.0001; // ten
+    p.bucket_bytes = 2 * psi / 10 * 1.0001; // ten buckets
     const sim::training_step ten = step(small(), p);
     const double back = arithmetic_ns(small()) * 2 / 3;
-    // Sums take longer than the pass: they begin with the first bucket and never stop.
+    // The sums take longer than the pass: they begin with the first bucket and never pause.
     CHECK(all_reduce > back);
     CHECK(ten.data_ns == Approx(back / 10 + all_reduce - back));
     sim::transformer wide = small();
-    wide.sequence = 4096; // now the pass takes longer: the last bucket alone is exposed
+    wide.sequence = 4096; // now the pass takes longer: only the last bucket is exposed
     CHECK(step(wide, p).data_ns == Approx(all_reduce / 10));
 }
 
@@ -127,7 +127,7 @@ TEST_CASE("ZeRO: memory and traffic of each stage") {
     p.zero = 0, p.bucket_bytes = 1e12;
     const double plain = step(small(), p).data_ns;
     p.zero = 1;
-    CHECK(step(small(), p).data_ns == Approx(plain)); // the same bytes: scattered, then gathered
+    CHECK(step(small(), p).data_ns == Approx(plain)); // the same bytes: a reduce_scatter, then an all_gather
     p.zero = 3;
     CHECK(step(small(), p).data_ns > plain);
     p.batch = 8; // parameters are gathered for each micro-batch
@@ -165,7 +165,7 @@ TEST_CASE("activations that are kept: m micro-batches, or as many as there are s
 }
 
 TEST_CASE("groups of one axis share links") {
-    topo::graph g; // two switches of two ranks, one link between
+    topo::graph g; // two switches of two ranks with one link between them
     for (int r = 0; r < 4; ++r) g.add({"C" + std::to_string(r), topo::site_type::cpu});
     const int a = g.add({"a", topo::site_type::network_switch}), b = g.add({"b", topo::site_type::network_switch});
     for (int r = 0; r < 4; ++r) g.link(r, r < 2 ? a : b, topo::link_type::network, {100e9, 0});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a process writes to its standard error while this lives.
+// Captures what this process writes to its standard error while the object lives.
 #pragma once
 
 #include <cstdio>
@@ -24,7 +24,7 @@ public:
     caught_stderr(const caught_stderr&) = delete;
     caught_stderr& operator=(const caught_stderr&) = delete;
 
-    // All since the last call of this.
+    // Returns everything written since the previous call.
     std::string text() {
         std::fflush(stderr);
         std::string s(65536, '\0');

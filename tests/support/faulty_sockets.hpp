@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// System calls that do what they may do on a bad day: transfer one byte of many, be interrupted, say "not now". A
-// correct program notices nothing.
+// System calls with every inconvenient result that they may have: they transfer part of the bytes, are interrupted,
+// or return EAGAIN. A correct program is not affected.
 #pragma once
 
 #include <cerrno>
@@ -17,7 +17,8 @@ struct bad_day {
         state = state * 6364136223846793005u + 1442695040888963407u;
         return static_cast<unsigned>(state >> 33) % sides;
     }
-    // The message cut off after a random number of bytes: mostly within a head, at its end or just behind.
+    // Calls with the message cut after a random number of bytes, mostly inside a header, at its end or just behind
+    // it.
     static ssize_t shortened(const msghdr& m, auto&& call) {
         std::size_t all = 0;
         for (std::size_t i = 0; i < m.msg_iovlen; ++i) all += m.msg_iov[i].iov_len;
@@ -48,7 +49,7 @@ struct bad_day {
         return shortened(*m, [&](msghdr less) { return ::recvmsg(fd, &less, flags); });
     }
     static ssize_t vmsplice(int fd, const iovec* part, std::size_t, unsigned flags) {
-        if (dice(3) == 0) return errno = EINTR, -1; // the pipe is empty: there is no "not now"
+        if (dice(3) == 0) return errno = EINTR, -1; // the pipe is empty, so it never returns EAGAIN
         const iovec less{part->iov_base, 1 + dice(static_cast<unsigned>(part->iov_len))};
         return ::vmsplice(fd, &less, 1, flags);
     }
@@ -60,7 +61,7 @@ struct bad_day {
         if (refuses(errno)) return -1;
         return ::accept4(fd, a, bytes, flags);
     }
-    // Also wakes up for nothing and misses something now and then.
+    // Also returns without an event now and then, or omits one.
     static int epoll_wait(int fd, epoll_event* events, int most, int ms) {
         if (refuses(errno)) return -1;
         return ::epoll_wait(fd, events, dice(3) == 0 ? 1 : most, ms);

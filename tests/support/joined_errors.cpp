@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two errors of one function whose last arguments are the same and whose numbers of arguments are not: an optimising
-// compiler may join the ends of the two calls, and both must still be caught.
+// Two errors of one function with the same last arguments but different numbers of arguments. An optimising compiler
+// may merge the ends of the two calls; both errors must still be caught.
 #include <collx/core/error.hpp>
 
 #include <cstdio>

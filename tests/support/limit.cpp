@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_limit SECONDS COMMAND...: runs a test and ends it when it has had so many seconds of a machine that does
-// nothing else. While others take the cores, time passes as much slower as the test's threads wait longer for one;
-// while the test only sleeps, it passes as it does elsewhere, so that a hang is noticed on a busy machine, too. Ends as
-// the command does; 124 when the limit ended it.
+// collx_limit SECONDS COMMAND...: runs a test and ends it after SECONDS of time on an otherwise idle machine. While
+// other processes take the cores, the clock runs slower, in proportion to how long the test's threads wait for a
+// core. While the test only sleeps, the clock runs at normal speed, so a hang is noticed on a busy machine, too. The
+// exit code is that of the command, or 124 when the limit ended it.
 #include <dirent.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -59,7 +59,7 @@ bool read_stat(const std::string& folder, process& p) {
     return true;
 }
 
-// The processes below `root` and itself.
+// `root` and all its descendants.
 std::vector<process> family_of(int root) {
     std::vector<process> all, family;
     for_each_number("/proc", [&](int pid) {
@@ -88,7 +88,7 @@ int runnable_threads_of(const std::vector<process>& family) {
     return running;
 }
 
-// How much of the cores that the test's threads could have used they got since the last time, from 0 to 1.
+// The share of the cores that the test's threads could use and got since the last call, from 0 to 1.
 class share_of_cores {
 public:
     explicit share_of_cores(int child) : child_(child) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The one main() of all tests. It never returns the number of failures, as Catch2's own does: 77 failures would be
-// taken for a skip. 0 passed, 1 failed, 77 skipped.
+// The one main() of all tests. It does not return the number of failures as Catch2's own main does: 77 failures would
+// be taken for a skip. 0 passed, 1 failed, 77 skipped.
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whether the tests run by night (scripts/test --nightly), when they may take longer.
+// Whether this is the nightly run (scripts/test --nightly), in which tests may take longer.
 #pragma once
 
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Limits of tests are for hangs, and are written in seconds of a machine that does nothing else. On a busy machine the
-// same work takes longer: what waits for success, or says how soon something must have happened, is stretched by as
-// much.
+// The time limits of tests are for hangs, in seconds of an otherwise idle machine. On a busy machine the same work
+// takes longer. These functions stretch a wait for success, or a limit on how soon something must happen, by the same
+// factor.
 #pragma once
 
 #include <algorithm>
@@ -11,21 +11,13 @@
 #include <cstdio>
 #include <thread>
 
+#include "sanitizers.hpp"
+
 namespace collx_test {
 
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool is_under_thread_sanitizer = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-inline constexpr bool is_under_thread_sanitizer = true;
-#else
-inline constexpr bool is_under_thread_sanitizer = false;
-#endif
-#else
-inline constexpr bool is_under_thread_sanitizer = false;
-#endif
+inline constexpr bool is_under_thread_sanitizer = COLLX_TEST_TSAN != 0;
 
-// How many threads of the machine want a core now, this one among them; 1 where the kernel does not say.
+// The number of threads of the machine that want a core now, this one included; 1 where the kernel does not tell.
 inline int runnable_threads() {
     int running = 1;
     if (std::FILE* file = std::fopen("/proc/loadavg", "re")) {
@@ -34,7 +26,7 @@ inline int runnable_threads() {
     }
     return std::max(running, 1);
 }
-// The same, as a mean over about the last minute.
+// The mean of that number over about the last minute.
 inline double mean_runnable_threads() {
     double mean = 1;
     if (std::FILE* file = std::fopen("/proc/loadavg", "re")) {
@@ -45,13 +37,13 @@ inline double mean_runnable_threads() {
 }
 inline int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-// How often longer a program waits for cores than on a machine of its own: from 1, at most 50. The mean is in it
-// because one look may fall into a lull.
+// By which factor a program runs longer than on an idle machine: 1 to 50. The mean is included because a single
+// sample may fall into a quiet moment.
 inline double slowness() {
     return std::clamp(std::max<double>(runnable_threads(), mean_runnable_threads()) / cores(), 1.0, 50.0);
 }
 
-// Not for a wait that must fail: that would only take longer.
+// Not for a wait that must fail: a longer limit only makes the test slower.
 template <class Rep, class Period>
 std::chrono::nanoseconds patient(std::chrono::duration<Rep, Period> on_a_quiet_machine) {
     using std::chrono::nanoseconds;
@@ -59,8 +51,8 @@ std::chrono::nanoseconds patient(std::chrono::duration<Rep, Period> on_a_quiet_m
         static_cast<std::int64_t>(static_cast<double>(nanoseconds(on_a_quiet_machine).count()) * slowness()));
 }
 inline std::int64_t patient(std::int64_t ns) { return patient(std::chrono::nanoseconds(ns)).count(); }
-// For a wait that must run into its deadline, while threads that wait like it must get a core often enough to say so:
-// longer where four threads and more want each core.
+// For a wait that must reach its deadline while other waiting threads need cores to report theirs. The limit is
+// longer if more than four threads want each core.
 inline std::chrono::milliseconds heard_within(std::chrono::milliseconds limit) {
     return std::chrono::milliseconds(
         static_cast<std::int64_t>(static_cast<double>(limit.count()) * std::clamp(slowness() / 4, 1.0, 5.0)));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Ranks as forked processes of a test, without exec: each runs a function, reports what it threw through shared memory
-// and leaves with _exit(), so no destructor or test report of the parent runs twice. A child that does not end in time
-// is killed and reported as such.
+// Ranks as forked processes of a test, without exec. Each runs a function, reports the error that it threw through
+// shared memory, and leaves with _exit(), so no destructor or test report of the parent runs twice. A child that does
+// not end in time is killed and reported as killed.
 #pragma once
 
 #include <sys/mman.h>
@@ -80,7 +80,7 @@ public:
         ::_exit(code);
     }
 
-    // Waits for all; kills those still there after `limit_ms`, which is for hangs.
+    // Waits for all; kills those that still run after `limit_ms`, which is a limit for hangs.
     void wait(int limit_ms = 45'000) {
         const std::int64_t until = collx::now_ns() + patient(std::int64_t{limit_ms} * 1'000'000);
         for (int i = 0; i < most; ++i) {
@@ -94,7 +94,7 @@ public:
                         outcomes_[i].exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
                     pids_[i] = 0;
                 } else if (ended < 0 && errno == ECHILD) {
-                    pids_[i] = 0; // the test has waited for it by itself
+                    pids_[i] = 0; // the test has already waited for it
                 } else {
                     ::usleep(500);
                 }
@@ -109,7 +109,7 @@ private:
     pid_t pids_[most] = {};
 };
 
-// Memory that the test shares with the processes it starts. Zeroed.
+// Zeroed memory that the test shares with the processes that it starts.
 template <class T>
 class shared_page {
 public:
@@ -127,7 +127,8 @@ private:
     T* page_;
 };
 
-// Events instead of sleeps: waits until `value` is there, for as long as no test should take.
+// Waits for an event instead of sleeping: until `value` is at least `at_least`. Returns false after a limit for
+// hangs.
 inline bool wait_until(const std::atomic<int>& value, int at_least) {
     for (const std::int64_t until = collx::now_ns() + collx_test::patient(30'000'000'000); value.load() < at_least;
          ::usleep(500))

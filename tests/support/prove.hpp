@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The words of the proof files: static_assert that algorithms are right, and are what they declare, for 1 to 17 ranks.
-// That span has odd and even counts, powers of two and their neighbours; verify_test.cpp goes on at run time, where n
-// is not limited. Each rank count is a constant of its own, so no single evaluation comes near a compiler's limit.
+// Macros of the proof files: they static_assert that algorithms are correct, and are what they declare, for 1 to 17
+// ranks. That range has odd and even counts, powers of two and their neighbours. verify_test.cpp continues at run
+// time, where n is not limited. Each rank count is its own constant, so that no single evaluation comes near a
+// compiler's limit.
 #pragma once
 
 #include <utility>
@@ -10,7 +11,7 @@
 
 namespace prove {
 
-// Order of accesses is proved for fewer ranks: the clocks are long and the patterns repeat.
+// The order of accesses is proved for fewer ranks only: the vector clocks are long and the patterns repeat.
 inline constexpr int races_up_to = 5;
 
 template <class Algorithm>
@@ -19,7 +20,7 @@ constexpr Algorithm with_root(Algorithm a, int root) {
     return a;
 }
 
-// With windows as shallow as the algorithm declares possible, so that every stage is soon reused.
+// The algorithm with the least window depth that it declares possible, so that every stage is soon reused.
 template <class Algorithm>
 constexpr Algorithm shallow(Algorithm a) {
     if constexpr (requires { a.depth; }) a.depth = collx::sched::least_window_depth_v<Algorithm>;

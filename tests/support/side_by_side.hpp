@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Cases that do little but wait, side by side, so that their limits can be long enough for a busy machine.
+// Runs cases that mostly wait at the same time, so that their limits can be long enough for a busy machine.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace collx_test {
 
-// Each case begins when it is added. The destructor waits for all of them; what one throws fails the test case.
+// Each case starts when it is added. The destructor waits for all of them; an exception of one fails the test case.
 class side_by_side {
 public:
     side_by_side() = default;

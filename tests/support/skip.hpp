@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a test says that it cannot run here. Catch2 v2 has no skip, so a case calls `collx_test::skip("why")` and
-// returns; the program exits with 77 (which ctest reports as skipped) when every case that ran did so. The line
-// "SKIPPED: why" is what scripts/test repeats at the end.
+// How a test reports that it cannot run here. Catch2 v2 has no skip, so a case calls `collx_test::skip("why")` and
+// returns. The program exits with 77 (which ctest reports as skipped) when every case that ran did so. scripts/test
+// repeats the line "SKIPPED: why" at the end.
 #pragma once
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A stand-in for a library of cryptography, so that what is built on one is tested where none is installed and under
-// every sanitizer. It keeps no attacker out: a hash that names things, with a key in front.
+// A stand-in for a cryptography library, so that code built on one is tested where none is installed and under every
+// sanitizer. It gives no security: a plain hash with a key in front.
 #pragma once
 
 #include <collx/core/authentication.hpp>
@@ -21,7 +21,7 @@ inline constexpr collx::detail::mac_component toy_macs{
     "a toy", toy_sign,
     [](const unsigned char* a, const unsigned char* b, std::size_t n) { return std::memcmp(a, b, n) == 0; }};
 
-// Puts the toy in, as including a component's header would.
+// Installs the toy, as including a component's header would.
 struct with_toy_macs {
     const collx::detail::mac_component* before = collx::detail::macs;
     with_toy_macs() { collx::detail::macs = &toy_macs; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: serial timeout=240
 //
-// collx_calls, and collx_run where it records, as they are called; this program is the job, too.
+// collx_calls, and collx_run when it records, run as programs; this program is also the job.
 #include <collx/collx.hpp>
 
 #include <filesystem>
@@ -64,7 +64,7 @@ TEST_CASE("after a failure collx_run and collx_calls say which rank did not come
         run_program(run, "-n 3 --grace 20 --env COLLX_RECORD_DIR='" + folder + "' '" + own_path() + "' '[.rank]'",
                     "LEAVES=1 COLLX_CHECKED=0");
     CAPTURE(f.out, f.err);
-    CHECK((f.status == 3 || f.status == 1)); // the others fail within its milliseconds
+    CHECK((f.status == 3 || f.status == 1)); // the other ranks fail within its milliseconds
     CHECK(f.complains("communicator 1, 3 ranks:\n  rank 1: ended collective 2 (all_reduce, 4096 bytes, async)\n"));
     const finished again = run_program(calls, "'" + folder + "'");
     CHECK(again.status == 0);

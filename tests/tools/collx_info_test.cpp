@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_info: every section is there, JSON says the same, problems come with a remedy and with the right exit code.
+// collx_info: every section is printed, JSON has the same content, problems have a remedy and the right exit code.
 // collx-test: serial timeout=240
 #include <string>
 
@@ -75,9 +75,9 @@ TEST_CASE("devices and what joins them, as the driver tells it") {
     d.get = [](int* h, int i) { return *h = 10 + i, 0; };
     d.name = [](char* s, int n, int) { return std::snprintf(s, static_cast<unsigned>(n), "a device"), 0; };
     d.bus_id = [](char* s, int n, int h) { return std::snprintf(s, static_cast<unsigned>(n), "0000:%d:00.0", h), 0; };
-    d.can_access = [](int* yes, int a, int b) { return *yes = a + b != 23, 0; };             // not 1 and 2
-    d.p2p = [](int* x, int what, int a, int b) { return *x = what == 3 && a + b == 21, 0; }; // atomics of 0 and 1
-    // The fabric: device 1 alone; a switch: not device 2.
+    d.can_access = [](int* yes, int a, int b) { return *yes = a + b != 23, 0; };             // not between 1 and 2
+    d.p2p = [](int* x, int what, int a, int b) { return *x = what == 3 && a + b == 21, 0; }; // atomics between 0 and 1
+    // The fabric: only device 1; multicast: all except device 2.
     d.attribute = [](int* x, int what, int h) { return *x = what == 128 ? h == 11 : what != 132 || h != 12, 0; };
     const auto found = ask_for_gpus(d);
     const std::string text = to_text({{gpus_section(found)}, {}});
@@ -189,7 +189,7 @@ TEST_CASE("a key is used or missed, and never shown") {
         const auto f = run_program(info, options, "COLLX_KEY=" + key);
         CHECK(f.out.find("SSS") == std::string::npos);
         CHECK(f.prints("not shown"));
-        // Either this build can compute with it, or it says that it cannot.
+        // Either this build can compute with the key, or it says that it cannot.
         CHECK((f.prints("auth_only") || f.prints("link collx::sodium")));
     }
     CHECK(run_program(info, "--quick", "").prints("none: no key is given"));

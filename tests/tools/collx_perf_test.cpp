@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_perf: its definitions (bandwidth, sizes, uneven counts), its judge of results, its meeting place, and the
-// program as its users meet it.
+// collx_perf: its definitions (bandwidth, sizes, uneven counts), its check of results, its harness for ranks, and the
+// program as users run it.
 // collx-test: serial timeout=240
 #include <sys/mman.h>
 
@@ -107,7 +107,7 @@ TEST_CASE("uneven counts agree between sender and receiver, and no rank sends mo
         const auto mine = uneven_counts_of(whole, r, n);
         CHECK(mine.sent <= whole);
         CHECK(mine.sent > whole - 2 * n);
-        CHECK(mine.received <= 2 * whole); // what the receive buffer is made for
+        CHECK(mine.received <= 2 * whole); // the size of the receive buffer
         for (int k = 0; k < n; ++k) {
             const auto theirs = uneven_counts_of(whole, k, n);
             CHECK(mine.send[static_cast<std::size_t>(k)] == theirs.receive[static_cast<std::size_t>(r)]);
@@ -120,7 +120,7 @@ TEST_CASE("uneven counts agree between sender and receiver, and no rank sends mo
 
 namespace {
 
-// A correct result, made without the library's operators.
+// A correct result, computed without the library's operators.
 template <class T>
 std::vector<T> reduced_by_hand(const pattern<T>& data, reduction op, int ranks, std::size_t count) {
     std::vector<T> out(count);
@@ -275,7 +275,7 @@ TEST_CASE("runs that are measured in turn are in the same order on all ranks, an
     CHECK(times[1].us.min >= 4000);
     CHECK(times[2].us.min >= 2000);
     CHECK(times[2].us.min < times[1].us.min);
-    // Each has been before each: what one leaves in the caches is not always for the same one.
+    // Each has run before each, so the cache contents that one leaves do not always affect the same one.
     for (const char* follows : {"aab", "aac", "bba", "bbc", "cca", "ccb"}) {
         INFO(follows << " in " << order[0]);
         CHECK(order[0].find(follows) != std::string::npos);
@@ -288,7 +288,7 @@ TEST_CASE("who waits keeps a library's traffic going, spinning and napping") {
         REQUIRE(memory != MAP_FAILED);
         std::atomic<int> calls{0};
         std::thread waiting([&] { harness(memory, 0, 2, cores).barrier([&] { ++calls; }, 100'000); });
-        // The other comes only when it has seen two calls, or after half a minute.
+        // The other rank arrives only when it has seen two calls, or after half a minute.
         for (int ms = 0; ms < 30'000 && calls < 2; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         const int seen = calls;
         harness(memory, 1, 2, cores).barrier();
@@ -354,7 +354,7 @@ TEST_CASE("a comparison prints the columns of the comparison harness") {
     const auto lines = lines_of(f.out);
     REQUIRE(!lines.empty());
     CHECK(lines[0] == columns);
-    // Ten operations: barrier once, three of them in place too.
+    // Ten operations: barrier once, three of the others also in place.
     CHECK(lines.size() == 1 + 9 * 2 + 1 + 3 * 2);
     for (std::size_t k = 1; k < lines.size(); ++k) {
         const auto cells = cells_of(lines[k]);
@@ -383,11 +383,11 @@ TEST_CASE("--every-algo measures each algorithm that can run beside the library'
                                          transport + (shared ? " --shared" : "") + " --csv - --no-header");
     INFO(f.err);
     REQUIRE(f.status == 0);
-    std::map<std::string, int> lines; // of all_reduce
+    std::map<std::string, int> lines; // for all_reduce
     for (const std::string& line : lines_of(f.out)) {
         const auto cells = cells_of(line);
         REQUIRE(cells.size() == 17);
-        CHECK(cells[0] != "sendrecv"); // one way only
+        CHECK(cells[0] != "sendrecv"); // measured in one direction only
         if (cells[0] == "allreduce") ++lines[cells[5]];
         CHECK(std::stod(cells[6]) > 0);
     }
@@ -445,7 +445,7 @@ TEST_CASE("the table has the columns of nccl-tests, and JSON and the page the sa
     CHECK(line["redop"] == "max");
     for (const char* place : {"out_of_place", "in_place"}) {
         CHECK(line[place]["nwrong"] == 0);
-        const auto& more = line[place]["collx"]; // a number, or null where no two ranks had cores of their own
+        const auto& more = line[place]["collx"]; // a number, or null if no two ranks had their own cores
         CHECK((more["line_at_start_ns"].is_null() || more["line_at_start_ns"] > 0));
         CHECK((more["line_at_end_ns"].is_null() || more["line_at_end_ns"] > 0));
         CHECK(line[place]["alg_bw"].get<double>() == Approx(1024 / line[place]["time"].get<double>() / 1e3));
@@ -457,7 +457,7 @@ TEST_CASE("the table has the columns of nccl-tests, and JSON and the page the sa
     const std::string html = collx_test::file_contents(page.path());
     CHECK(html.find("<svg") != std::string::npos);
     CHECK(html.find("all_reduce: bus bandwidth") != std::string::npos);
-    CHECK(html.find("http://") == html.find("http://www.w3.org")); // nothing is loaded
+    CHECK(html.find("http://") == html.find("http://www.w3.org")); // the page loads nothing
     CHECK(html.find("<script") == std::string::npos);
 }
 
@@ -548,7 +548,7 @@ TEST_CASE("a fit finds the costs that times were made of, and a few wild times d
     CHECK(found.of[sim::reduced_byte] < 0.01);
     for (const double ns : found.of) CHECK(ns >= 0);
 
-    // What other costs explain is not explained twice.
+    // Known costs are not attributed a second time.
     for (fitted_point& p : points) p.known_ns = 5000, p.measured_ns += 5000;
     const sim::costs rest = fit(points);
     CHECK(rest.residual < 0.01);

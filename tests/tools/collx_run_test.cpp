@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_run as its users meet it: started as a program, judged by its output, its status and who is left afterwards.
+// collx_run as users run it: started as a program, checked by its output, its status and the processes left afterwards.
 // collx-test: serial timeout=240 env=RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
 #include <fcntl.h>
 #include <poll.h>
@@ -36,11 +36,11 @@ bool have_binary() {
 }
 
 struct result {
-    int status = -1; // as a shell says it
+    int status = -1; // as a shell reports it
     std::string out, err;
 };
 
-// A running collx_run. Output is collected until both pipes end; everything is bounded by 20 s.
+// A running collx_run. Collects the output until both pipes end, for at most 20 s.
 class tool {
 public:
     explicit tool(std::vector<std::string> arguments, int in = -1) {
@@ -69,7 +69,7 @@ public:
 
     [[nodiscard]] pid_t pid() const { return pid_; }
 
-    // Reads until `text` was seen on standard output.
+    // Reads until `text` has appeared on standard output.
     bool wait_for(const std::string& text) {
         return collect([&] { return seen_.out.find(text) != std::string::npos; });
     }
@@ -129,7 +129,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// Numbers after "pid=" in the output.
+// The numbers after "pid=" in the output.
 std::vector<pid_t> pids_in(const std::string& text) {
     std::vector<pid_t> out;
     for (auto at = text.find("pid="); at != std::string::npos; at = text.find("pid=", at + 1))
@@ -137,7 +137,7 @@ std::vector<pid_t> pids_in(const std::string& text) {
     return out;
 }
 
-// A process that is gone or only waits to be collected. A killed orphan needs its new parent to collect it.
+// Whether a process is gone or a zombie. A killed orphan stays a zombie until its new parent collects it.
 bool is_dead(pid_t pid) {
     if (kill(pid, 0) != 0) return true;
     const std::string path = "/proc/" + std::to_string(pid) + "/stat";
@@ -230,19 +230,19 @@ TEST_CASE("with --keep-going a failed rank does not end the others") {
     const char* const script =
         "if [ $COLLX_RANK = 1 ]; then kill -KILL $$; fi; sleep 0.3; echo done; exit $((COLLX_RANK / 2 * 3))";
     const result r = run_shell("3", script, {"--keep-going"});
-    CHECK(r.status == 0); // rank 0 ended well
+    CHECK(r.status == 0); // rank 0 ended successfully
     CHECK(lines_of(r.out).size() == 2);
     CHECK(contains(r.err, "rank 1"));
     CHECK(contains(r.err, "SIGKILL"));
     CHECK(contains(r.err, "ranks 0, 2 may go on"));
     CHECK(contains(r.err, "rank 2"));
-    CHECK(run_shell("2", "exit $((COLLX_RANK + 5))", {"--keep-going"}).status >= 5); // none did
+    CHECK(run_shell("2", "exit $((COLLX_RANK + 5))", {"--keep-going"}).status >= 5); // no rank did
     CHECK(run_shell("2", script, {}).status == 128 + SIGKILL);
 }
 
 TEST_CASE("who ignores SIGTERM is killed after the grace time") {
     if (!have_binary()) return;
-    // Rank 0 fails when rank 1 ignores.
+    // Rank 0 fails once rank 1 ignores SIGTERM.
     const auto r = run_shell("2",
                              "f=/tmp/$COLLX_JOB.ready; test $COLLX_RANK = 0 && while ! test -e $f; do sleep 0.05; done "
                              "&& rm $f && exit 3; trap '' TERM; : > $f; while :; do sleep 0.1; done",
@@ -272,7 +272,7 @@ TEST_CASE("a program that cannot be run is one clear line") {
 
 TEST_CASE("where the system gives no more processes, one line says what to raise, and no rank is left") {
     if (!have_binary()) return;
-    // A user of the test's own, since root may have any number; the programs are opened before.
+    // Uses an otherwise unused user, since root has no limit on processes; the programs are opened before.
     const int self = open(std::getenv("RUN_BINARY"), O_RDONLY | O_CLOEXEC);
     REQUIRE(self >= 0);
     int err[2];
@@ -282,7 +282,7 @@ TEST_CASE("where the system gives no more processes, one line says what to raise
     if (pid == 0) {
         const uid_t user = getuid() == 0 ? 50'000 + static_cast<uid_t>(getpid()) % 10'000 : getuid();
         if (user != getuid() && (setgid(user) != 0 || setuid(user) != 0)) _exit(no_user);
-        const rlimit few{3, 3}; // itself and two ranks; a user who is no root has more processes already
+        const rlimit few{3, 3}; // itself and two ranks; an ordinary user has more processes already
         setrlimit(RLIMIT_NPROC, &few);
         dup2(err[1], 2);
         const char* argv[] = {"collx_run", "-n", "8", "sleep", "30", nullptr};
@@ -359,7 +359,7 @@ TEST_CASE("SIGTERM and SIGUSR1 are passed on") {
     const auto r = t.finish();
     CHECK(contains(r.out, "[0] term"));
     CHECK(contains(r.out, "[1] term"));
-    CHECK(r.status == 0); // they chose to end well
+    CHECK(r.status == 0); // they ended with success
     CHECK(!contains(r.err, "collx_run:"));
 }
 
@@ -476,7 +476,7 @@ TEST_CASE("on a terminal prefixes are coloured unless NO_COLOR, typing reaches r
             }
             return count();
         };
-        CHECK(read_until("ready", 1) == 1); // rank 1; rank 0 waits for the keyboard
+        CHECK(read_until("ready", 1) == 1); // rank 1; rank 0 waits for input
         CHECK(write(master, "abc\n", 4) == 4);
         CHECK(read_until("typed:abc", 1) == 1);
         CHECK(read_until("ready", 2) == 2);
@@ -577,6 +577,6 @@ TEST_CASE("--hosts gives the ranks a key, the same to all and another to each jo
     };
     CHECK(key_of() != key_of());
     const char* is_there = "echo fd:${COLLX_KEY_FD-none}";
-    CHECK(contains(run_shell("2", is_there, {}).out, "fd:none")); // one host has no such connections
+    CHECK(contains(run_shell("2", is_there, {}).out, "fd:none")); // one host has no connections that need a key
     CHECK(contains(run_shell("2", is_there, {"--hosts", "2", "--env", "COLLX_KEY_FILE=/some/file"}).out, "fd:none"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_sim as it is called: what it predicts, the files that it writes, what it refuses.
+// collx_sim run as a program: its predictions, the files that it writes, what it refuses.
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -83,10 +83,10 @@ TEST_CASE("collx_sim prints what docs/cost_model.md compares with published figu
 }
 
 TEST_CASE("collx_sim goes host by host, also among thousands of ranks") {
-    // 14 steps inside, 62 between 32 hosts, as tests/sim/recording_test.cpp computes them.
+    // 14 steps inside hosts, 62 between 32 hosts, as computed in tests/sim/recording_test.cpp.
     CHECK_THAT(sim("--rails 32x8 -a hierarchical --costs nccl-ring-simple -b 1000000000 --links 0").text,
                Contains("      9656.639 "));
-    const result big = sim("--rails 512x8 -a hierarchical-trees --links 1 -b 1GB"); // 9 rounds of an eighth by 50 GB/s
+    const result big = sim("--rails 512x8 -a hierarchical-trees --links 1 -b 1GB"); // 9 rounds of an eighth at 50 GB/s
     CHECK(big.code == 0);
     CHECK_THAT(big.text, Contains("rank0 > rail"));
     CHECK_THAT(sim("-m dgx-h100 --hosts 2 -a hierarchical -b 1GB --links 0").text, Contains(" 292."));
@@ -108,7 +108,7 @@ TEST_CASE("collx_sim writes a report without scripts, in which no label lies ove
     const std::string page = text_of(file);
     ::unlink(file.c_str());
     CHECK(page.find("<script") == page.npos);
-    CHECK(page.find("http://") == page.find("http://www.w3.org/2000/svg")); // nothing is loaded from elsewhere
+    CHECK(page.find("http://") == page.find("http://www.w3.org/2000/svg")); // the page loads nothing
     const auto count = [&](const std::string& part) {
         int n = 0;
         for (std::size_t at = page.find(part); at != page.npos; at = page.find(part, at + 1)) ++n;
@@ -119,9 +119,9 @@ TEST_CASE("collx_sim writes a report without scripts, in which no label lies ove
     CHECK(count("class=\"cx-point\"") == 2 * 4);
     CHECK_THAT(page,
                Contains("h0.GPU0 &gt; h0.NVSwitch, NVLink, 450 GB/s, ") && Contains("<td>h0.NIC0 &gt; rail0</td>"));
-    CHECK_THAT(page, Contains("stroke=\"#d9480f\"") && Contains("stroke=\"#d9d9d9\"")); // busy links, idle ones
+    CHECK_THAT(page, Contains("stroke=\"#d9480f\"") && Contains("stroke=\"#d9d9d9\"")); // busy links and idle ones
 
-    CHECK(sim("--rails 64x8 -a hierarchical-trees -b 1MB --report " + file).code == 0); // no graph, no picture of it
+    CHECK(sim("--rails 64x8 -a hierarchical-trees -b 1MB --report " + file).code == 0); // no graph, so no picture of it
     CHECK_THAT(text_of(file), Contains("rank0 &gt; rail") && !Contains("busy links"));
     ::unlink(file.c_str());
     CHECK(sim("-m dgx-1v --report /no/such/file").code == 1);

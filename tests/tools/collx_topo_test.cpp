@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_topo as it is called: what it prints of machines that are sold, of files, and of trees of /sys; what it
-// refuses.
+// collx_topo run as a program: its output for known machines, for files and for trees of /sys, and what it refuses.
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -38,7 +37,7 @@ TEST_CASE("collx_topo prints machines, paths with reasons, rings and pictures") 
     CHECK_THAT(topo("-m dgx-1v rings --ranks 0,2,4,6 --once").text, Contains("(GPU"));
     CHECK_THAT(topo("-m dgx-h100 --hosts 2 --nic 50 rings").text,
                Contains("8 rings of 50 GB/s: 400 GB/s of at most 400"));
-    CHECK_THAT(topo("-m dgx-h100 --hosts 2 rings").text, Contains("400 GB/s of at most 400")); // as its cards' ports
+    CHECK_THAT(topo("-m dgx-h100 --hosts 2 rings").text, Contains("400 GB/s of at most 400")); // by its cards' ports
     CHECK_THAT(topo("-m dgx-1v dot").text,
                Contains("graph machine {") && Contains("\"GPU0\" -- \"GPU3\" [label=\"NVLink 50\"]"));
     CHECK_THAT(topo("-m dgx-1v svg").text, Contains("<svg ") && Contains("</svg>"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// docs/algorithms.md shows what collx_facts derives from the schedules and the table of choices, docs/verbs.md the
-// table of verbs, docs/design/hierarchy.md what the renderer draws of them, to the letter.
+// The documentation equals the generated text exactly: docs/algorithms.md what collx_facts derives from the schedules
+// and the table of choices, docs/verbs.md the table of verbs, docs/design/hierarchy.md the drawings of the renderer.
 #include <catch2/catch.hpp>
 
 #include <fstream>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The look that a measurement takes at the cores: who is asked, that no rank waits for long, and that a point's line
-// says what was found. How long a line takes is no test.
+// The check of the cores during a measurement: which ranks take part, that no rank waits for long, and that a point's
+// output shows the result. The time itself is not tested.
 // collx-test: serial
 #include <sched.h>
 #include <sys/mman.h>
@@ -41,7 +41,7 @@ void keep_to(int core) {
     ::sched_setaffinity(0, sizeof one, &one);
 }
 
-// Ranks as threads, each on the core that `on` says (none: wherever it likes), which see `cores` cores.
+// Ranks as threads that see `cores` cores, each bound to its core in `on` (empty: not bound).
 template <class Body>
 void run_ranks(int ranks, int cores, const std::vector<int>& on, Body&& body) {
     void* memory = ::mmap(nullptr, harness::bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -57,12 +57,12 @@ void run_ranks(int ranks, int cores, const std::vector<int>& on, Body&& body) {
     ::munmap(memory, harness::bytes(ranks));
 }
 
-// What rank 0 received, and how many others received something (none).
+// The result of rank 0, and the number of other ranks that got a result (must be 0).
 struct answers {
     double ns = std::numeric_limits<double>::quiet_NaN();
     std::atomic<int> others_told{0};
 };
-// Asks until there is an answer, because others may run on these cores, or for so long.
+// Measures until there is a result, because other programs may use these cores, or until the limit.
 void ask(harness& meeting, answers& out, std::int64_t most_ns = 20'000'000'000) {
     for (const auto begun = monotonic_ns();;) {
         meeting.barrier();
@@ -125,12 +125,12 @@ TEST_CASE("no rank waits for one that does not answer") {
     line_look alone{}, left{};
     const auto soon = [] { return monotonic_ns() + 2'000'000; };
     CHECK(std::isnan(alone.lead(soon())));
-    alone.follow(monotonic_ns() + 3'600'000'000'000); // rank 0 has given up, so this does not wait an hour
+    alone.follow(monotonic_ns() + 3'600'000'000'000); // rank 0 has given up, so this does not wait for an hour
     left.follow(soon());
     CHECK(std::isnan(left.lead(soon())));
     double ns = 0;
     for (int k = 0; k < 500 && !(ns > 0); ++k) {
-        left.begin(); // the next one has nothing of the last
+        left.begin(); // the next one starts without state of the last
         std::thread other([&] { left.follow(monotonic_ns() + 100'000'000); });
         ns = left.lead(monotonic_ns() + 100'000'000);
         other.join();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Charts are checked as text: what must be in them, what must never be, and where ticks lie.
+// Charts are checked as text: what they must contain, what they must not contain, and where the ticks are.
 #include "../../tools/support/plot.hpp"
 
 #include <cmath>
@@ -22,7 +22,7 @@ std::size_t count(const std::string& text, const std::string& part) {
     return n;
 }
 
-// Every element is closed in the right order; enough to catch what a browser would silently repair.
+// Whether every element is closed in the right order; detects what a browser would silently repair.
 bool is_balanced(const std::string& text) {
     std::vector<std::string> open;
     for (auto at = text.find('<'); at != std::string::npos; at = text.find('<', at + 1)) {

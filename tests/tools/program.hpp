@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs a built tool and keeps what it printed. Bounded: timeout(1) ends what does not end.
+// Runs a built tool and keeps its output. timeout(1) ends a tool that hangs.
 #pragma once
 
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ inline std::string file_contents(const std::string& path) {
     return text.str();
 }
 
-// A path of its own that is removed with the object.
+// A unique path; the destructor removes the file.
 class temporary_file {
 public:
     explicit temporary_file(const std::string& ending = "") {
@@ -43,14 +43,14 @@ private:
 };
 
 struct finished {
-    int status = -1; // as a shell says it
+    int status = -1; // as a shell reports it
     std::string out, err;
 
     [[nodiscard]] bool prints(const std::string& text) const { return out.find(text) != std::string::npos; }
     [[nodiscard]] bool complains(const std::string& text) const { return err.find(text) != std::string::npos; }
 };
 
-// `before`: assignments such as COLLX_RANK=1, or ulimit commands ending in a semicolon.
+// `before`: assignments like COLLX_RANK=1, or ulimit commands that end in a semicolon.
 inline finished run_program(const std::string& path, const std::string& arguments, const std::string& before = "") {
     const temporary_file errors;
     const std::string line = before + " timeout -k 5 " + std::to_string(patient_s(120)) + " '" + path + "' " +
@@ -66,7 +66,7 @@ inline finished run_program(const std::string& path, const std::string& argument
     return f;
 }
 
-// The path of a tool of this build, or a skipped case. Not by a variable: the tools refuse unknown ones named COLLX_*.
+// Gets the path of a tool of this build, or skips the case. Not from a variable: the tools refuse unknown COLLX_* ones.
 inline bool find_program(const std::string& name, std::string& path) {
     path = std::string(COLLX_TOOL_DIR) + "/" + name;
     if (::access(path.c_str(), X_OK) == 0) return true;

@@ -66,6 +66,6 @@ TEST_CASE("many updates in a short time are one drawing") {
     for (int i = 0; i < 100; ++i) line.update(1, "item");
     const auto seen = readable(master);
     CHECK(seen.find("item") != std::string::npos);
-    CHECK(seen.size() < 200); // a hundred drawings would be thousands; a slow machine may draw a few
+    CHECK(seen.size() < 200); // redrawing each time would take thousands; a slow machine may draw a few times
     close(master), close(slave);
 }

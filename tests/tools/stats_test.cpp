@@ -11,7 +11,7 @@ using namespace collx::tools;
 namespace {
 std::vector<double> one_to(int n) {
     std::vector<double> v;
-    for (int i = n; i >= 1; --i) v.push_back(i); // descending: sorting is not the caller's business
+    for (int i = n; i >= 1; --i) v.push_back(i); // descending, because the caller need not sort
     return v;
 }
 } // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What is read from /sys: from a tree as two sockets with four NUMA nodes show it, from trees with holes and nonsense,
-// and from this machine. And a route through the machine that was found.
+// Discovery from /sys: from a recorded tree of two sockets with four NUMA nodes, from trees with gaps and invalid
+// content, and from this machine. Also a route through a discovered machine.
 #include <collx/topo/discovery.hpp>
 #include <collx/topo/machine_parts.hpp>
 #include <collx/topo/pci_discovery.hpp>
@@ -18,7 +18,7 @@ using namespace collx::topo;
 
 namespace {
 
-// A tree of files, gone with the object.
+// A tree of files; the destructor deletes it.
 class recorded_tree {
 public:
     recorded_tree() {
@@ -46,7 +46,7 @@ private:
     std::string path_;
 };
 
-// Two sockets, two nodes each: near within a socket, far across. Eight cores; L2 of two cores, L3 of a node.
+// Two sockets with two nodes each: near inside a socket, far between. Eight cores; an L2 per two, an L3 per node.
 void record_two_sockets(recorded_tree& t) {
     const char* distances[] = {"10 12 32 32", "12 10 32 32", "32 32 10 12", "32 32 12 10"};
     for (int n = 0; n < 4; ++n) {
@@ -107,7 +107,7 @@ TEST_CASE("a route through what was found crosses between the sockets as seldom 
     recorded_tree t;
     record_two_sockets(t);
     const graph g = graph_of(discover(t.path()));
-    REQUIRE(g.size() == 6); // four nodes, two cards that are up
+    REQUIRE(g.size() == 6); // four nodes, and two cards that are up
     CHECK(g.name(5) == "eth1");
     CHECK(g.at(5).type == site_type::nic);
     CHECK(find_path(g, 3, 5).bytes_per_s == 12.5e9);
@@ -119,12 +119,12 @@ TEST_CASE("a route through what was found crosses between the sockets as seldom 
     o.most_rings = 1;
     const ring_set set = find_rings(g, {0, 1, 2, 3}, o);
     REQUIRE(set.rings.size() == 1);
-    CHECK(set.bytes_per_s == far); // twice it must
+    CHECK(set.bytes_per_s == far); // the ring must cross twice
     int crossings = 0;
     for (std::size_t i = 0; i < 4; ++i)
         crossings += set.rings[0].members[i] / 2 != set.rings[0].members[(i + 1) % 4] / 2;
     CHECK(crossings == 2);
-    // Between two such machines: through the cards.
+    // Between two of these machines the ring goes through the cards.
     const graph two = on_rails(g, 2, 12.5);
     CHECK(find_rings(two, {0, g.size()}).total() == 25e9);
 }
@@ -169,7 +169,7 @@ TEST_CASE("GPUs, cards and switches of a recorded DGX-1V") {
         t.file(at + "/cpulist", std::to_string(n));
         t.file(at + "/distance", n == 0 ? "10 21" : "21 10");
     }
-    // A root port, the port upward of a switch, three ports downward: two GPUs and a card.
+    // A root port, a switch's upstream port, and three downstream ports: two GPUs and a card.
     const char* const buses[] = {"00", "00", "80", "80"};
     for (int k = 0; k < 4; ++k) {
         const std::string number = std::to_string(k), bus = buses[k];
@@ -190,7 +190,7 @@ TEST_CASE("GPUs, cards and switches of a recorded DGX-1V") {
             if (port == 2) t.file(end + "/infiniband/mlx5_" + number + "/ports/1/rate", "100 Gb/sec (4X EDR)");
         }
     }
-    t.file("devices/pci0000:00/0000:00:1f.0/class", "0x060100"); // no concern of ours
+    t.file("devices/pci0000:00/0000:00:1f.0/class", "0x060100"); // irrelevant devices
     t.file("devices/pci0000:00/0000:00:1e.0/class", "0x030000"),
         t.file("devices/pci0000:00/0000:00:1e.0/vendor", "0x1a03");
     const graph g = discover_graph(t.path());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Files and texts that describe machines: NCCL's topology and graph files, the matrix of nvidia-smi. Machines written
-// and read again are the same; what is wrong is refused with its line and the remedy.
+// Files and texts that describe machines: NCCL's topology and graph files, the matrix of nvidia-smi. Machines that
+// are written and read again are equal; errors are refused with the line and a remedy.
 #include <collx/topo/machines.hpp>
 #include <collx/topo/nccl_graph.hpp>
 #include <collx/topo/nccl_topology.hpp>
@@ -16,7 +16,7 @@ using Catch::Contains;
 
 namespace {
 
-// Two of the GPUs of a DGX-1V and a VM's second node, as a dump has them.
+// Two of the GPUs of a DGX-1V and a VM's second node, as in a dump.
 const char* const dump = R"(<system version="1">
   <!-- half of a machine -->
   <cpu numaid="0" affinity="00000fff,ff00000f" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="79">
@@ -38,7 +38,7 @@ const char* const dump = R"(<system version="1">
 </system>
 )";
 
-// The dump with one text in place of another.
+// The dump with one text replaced.
 std::string changed(const std::string& from, const std::string& to) {
     std::string text = dump;
     text.replace(text.find(from), from.size(), to);
@@ -60,13 +60,13 @@ TEST_CASE("a topology dump becomes a machine") {
     REQUIRE(g.size() == 6);
     const path nvlink = find_path(g, g.require("GPU0"), g.require("GPU1"));
     CHECK(nvlink.type == path_class::nvl);
-    CHECK(nvlink.bytes_per_s == 40e9); // said by both ends, there once
+    CHECK(nvlink.bytes_per_s == 40e9); // listed by both ends, but one link
     const path card = find_path(g, g.require("GPU0"), g.require("mlx5_0"));
     CHECK(card.type == path_class::pix);
     CHECK(card.bytes_per_s == 6e9);
     CHECK(g.at(g.require("mlx5_0")).port_bytes_per_s == 12.5e9);
     CHECK(find_path(g, g.require("CPU0"), g.require("CPU1")).bytes_per_s == 6e9);
-    // A VM: nodes of one number, no affinity, a declaration in front.
+    // A VM: nodes with equal numbers, no affinity, an XML declaration.
     const graph vm =
         read_nccl_topology("<?xml version='1.0'?><system version=\"1\"><cpu numaid=\"-1\" arch=\"x86_64\"/>"
                            "<cpu numaid=\"-1\" arch=\"x86_64\"/></system>");
@@ -186,7 +186,7 @@ TEST_CASE("the matrix of nvidia-smi is read and printed") {
     const smi_matrix again = read_smi_matrix(to_text(a100));
     CHECK(again.cells == a100.cells);
     CHECK(again.numa[0] == 3);
-    CHECK(smi_matrix_of(dgx_1v()).cells[0][5] == "SYS"); // through a neighbour is nothing that it knows
+    CHECK(smi_matrix_of(dgx_1v()).cells[0][5] == "SYS"); // nvidia-smi does not know paths through a neighbour
 
     const auto wrong = [&](const char* from, const char* to) {
         std::string bad = text;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Machine graphs: what is refused, the counts of machines that are sold, classes of paths as published matrices show
-// them, and the choice among ways compared with trying all of them.
+// Machine graphs: what is refused, the counts of known machines, path classes as in published matrices, and the
+// chosen path compared with trying all paths.
 #include <collx/topo/clusters.hpp>
 #include <collx/topo/machines.hpp>
 #include <collx/topo/path.hpp>
@@ -30,7 +30,7 @@ std::string class_between(const graph& g, const char* a, const char* b) {
     return name_of(find_path(g, g.require(a), g.require(b)).type);
 }
 
-// The best way by trying all: class, rate, links. Interior GPUs only between two NVLinks of a way of two.
+// Finds the best path by trying all: class, rate, links. Interior GPUs only between the two NVLinks of a path of two.
 void try_all(const graph& g, int to, std::vector<int>& sites, path way, path& best) {
     const int here = sites.back();
     if (here == to) {
@@ -51,7 +51,7 @@ void try_all(const graph& g, int to, std::vector<int>& sites, path way, path& be
     for (const int i : g.arcs_of(here)) {
         const int next = g.arc_at(i).to;
         if (std::find(sites.begin(), sites.end(), next) != sites.end()) continue;
-        if (sites.size() > 1 && g.at(here).type == site_type::nic) continue; // no network in these graphs
+        if (sites.size() > 1 && g.at(here).type == site_type::nic) continue; // these graphs have no network
         sites.push_back(next);
         way.arcs.push_back(i);
         try_all(g, to, sites, way, best);
@@ -133,7 +133,7 @@ TEST_CASE("machines have the published numbers of links and rates") {
     CHECK(dragonfly(5, 2, 3).all(site_type::cpu).size() == 30);
     const graph t = torus({4, 2, 3});
     CHECK(t.all(site_type::network_switch).size() == 24);
-    CHECK(t.arcs_of(0).size() == 2 + 1 + 2 + 1); // neighbours along each length, and the host
+    CHECK(t.arcs_of(0).size() == 2 + 1 + 2 + 1); // neighbours in each dimension, and the host
 }
 
 TEST_CASE("classes are those of published matrices") {
@@ -162,7 +162,7 @@ TEST_CASE("classes are those of published matrices") {
     CHECK(class_between(rack, "t0.GPU0", "t0.NIC0") == "P2C");
     CHECK(class_between(rack, "t0.NIC0", "t0.GPU1") == "P2C");
     CHECK(class_between(rack, "t0.GPU0", "t0.NIC2") == "SYS");
-    graph superchip; // a narrow NVLink is taken before a wide C2C
+    graph superchip; // a narrow NVLink has priority over a wide C2C link
     const int cpu = superchip.add({"CPU"}), one = superchip.add({"1", site_type::gpu}),
               two_gpu = superchip.add({"2", site_type::gpu});
     for (const int gpu : {one, two_gpu}) superchip.link(cpu, gpu, link_type::c2c, {225e9});
@@ -196,10 +196,10 @@ TEST_CASE("a GPU sends through the neighbour beside the card where that helps") 
     REQUIRE(p.type == path_class::pxn);
     CHECK(v.name(v.arc_at(p.arcs[0]).to) == "GPU0");
     CHECK(p.bytes_per_s == 15.75e9);
-    CHECK(find_pxn(v, v.require("GPU0"), v.require("NIC0")).arcs.empty()); // beside it already
+    CHECK(find_pxn(v, v.require("GPU0"), v.require("NIC0")).arcs.empty()); // the card is already local
     const graph rack = gb200_nvl72();
     CHECK(find_pxn(rack, rack.require("t0.GPU0"), rack.require("t0.NIC3")).type == path_class::pxn);
-    CHECK(find_pxn(rack, rack.require("t0.GPU0"), rack.require("t1.NIC0")).arcs.empty()); // another host
+    CHECK(find_pxn(rack, rack.require("t0.GPU0"), rack.require("t1.NIC0")).arcs.empty()); // on another host
     const graph w = workstation(4, 2);
     CHECK(find_pxn(w, w.require("GPU3"), w.require("NIC0")).arcs.empty()); // no NVLink
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The picture of busy links: every link's both directions, in the colour of their use, and no label over another.
+// The picture of busy links: both directions of every link in the colour of their use, and no overlapping labels.
 #include <collx/topo/clusters.hpp>
 #include <collx/topo/heat_map.hpp>
 #include <collx/topo/machines.hpp>
@@ -21,7 +21,7 @@ int count(const std::string& text, const std::string& part) {
     return n;
 }
 
-// Left, top, right, bottom of each label, by its letters' number and size.
+// The left, top, right and bottom of each label, computed from the number and size of its letters.
 std::vector<std::array<double, 4>> labels_of(const std::string& svg) {
     static const std::regex label(
         R"re(<text x="(\d+)" y="(\d+)"( text-anchor="middle")? font-size="(\d+)"[^>]*>([^<]*)<)re");
@@ -44,10 +44,10 @@ TEST_CASE("each direction of each link is drawn in the colour of its use") {
     const std::string svg = topo::to_heat_svg(g, use);
     CHECK(count(svg, "<path") == g.arcs());
     for (const char* colour : {"#fee391", "#fe9929", "#d9480f", "#7a0403"})
-        CHECK(count(svg, colour) == 2); // and legend
+        CHECK(count(svg, colour) == 2); // one is in the legend
     CHECK(count(svg, "#d9d9d9") == g.arcs() - 4 + 1);
     CHECK_THAT(svg, Contains("CPU0 &gt; CPU1, socket link, 6 GB/s, 20.0 % busy"));
-    CHECK(svg.find("#7a0403") > svg.find("#fe9929")); // the busiest on top
+    CHECK(svg.find("#7a0403") > svg.find("#fe9929")); // the busiest is drawn on top
     use.pop_back();
     CHECK_THROWS_WITH(topo::to_heat_svg(g, use), Contains("shares of a machine of"));
     use.push_back(-1);

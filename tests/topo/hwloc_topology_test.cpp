@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// hwloc's XML, written by hand from the descriptions of its versions 2 and 3: what becomes of it, and what is refused
-// with line and remedy.
+// hwloc's XML, written by hand from the descriptions of its versions 2 and 3: the resulting machine, and what is
+// refused with a line and a remedy.
 #include <collx/topo/hwloc_topology.hpp>
 #include <collx/topo/path.hpp>
 
@@ -19,7 +19,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
     return text.replace(at, from.size(), to);
 }
 
-// Two NUMA nodes; at the second a PCIe switch with two A100, an NVSwitch and a card, and a card of its own beside.
+// Two NUMA nodes; the second has a PCIe switch with two A100, an NVSwitch and a card, and a card beside it.
 const std::string machine = R"(<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc2.dtd">
 <topology version="2.0">
@@ -80,7 +80,7 @@ TEST_CASE("an export of hwloc becomes a machine") {
     CHECK(g.all(site_type::gpu).size() == 2);
     CHECK(g.all(site_type::nic).size() == 2);
     CHECK(g.all(site_type::pcie_switch) == std::vector<int>{g.require("PCI 0000:01:00.0")});
-    const int a = g.require("GPU0"), b = g.require("GPU1"), card = g.require("mlx5_0"); // RDMA's name before ib0
+    const int a = g.require("GPU0"), b = g.require("GPU1"), card = g.require("mlx5_0"); // RDMA's name, not ib0
     CHECK(g.at(a).numa == 1);
     const auto rate = [&](int from, int to, link_type type) {
         for (const int i : g.arcs_of(from))
@@ -88,8 +88,8 @@ TEST_CASE("an export of hwloc becomes a machine") {
         return 0.0;
     };
     CHECK(rate(a, g.require("PCI 0000:01:00.0"), link_type::pcie) == Approx(31.507692));
-    CHECK(rate(b, g.require("PCI 0000:01:00.0"), link_type::pcie) == Approx(15.75));     // the slower end
-    CHECK(rate(g.require("eth0"), g.require("CPU1"), link_type::pcie) == Approx(15.75)); // not said: x16 of PCIe 3
+    CHECK(rate(b, g.require("PCI 0000:01:00.0"), link_type::pcie) == Approx(15.75));     // the slower end's
+    CHECK(rate(g.require("eth0"), g.require("CPU1"), link_type::pcie) == Approx(15.75)); // unknown: x16 of PCIe 3
     CHECK(rate(g.require("CPU0"), g.require("CPU1"), link_type::socket) == Approx(20));  // half of 40 at distance 40
     CHECK(rate(a, b, link_type::nvlink) == 50);
     CHECK(rate(a, g.require("NVSwitch"), link_type::nvlink) == 300);
@@ -102,11 +102,11 @@ TEST_CASE("version 3 has bits for the kinds of devices, and one type of distance
     std::string three = replaced(machine, "version=\"2.0\"", "version=\"3.0\"");
     three = replaced(three, "name=\"ib0\" osdev_type=\"2\"", "name=\"ib0\" osdev_type=\"16\"");
     three = replaced(three, "name=\"mlx5_0\" osdev_type=\"3\"", "name=\"mlx5_0\" osdev_type=\"32\"");
-    three = replaced(three, "name=\"eth0\" osdev_type=\"2\"", "name=\"pmem0\" osdev_type=\"2\""); // memory: no card
+    three = replaced(three, "name=\"eth0\" osdev_type=\"2\"", "name=\"pmem0\" osdev_type=\"2\""); // not a card
     const graph g = read_hwloc_topology(three);
     CHECK(g.find("mlx5_0") >= 0);
     CHECK(g.all(site_type::nic).size() == 1);
-    // Nodes that nothing hangs at, and a set of several words.
+    // Nodes without devices, and a set of several words.
     const graph far = read_hwloc_topology(replaced(
         replaced(machine, "os_index=\"1\" nodeset=\"0x00000002\" gp_index=\"5\"", "os_index=\"33\" gp_index=\"5\""),
         "os_index=\"1\" nodeset=\"0x00000002\" gp_index=\"4\"", "os_index=\"1\" nodeset=\"0x00000002,0x00000000\""));
@@ -139,11 +139,11 @@ TEST_CASE("what is wrong in an export of hwloc is named with its line and the re
     CHECK_THAT(with("nodeset=\"0x00000002\" gp_index=\"4\"", "nodeset=\"all\""), Contains("m.xml:9"));
     CHECK_THAT(with("PCIDev:38 ", ""), Contains("m.xml:45") && Contains("2 objects and 9 values for nbobjs 3"));
     CHECK_THAT(with("OSDev:34", "OSDev:99"), Contains("m.xml:45") && Contains("object 99 is not there"));
-    CHECK_THAT(with("OSDev:34", "OSDev:32"), Contains("m.xml:45") && Contains("comes twice")); // GPU 0 again
+    CHECK_THAT(with("OSDev:34", "OSDev:32"), Contains("m.xml:45") && Contains("comes twice")); // GPU 0 twice
     CHECK_THAT(with("300000 300000 1000000", "300000 wide 1000000"), Contains("m.xml:47") && Contains("wide"));
     CHECK_THAT(with("</topology>", ""), Contains("<topology> has no end"));
     CHECK_THAT(refused("<!DOCTYPE topology"), Contains("a document type has no end"));
-    // Text stays refused in NCCL's files.
+    // NCCL's files still may not contain text.
     CHECK_THROWS_WITH(read_xml("<a>text</a>", "n.xml"), Contains("n.xml:1"));
     CHECK(read_xml("<a>te<b/>xt</a>", "n.xml", xml_form::with_text).text == "text");
 }

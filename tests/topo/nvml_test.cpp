@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// NVLinks of a recorded machine: its tree of /sys, and a table of functions in NVML's place that says what a DGX-1V's
-// driver would, also with what fails.
+// NVLinks of a recorded machine: its tree of /sys, and a table of functions in place of NVML that answers like a
+// DGX-1V's driver, also with failures.
 #include <collx/topo/nvml.hpp>
 #include <collx/topo/rings.hpp>
 
@@ -19,7 +19,7 @@ using Catch::Contains;
 
 namespace {
 
-// What the functions say: links of each GPU by the other end's number, -1: a switch, -2: down.
+// The answers of the functions: each GPU's links by the other end's number; -1: a switch, -2: down.
 struct driver {
     int init = 0, count = 0, missing = -1, shutdowns = 0;
     std::vector<std::vector<int>> links;
@@ -61,7 +61,7 @@ const nvml_functions functions{
             return *type = end == -1 ? 2 : 0, code;
         }};
 
-// Eight GPUs, each at a root port of its own, as /sys shows them.
+// Eight GPUs, each at its own root port, as in /sys.
 struct tree {
     std::filesystem::path root = std::filesystem::temp_directory_path() / ("collx-nvml-" + std::to_string(::getpid()));
     tree() {
@@ -112,7 +112,7 @@ TEST_CASE("a recorded DGX-1V has its NVLinks, and the rings of the known answer"
     CHECK(nvlinks(g, "GPU0", "GPU5") == 0);
     CHECK(find_rings(g, g.all(site_type::gpu)).total() == Approx(150e9));
     CHECK(find_path(g, g.require("GPU0"), g.require("GPU5")).type == path_class::nvb);
-    // Without NVML they are GPUs on PCIe.
+    // Without NVML they are PCIe GPUs.
     CHECK(nvlinks(discover_graph(t.root.string()), "GPU0", "GPU3") == 0);
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("switches, links that are down, and GPUs of elsewhere") {
     now.major = 8;
     const graph older = discover_graph(t.root, functions);
     CHECK(!older.at(older.require("NVSwitch")).has_multicast);
-    now = {}, now.links = {{1, 1, 40}, {0}}; // the ends disagree, and one link leads to a GPU that is not here
+    now = {}, now.links = {{1, 1, 40}, {0}}; // the ends disagree, and one link leads to an absent GPU
     const graph two = discover_graph(t.root, functions);
     CHECK(nvlinks(two, "GPU0", "GPU1") == 50);
     CHECK(two.arcs() - discover_graph(t.root.string()).arcs() == 2);
@@ -149,11 +149,11 @@ TEST_CASE("what NVML cannot be asked is said, and the rest of the machine is the
     discover_graph(t.root, functions, &problem);
     CHECK(problem == "nvmlDeviceGetCount_v2 failed with 3");
     take_dgx_1v();
-    now.missing = 3; // lost: its neighbours still name it
+    now.missing = 3; // lost, but its neighbours still name it
     const graph g = discover_graph(t.root, functions, &problem);
     CHECK(problem == "GPU 3 of NVML cannot be asked");
     CHECK(nvlinks(g, "GPU0", "GPU3") == 50);
 
     CHECK_FALSE(load_nvml("libno-such-library.so.9").is_there());
-    CHECK_FALSE(load_nvml("libm.so.6").is_there()); // a library, but not this one
+    CHECK_FALSE(load_nvml("libm.so.6").is_there()); // a library, but the wrong one
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The widest ring through some ranks of a machine, its picture, and all_reduce along it: proved, with mutants, and in
-// rank order. Threads run it in tests/comm/on_route_test.cpp; the search itself is tests/topo/rings_test.cpp.
+// The widest ring through some ranks of a machine, its picture, and all_reduce along it: proved, tested with mutants,
+// and in rank order. tests/comm/on_route_test.cpp runs it with threads; tests/topo/rings_test.cpp tests the search.
 #include <collx/algo/on_route.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/sched/facts.hpp>
@@ -34,7 +34,7 @@ topo::ring widest_ring(const graph& g, const list& members) {
     const topo::ring_set set = topo::find_rings(g, members, o);
     return set.rings.empty() ? topo::ring{} : set.rings[0];
 }
-// Ranks are numbers of GPUs.
+// The ranks at these sites; ranks are the numbers of GPUs.
 list ranks_of(const graph& g, const list& sites) {
     const list gpus = g.all(site_type::gpu);
     list ranks;
@@ -56,7 +56,7 @@ list by_position(const relay_route& r) {
     for (int p = 0; p < r.view().members(); ++p) members.push_back(r.view().member(p));
     return members;
 }
-// Messages between ranks without an NVLink of at least this rate.
+// The number of messages between ranks without an NVLink of at least this rate.
 int off_the_links(const sched::schedule& s, const graph& g, double bytes_per_s) {
     int count = 0;
     for (int r = 0; r < s.ranks; ++r)
@@ -120,7 +120,7 @@ TEST_CASE("where members are not beside a card, the ring leaves the node through
         const relay_route route(16, order, members);
         const auto s = on(route, 16);
         CHECK(sched::verify_members(s, by_position(route)).ok());
-        // What crosses between the nodes is sent by the two beside card k, and by the one of them that is no member.
+        // Messages between nodes are sent by the GPUs next to card k, and of these by the one that is not a member.
         for (int rank = 0; rank < 16; ++rank)
             for (const auto& strand : s.programs[static_cast<unsigned>(rank)].strands)
                 for (const auto& st : strand)
@@ -160,7 +160,7 @@ TEST_CASE("all_reduce on a route is the members' ring, whatever the route") {
     CHECK(sched::record(algo::on_route<algo::ring_all_reduce>{route}, 3, 8).strands[0].size() == 2 * 3); // passes on
     CHECK(sched::record(algo::on_route<algo::ring_all_reduce>{relay_route(8, {0, 2, 6, 4}, even)}, 3, 8)
               .strands[0]
-              .empty()); // takes no part
+              .empty()); // does not take part
 }
 
 TEST_CASE("the proof refuses what is wrong among members or on the way") {
@@ -183,7 +183,7 @@ TEST_CASE("the proof refuses what is wrong among members or on the way") {
                 auto& steps = m.programs[r].strands[0];
                 steps.erase(steps.begin() + k);
             });
-            refused([&](auto& m) { // to or from another rank
+            refused([&](auto& m) { // the wrong peer
                 auto& st = m.programs[r].strands[0][k];
                 if ((st.what & sched::send) != 0) st.peer_to = (st.peer_to + 1) % 5;
                 else st.peer_from = (st.peer_from + 1) % 5;
@@ -224,7 +224,7 @@ TEST_CASE("members stand along the ring of their host, one way and the other") {
     CHECK(seed.direct_s > 2 * seed.ring_s); // 2-4 and 0-6 cross between the sockets
     CHECK(seed.has_rails);
     const topo::member_order four = ordered({{&switched, {0, 1, 2, 3}}});
-    CHECK(four.rings.size() == 1); // the other way round loads the same links
+    CHECK(four.rings.size() == 1); // the other direction loads the same links
     CHECK(four.ring_s == Approx(four.direct_s));
     CHECK_FALSE(ordered({{&plain, {0, 1, 2, 3}}}).has_rails);
     CHECK(ordered({{&mesh, {0, 0, 2}}}).rings.empty()); // two ranks at one GPU
@@ -234,20 +234,20 @@ TEST_CASE("members stand along the ring of their host, one way and the other") {
     for (const char* name : {"GPU0", "GPU1", "GPU2"}) apart.add({name, site_type::gpu});
     const topo::member_order none = ordered({{&apart, {2, 0, 1}}});
     CHECK((!none.is_complete && none.rings.empty()));
-    CHECK(none.along == list{1, 2, 0}); // by their sites
+    CHECK(none.along == list{1, 2, 0}); // ordered by their sites
 }
 
 TEST_CASE("ranks of one place on two hosts have cards of one rail") {
     const graph mesh = topo::dgx_1v(), other = topo::dgx_a100();
-    // Members of the second host in another order, and other GPUs beside the same cards.
+    // The second host's members in another order, and other GPUs next to the same cards.
     CHECK(ordered({{&mesh, even}, {&mesh, {6, 4, 2, 0}}}).along == list{0, 1, 3, 2, 7, 6, 4, 5});
     CHECK(ordered({{&mesh, even}, {&mesh, {7, 5, 3, 1}}}).along == list{0, 1, 3, 2, 7, 6, 4, 5});
     const topo::member_order o = ordered({{&mesh, {0, 2}}, {&other, {1, 0}}});
     CHECK(o.along == list{0, 1, 3, 2});
-    graph turned = mesh; // cabled the other way round: its ring begins at GPU 6
+    graph turned = mesh; // cabled in reverse: its ring begins at GPU 6
     for (const int c : turned.all(site_type::nic)) turned.at(c).rail = 3 - turned.at(c).rail;
     CHECK(ordered({{&mesh, even}, {&turned, even}}).along == list{0, 1, 3, 2, 7, 6, 4, 5});
-    // Two GPUs that are equally near to two cards take one each.
+    // Two GPUs that are equally near to two cards get one each.
     const std::vector<int> cards = topo::own_cards(other);
     std::vector<int> rails;
     for (const int gpu : other.all(site_type::gpu))
@@ -260,11 +260,11 @@ TEST_CASE("hosts are joined at their rails, and messages leave by their senders'
     for (graph* g : {&mesh, &other})
         for (const int c : g->all(site_type::nic)) g->at(c).port_bytes_per_s = 12.5e9;
     const topo::joined_hosts j = topo::join_hosts({&mesh, &other});
-    CHECK(j.whole.all(site_type::network_switch).size() == 4); // the other four of the second have no partner
+    CHECK(j.whole.all(site_type::network_switch).size() == 4); // the second host's other four have no counterpart
     CHECK(j.whole.name(j.first[1]) == "h1." + other.name(0));
     CHECK(topo::join_hosts({&mesh}).whole.find("GPU0") >= 0);
     CHECK(topo::content_hash(mesh) != topo::content_hash(other));
-    CHECK(topo::content_hash(mesh) == topo::content_hash(topo::dgx_1v())); // whose cards have such ports
+    CHECK(topo::content_hash(mesh) == topo::content_hash(topo::dgx_1v())); // its cards have the same ports
     graph faster = mesh;
     faster.at(faster.all(site_type::nic)[0]).port_bytes_per_s = 25e9;
     CHECK(topo::content_hash(mesh) != topo::content_hash(faster));
@@ -281,14 +281,14 @@ TEST_CASE("hosts are joined at their rails, and messages leave by their senders'
     CHECK_THAT(way("h0.GPU2", "h1.GPU6"),
                Catch::Contains("-socket link") && Catch::Contains("rail3") && Catch::Contains("h0.NIC3"));
     CHECK(way("h0.GPU0", "h0.GPU2") == "h0.GPU0 -NVLink 25- h0.GPU2");
-    CHECK_THAT(way("h0.GPU0", "h0.GPU6"), !Catch::Contains("NVLink")); // no GPU passes messages on
+    CHECK_THAT(way("h0.GPU0", "h0.GPU6"), !Catch::Contains("NVLink")); // GPUs do not pass messages on
 }
 
 TEST_CASE("what is no route fits no communicator") {
     CHECK(relay_route(4, {0, 2, 1}, {0, 1}).view().fits(4));
     CHECK(!relay_route(4, {0, 2, 1}, {0, 1}).view().fits(5));
-    CHECK(!relay_route(4, {0, 2, 2, 1}, {0, 1}).view().fits(4)); // twice
-    CHECK(!relay_route(4, {0, 4, 1}, {0, 1}).view().fits(4));    // no rank
+    CHECK(!relay_route(4, {0, 2, 2, 1}, {0, 1}).view().fits(4)); // a rank twice
+    CHECK(!relay_route(4, {0, 4, 1}, {0, 1}).view().fits(4));    // not a rank
     CHECK(!relay_route(4, {0, 2}, {0, 1}).view().fits(4));       // a member is missing
     CHECK(!relay_route(4, {0, 2}, {}).view().fits(4));
     CHECK(!route_view{}.fits(1));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Sets of rings: known answers of machines that are sold, comparison with trying all sets on small graphs, validity on
-// random ones, and what explain says.
+// Sets of rings: known answers for known machines, comparison with trying all sets on small graphs, validity on
+// random graphs, and the text of explain().
 #include <collx/topo/clusters.hpp>
 #include <collx/topo/explain_rings.hpp>
 #include <collx/topo/machines.hpp>
@@ -20,7 +20,7 @@ using list = std::vector<int>;
 
 namespace {
 
-// GPUs by their numbers.
+// The GPUs with these numbers.
 list gpus(const graph& g, const list& numbers) {
     const list all = g.all(site_type::gpu);
     list some;
@@ -33,7 +33,7 @@ list upto(int n) {
     return all;
 }
 
-// What is wrong with a set of rings, in words.
+// The first defect of a set of rings, as text; empty if there is none.
 std::string wrong(const graph& g, const ring_set& set, const list& members) {
     for (const ring& r : set.rings) {
         if (!std::is_permutation(r.members.begin(), r.members.end(), members.begin(), members.end())) return "members";
@@ -69,7 +69,7 @@ ring_set at_speeds(const graph& g, const list& members, const list& gb_per_s) {
 const list volta{40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
 const list hopper{60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
 
-// How many rings fit side by side at most, by trying all sets of all orders over single links of whole lanes.
+// The greatest number of disjoint rings, found by trying all sets of all orders over single links of whole lanes.
 int best_by_trying(const list& members, std::vector<std::vector<int>> lanes) {
     std::vector<list> orders;
     list order = members;
@@ -106,7 +106,7 @@ TEST_CASE("all eight of a DGX-1V have six rings, which are all their links") {
     CHECK(wrong(g, set, all) == "");
     CHECK(set.total() == Approx(150e9));
     CHECK(set.class_bound == Approx(150e9));
-    CHECK(set.bound == Approx(150e9 + 6e9)); // with the link between CPUs, which carries none of these rings
+    CHECK(set.bound == Approx(150e9 + 6e9)); // includes the link between CPUs, which none of these rings uses
     CHECK_THAT(explain(g, set), Contains("class NVL at most 150 GB/s; worse classes would add less than a quarter"));
     ring_options nvlink_only;
     nvlink_only.limits.intra = path_class::nvl;
@@ -172,7 +172,7 @@ TEST_CASE("a DGX-1P has four rings") {
     CHECK(without_relays(g, gpus(g, upto(8)), 20e9).total() == Approx(4 * 20e9));
     CHECK(without_relays(g, gpus(g, upto(7)), 20e9).total() == Approx(2 * 20e9));
     CHECK(without_relays(g, gpus(g, {0, 1, 2, 3}), 20e9).total() == Approx(2 * 20e9));
-    // Whole links of a quad make two rings, halves of them six.
+    // Whole links of a quad make two rings, split links six.
     const ring_set halves = find_rings(g, gpus(g, {0, 1, 2, 3}), {{path_class::nvl, path_class::sys, 0}, {}});
     CHECK(wrong(g, halves, gpus(g, {0, 1, 2, 3})) == "");
     CHECK(halves.total() == Approx(6 * 10e9));
@@ -217,7 +217,7 @@ TEST_CASE("two DGX-1V on rails: each ring stays on its card's rail") {
             CHECK(is_on == (static_cast<std::size_t>(c) == k));
         }
     }
-    // Ranks that are not beside a card leave through the neighbour that is.
+    // Ranks that are not next to a card use the neighbour that is.
     const list even = gpus(g, {0, 2, 4, 6, 8, 10, 12, 14});
     const ring_set through = find_rings(g, even);
     CHECK(wrong(g, through, even) == "");
@@ -229,7 +229,7 @@ TEST_CASE("two DGX-1V on rails: each ring stays on its card's rail") {
 TEST_CASE("hosts with eight cards: a rail for each ring, on two hosts and on 32") {
     const graph h = on_rails(dgx_h100(rate_basis::nccl), 2, 50);
     const ring_set counted = at_speeds(h, h.all(site_type::gpu), {48, 45, 42, 40, 30, 24, 22, 20});
-    CHECK((counted.rings.size() == 8 && counted.bytes_per_s == 45e9)); // 8 of 48 are more than NVLink has
+    CHECK((counted.rings.size() == 8 && counted.bytes_per_s == 45e9)); // 8 rings of 48 are more than NVLink has
     const graph a = on_rails(dgx_a100(rate_basis::nccl), 2, 25);
     CHECK(at_speeds(a, a.all(site_type::gpu), {48, 30, 28, 24, 20}).total() == Approx(192e9));
     const graph big = on_rails(dgx_h100(), 32, 50);
@@ -389,6 +389,6 @@ TEST_CASE("trees along rings reach all members and load no link beyond its rate"
             }
         }
     const graph two = on_rails(dgx_1v(), 2, 12.5);
-    CHECK(find_trees(two, find_rings(two, two.all(site_type::gpu))).total() == Approx(50e9)); // the bound
+    CHECK(find_trees(two, find_rings(two, two.all(site_type::gpu))).total() == Approx(50e9)); // equals the bound
     CHECK(find_trees(two, ring_set{}).trees.empty());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The arena's table of free ranges against a model, at its limits, from many threads, and when a process dies holding
-// its lock.
+// The arena's table of free ranges: compared with a model, at its limits, used by many threads, and when a process
+// dies that holds its lock.
 //
 // collx-test: needs=rapidcheck
 #include <collx/transport/memory.hpp>
@@ -26,6 +26,7 @@
 #include <rapidcheck.h>
 
 #include "support/processes.hpp"
+#include "support/sanitizers.hpp"
 #include "support/skip.hpp"
 #include "transport/shm_support.hpp"
 
@@ -47,7 +48,7 @@ bool is_in_order(const arena& a) {
         if (h.free[i].bytes == 0 || h.free[i].offset % page_bytes != 0 || h.free[i].bytes % page_bytes != 0)
             return false;
         if (i > 0 && h.free[i - 1].offset + h.free[i - 1].bytes >= h.free[i].offset)
-            return false; // touching ranges are one
+            return false; // adjacent ranges must be merged
     }
     return true;
 }
@@ -128,7 +129,7 @@ TEST_CASE("what was given back is zero when it is taken again") {
     }
 }
 
-// Their pages are not given back on advice.
+// The kernel does not free locked pages on madvise().
 TEST_CASE("what was given back is zero also in programs that lock their memory") {
     for (const bool is_memfd : {false, true}) {
         auto a = is_memfd ? join_shm(nullptr, 0, 1, {}, small) : make_memory_arena(1, small);
@@ -202,7 +203,7 @@ TEST_CASE("any sequence of taking and giving back keeps ranges apart and loses n
                 const auto next = held.lower_bound(at);
                 RC_ASSERT(at >= sizeof(arena_header));
                 RC_ASSERT(at + whole <= small);
-                // Not inside RC_ASSERT, which evaluates both sides.
+                // Outside RC_ASSERT, which evaluates both sides.
                 const bool is_before_next = next == held.end() || at + whole <= next->first;
                 const bool is_after_last =
                     next == held.begin() || std::prev(next)->first + std::prev(next)->second <= at;
@@ -237,7 +238,7 @@ TEST_CASE("threads take and give back at the same time") {
             for (int i = 0; i < 200; ++i) {
                 const std::size_t bytes = page_bytes * static_cast<std::size_t>(1 + (i * t) % 5);
                 const auto at = a->take(bytes);
-                // Memory that is really mine keeps what I wrote, to the last byte.
+                // Memory that this thread owns keeps what it wrote, to the last byte.
                 auto* first = reinterpret_cast<int*>(a->at(at));
                 auto* last = reinterpret_cast<int*>(a->at(at + bytes)) - 1;
                 *first = *last = t;
@@ -290,16 +291,16 @@ TEST_CASE("the owner of the lock has died also while no process has waited for i
     siginfo_t end{};
     REQUIRE(::waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOWAIT) == 0);
     REQUIRE(a->header().lock.load() == static_cast<std::uint32_t>(child));
-    a->header().free[1] = a->header().free[0], a->header().free_count = 2; // in the middle of something
+    a->header().free[1] = a->header().free[0], a->header().free_count = 2; // as in the middle of a change
     CHECK(a->take(1) > 0);
     CHECK(is_in_order(*a));
     REQUIRE(::waitpid(child, nullptr, 0) == child);
 }
 
-#if !defined(__SANITIZE_THREAD__) // one process at a time: nothing for it to see, and it would step through itself
-// At each instruction between taking the lock and giving it back.
+#if !COLLX_TEST_TSAN // single-threaded: nothing for it to see, and ptrace would step through its code
+// Dies at each instruction between taking the lock and releasing it.
 TEST_CASE("a process that dies anywhere in the table leaves no process memory that another one has") {
-    const auto die_in = [](arena& a, int instructions, auto&& f) { // false: it came through
+    const auto die_in = [](arena& a, int instructions, auto&& f) { // false: it survived
         const pid_t child = ::fork();
         if (child == 0) {
             ::ptrace(PTRACE_TRACEME, 0, 0, 0);
@@ -322,8 +323,8 @@ TEST_CASE("a process that dies anywhere in the table leaves no process memory th
     auto a = join_shm(nullptr, 0, 1, {}, small);
     if (!die_in(*a, 1, [&] { (void)a->take(1); }))
         return skip("this system lets no process step through a child (ptrace)");
-#if defined(__SANITIZE_ADDRESS__)
-    constexpr int stride = 199; // most are the sanitizer's own
+#if COLLX_TEST_ASAN
+    constexpr int stride = 199; // most instructions are the sanitizer's
 #else
     constexpr int stride = 5;
 #endif
@@ -342,7 +343,7 @@ TEST_CASE("a process that dies anywhere in the table leaves no process memory th
             if (!has_died) break;
             ++deaths;
             a->header().lock.store(0);
-            arena::repair(a->header()); // as the process that takes the lock over
+            arena::repair(a->header()); // as the process that takes over the lock does
             INFO("what " << what << ", " << instructions << " instructions");
             REQUIRE(is_in_order(*a));
             CHECK(free_bytes(*a) + 4 * page_bytes >= before);
@@ -362,7 +363,7 @@ TEST_CASE("a process that dies anywhere in the table leaves no process memory th
 }
 #endif
 
-// Its number is no process's, or another's, in the numbers of the other container.
+// In another container the holder's number means no process or another process.
 TEST_CASE("whether a holder lives is not asked by numbers that do not mean it") {
     for (const bool is_hidden_here : {true, false}) {
         auto a = join_shm(nullptr, 0, 1, {}, small);
@@ -395,8 +396,8 @@ TEST_CASE("an address is inside only with all its bytes") {
     CHECK(a->offset_of(a->at(12345)) == 12345);
 }
 
-// In place of the C library's: a storm of signals interrupts short calls three times of four, long ones always. (Some
-// kernels do not look for signals there, so real ones show nothing.)
+// Replaces the C library's function to simulate many signals: interrupts three of four short calls, and every long
+// one. (Some kernels do not check for signals here, so real signals would test nothing.)
 namespace {
 bool is_stormy = false;
 long interrupted = 0;
@@ -422,7 +423,7 @@ TEST_CASE("reserving succeeds under a storm of signals") {
     CHECK(after.st_blocks >= before.st_blocks);
     std::memset(a->at(at), 1, bytes);
     ::fstat(a->fd(), &before);
-    CHECK(after.st_blocks == before.st_blocks); // all of it was there
+    CHECK(after.st_blocks == before.st_blocks); // all of it was allocated before
     a->give_back(at, bytes);
 }
 
@@ -436,7 +437,7 @@ TEST_CASE("what is populated is mapped before it is written") {
         return;
     }
     a->populate(at, bytes);
-    // A bit per page in pagemap says that it is mapped here (counting faults would count a sanitizer's own, too).
+    // A bit per page in pagemap says that it is mapped here (counting faults would include a sanitizer's own faults).
     std::vector<std::uint64_t> entries(pages);
     std::FILE* map = std::fopen("/proc/self/pagemap", "rb");
     if (map == nullptr) {

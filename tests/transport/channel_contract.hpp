@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What every channel must do, whatever memory it lies in: order, credit, sizes, no message before its payload. A world
-// makes a channel and runs one function for each end (as threads or as processes); channel_test.cpp instantiates this
-// for all models. A new transport passes when this does.
+// What every channel must do, whatever its memory: order, credit, sizes, no message before its payload. A world makes
+// a channel and runs one function for each end (in threads or processes). channel_test.cpp instantiates the contract
+// for all memory models. A new transport is accepted when it passes.
 #pragma once
 
 #include <collx/transport/channel.hpp>
@@ -20,7 +20,7 @@ namespace collx_test {
 
 inline constexpr std::size_t interesting_sizes[] = {0, 1, 63, 64, 65, 111, 112, 113, 4095, 4096, 4097, 65535, 65536};
 
-// Content that says which message it belongs to, byte by byte.
+// Content whose every byte depends on the message's number.
 inline std::byte byte_of(std::uint64_t message, std::size_t i) {
     return static_cast<std::byte>(message * 31 + i * 7 + (i >> 8));
 }
@@ -33,17 +33,17 @@ inline bool is_message(const std::byte* from, std::uint64_t message, std::size_t
     return true;
 }
 
-// Both ends wait with a deadline, so that a lost message is a failed test and not a hang.
+// Both ends wait with a deadline, so that a lost message fails the test instead of hanging it.
 template <class Look>
 bool wait_until(Look&& look) {
     const auto until = collx::deadline::in_ns(collx_test::patient(60'000'000'000));
-    // Naps soon: where other programs keep the cores busy, a yield waits for the turns of all of them.
+    // Sleeps early: where other programs keep the cores busy, a yield waits until all of them had their turn.
     for (collx::backoff b(collx::wait_policy{.spins = 100, .nap_after_ns = 200'000}); !look();)
         if (b.pause() && until.passed()) return false;
     return true;
 }
 
-// The functions of both ends return 0 or the number of the complaint.
+// The functions of both ends return 0 or the number of the check that failed.
 template <class Sender>
 int send_message(Sender& tx, std::uint64_t message, std::size_t bytes) {
     std::byte* to = nullptr;
@@ -107,7 +107,7 @@ void check_short_messages() {
     CHECK(received == 0);
 }
 
-// One end alone: how much fits, that nothing shows before it is committed, that released slots come back one by one.
+// Both ends in one thread: how much fits, nothing is visible before commit, released slots come back singly.
 template <class World>
 void check_credit() {
     for (const int depth : {1, 2, 5, 8}) {
@@ -121,7 +121,7 @@ void check_credit() {
                 const std::size_t bytes = i % 2 == 0 ? 100 : 10;
                 std::byte* to = tx.try_acquire(bytes);
                 REQUIRE(to != nullptr);
-                REQUIRE(tx.try_acquire(bytes) == to); // acquiring twice without commit is the same slot
+                REQUIRE(tx.try_acquire(bytes) == to); // a second acquire without commit returns the same slot
                 fill_message(to, first + static_cast<std::uint64_t>(i), bytes);
                 REQUIRE((i > 0 || !rx.has_message()));
                 tx.commit(bytes);
@@ -142,7 +142,7 @@ void check_credit() {
     }
 }
 
-// However sizes follow each other, as many messages as the depth can be on the way without touching each other.
+// In any sequence of sizes, as many messages as the depth can be in transit without overlapping.
 template <class World>
 void check_messages_lie_apart() {
     std::uint64_t state = 1;
@@ -163,17 +163,17 @@ void check_messages_lie_apart() {
         std::uint64_t sent = 0, received = 0;
         std::size_t most_on_the_way = 0;
         while (received < 3000) {
-            // Runs of short ones, too, so that as many as there can be are on the way.
+            // Includes runs of short messages, so that the greatest possible number is in transit.
             const bool are_short = sent / 64 % 2 == 0;
             const std::size_t most = are_short && shape.small_bytes() != 0 ? shape.small_bytes() : shape.slot_bytes;
             const std::size_t bytes = random() % 3 == 0 ? most - random() % 2 : random() % (most + 1);
             if (std::byte* to = tx.try_acquire(bytes)) {
-                REQUIRE((to >= world.base && to + bytes <= world.base + world.shape.bytes())); // and in the channel
+                REQUIRE((to >= world.base && to + bytes <= world.base + world.shape.bytes())); // and inside the channel
                 fill_message(to, sent++, bytes);
                 tx.commit(bytes);
                 on_the_way.push_back(bytes);
                 most_on_the_way = std::max(most_on_the_way, on_the_way.size());
-                if (random() % 4 != 0) continue; // mostly full
+                if (random() % 4 != 0) continue; // keeps the channel mostly full
             }
             REQUIRE(rx.is_expected(on_the_way.front()));
             REQUIRE(is_message(rx.peek(on_the_way.front()), received, on_the_way.front()));
@@ -185,8 +185,7 @@ void check_messages_lie_apart() {
     }
 }
 
-// Of a ring that is shorter than as many slots as messages may be on the way: how many long ones fit, and that short
-// ones wait behind them.
+// A ring that is shorter than `depth` slots: how many long messages fit, and that short ones wait behind them.
 template <class World>
 void check_few_long_messages() {
     const collx::channel_shape shape{.depth = 16, .slot_bytes = 8192, .ring_slots = 3};
@@ -206,7 +205,7 @@ void check_few_long_messages() {
     CHECK(send_all(large) == 3);
     CHECK(send_all(small) == 0);
     CHECK(tx.least_taken(small) == 1);
-    CHECK(send_all(1) == 13); // these need no place in the ring
+    CHECK(send_all(1) == 13); // one-byte messages need no space in the ring
     take(3, large), take(13, 1);
     CHECK(send_all(small) == 16);
     CHECK(send_all(large) == 0);

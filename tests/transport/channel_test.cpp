@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The contract of channels, for memory that threads share and for memory that processes share.
+// The contract of channels, for memory shared by threads and memory shared by processes.
 //
 // collx-test: timeout=240
 #include <collx/transport/memory.hpp>
@@ -51,7 +51,7 @@ struct sealed_memory_world : thread_world {
     explicit sealed_memory_world(channel_shape s) : thread_world(s, true) {}
 };
 
-// Two processes that join, each with its own mapping of the memory.
+// Two processes, each with its own mapping of the memory.
 struct process_world {
     channel_shape shape;
     explicit process_world(channel_shape s) : shape(s) {}
@@ -112,7 +112,7 @@ TEST_CASE("a short message lies in its slot's header line, a long one in the bod
     }
     CHECK(offset(tx.try_acquire(113)) == 2 * page_bytes);
     tx.commit(113);
-    // Behind it, on a line of its own, with a gap.
+    // The next message follows on its own line, with a gap.
     CHECK(offset(tx.try_acquire(4096)) == 2 * page_bytes + 2 * cache_line_bytes + 1024);
     CHECK(2 * page_bytes + shape.ring_bytes() == shape.bytes());
 }
@@ -151,7 +151,7 @@ TEST_CASE("a single copy is back when the receiver has taken it, and not before"
     auto tx = world.sender();
     auto rx = world.receiver();
     const int there[4] = {1, 2, 3, 4};
-    CHECK(tx.has_all_back()); // there was no single copy
+    CHECK(tx.has_all_back()); // no single copy has been made
     REQUIRE(tx.has_room(sizeof there));
     tx.commit_single_copy(there, sizeof there, 7);
     CHECK_FALSE(tx.has_all_back());
@@ -182,17 +182,17 @@ TEST_CASE("a ring begins anew when it is empty, and not before") {
         return at;
     };
     CHECK(send(1000) == beginning);
-    tx.restart_if_empty(); // the message is on its way
+    tx.restart_if_empty(); // the message is in transit
     CHECK(send(1000) > beginning);
     rx.release(1000);
-    tx.restart_if_empty(); // one of two is
+    tx.restart_if_empty(); // one of two messages is still in transit
     const std::byte* const third = send(1000);
     CHECK(third > beginning + 2000);
     rx.release(1000);
     CHECK(rx.peek(1000) == third);
     rx.release(1000);
     tx.restart_if_empty();
-    send(8); // in its slot's line: the ring begins anew with the next long message
+    send(8); // travels in its slot's line: the ring restarts with the next long message
     CHECK(send(1000) == beginning);
     REQUIRE(rx.has_message());
     CHECK((rx.is_expected(8) && rx.message_bytes() == 8));
@@ -200,7 +200,7 @@ TEST_CASE("a ring begins anew when it is empty, and not before") {
     CHECK((rx.is_expected(1000) && rx.message_bytes() == 1000));
     CHECK(rx.peek(1000) == beginning);
     rx.release(1000);
-    CHECK(send(1000) > beginning); // no restart was asked for
+    CHECK(send(1000) > beginning); // no restart was requested
 }
 
 TEST_CASE("content is kept however often a ring begins anew") {
@@ -242,7 +242,7 @@ TEST_CASE("a cost comes down quickly and goes up slowly") {
     CHECK(c.ns_per_mib == 0);
     c.add(1000, 1 << 20);
     CHECK(c.ns_per_mib == 1001);
-    c.add(1'000'000, 1 << 20); // the core was taken away
+    c.add(1'000'000, 1 << 20); // one outlier: the core was preempted
     CHECK(c.ns_per_mib < 2000);
     c.add(0, 1 << 20);
     CHECK(c.ns_per_mib < 1000);
@@ -262,7 +262,7 @@ TEST_CASE("the sender goes by what both ways cost, and looks again") {
         CHECK(rx.proof_at() == 0);
         tx.offer_single_copy();
         CHECK(*reinterpret_cast<const std::uint64_t*>(rx.proof_at()) == collx::detail::proof_of_reading);
-        CHECK_FALSE(tx.prefers_single_copy(bytes, bytes)); // the receiver has not said that it can read
+        CHECK_FALSE(tx.prefers_single_copy(bytes, bytes)); // the receiver has not yet said that it can read
         rx.say_can_read();
         const std::vector<std::byte> mine(bytes);
         std::uint64_t copied = 0, read = 0;
@@ -294,6 +294,6 @@ TEST_CASE("the sender goes by what both ways cost, and looks again") {
         CHECK(tx.single_copy_messages == read);
         const std::uint64_t good = reading_is_cheap ? read : copied, other = reading_is_cheap ? copied : read;
         CHECK(good > 36'000);
-        CHECK(other > 4 * (mib / bytes)); // looked again several times
+        CHECK(other > 4 * (mib / bytes)); // the other way was tried again several times
     }
 }

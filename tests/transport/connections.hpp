@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Pairs of sockets that are connected to each other, as streams have them.
+// Pairs of connected sockets, as streams use them.
 #pragma once
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ inline collx::socket_address loopback(bool v6) {
     }
     return a;
 }
-// Connected, not blocking.
+// Two connected, non-blocking sockets.
 inline std::pair<collx::descriptor, collx::descriptor> connection(int family) {
     if (family == AF_UNIX) {
         int fds[2];
@@ -39,7 +39,7 @@ inline std::pair<collx::descriptor, collx::descriptor> connection(int family) {
     collx::descriptor one(::socket(family, SOCK_STREAM, 0));
     if (::connect(one.get(), a.get(), a.bytes) != 0) std::abort();
     collx::descriptor other(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
-    ::fcntl(one.get(), F_SETFL, O_NONBLOCK); // splice() knows no MSG_DONTWAIT
+    ::fcntl(one.get(), F_SETFL, O_NONBLOCK); // splice() has no MSG_DONTWAIT
     collx::detail::tune_socket(one.get(), true);
     collx::detail::tune_socket(other.get(), true);
     return {std::move(one), std::move(other)};

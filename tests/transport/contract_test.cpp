@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The installed contract suite: every channel of the library passes it, and each planted defect is found by the name of
-// the rule that it breaks.
+// The installed contract suite: every channel of the library passes it, and the suite reports each planted defect
+// with the name of the violated rule.
 #include <collx/testing/archetypes.hpp>
 #include <collx/testing/channel_contract.hpp>
 #include <collx/transport/custom_links.hpp>
@@ -25,7 +25,7 @@ namespace {
 using namespace collx::testing;
 constexpr std::size_t small = std::size_t{64} << 20;
 
-// Over memory: that threads share, or one end each of a sealed memfd's two mappings would; here both in this process.
+// A channel in memory: shared by threads, or a sealed memfd, of which both ends use one mapping here.
 struct arena_link {
     collx::counted_ptr<collx::arena> memory;
     std::byte* base;
@@ -38,7 +38,7 @@ struct arena_link {
     void move_sender() {}
     void move_receiver() {}
 };
-// Over a connection.
+// A channel over a connection.
 struct stream_link {
     collx::stream left, right;
     collx::sending_end sending;
@@ -90,7 +90,7 @@ TEST_CASE("channels over connections keep the contract") {
 
 namespace {
 
-// What two ranks have put into a transport of a program's own, for each of them.
+// Messages and state of a program's own transport between two ranks, per receiver.
 struct wire {
     std::deque<std::vector<std::byte>> to[2];
     bool is_gone[2] = {};
@@ -122,7 +122,7 @@ private:
     std::deque<std::vector<std::byte>>& mine_;
     std::vector<std::byte> next_;
 };
-// Rank `rank` of a communicator of two.
+// One rank of a communicator of two.
 struct custom_side {
     collx::counted_ptr<collx::detail::custom_hub> hub;
     collx::atomic<std::uint64_t> failed{0};
@@ -200,7 +200,7 @@ TEST_CASE("the archetype keeps the contract") {
 
 namespace {
 
-// The archetype with one thing wrong.
+// The archetype with one defect.
 enum class defect {
     reorders,
     drops_last_byte,

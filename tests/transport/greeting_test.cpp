@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The listener of a rank in a job with a key: who gets in, on good days and bad, and everything that others may try: no
-// key, another key, words heard before, their own words sent back, the words of another connection, half of everything.
+// The listener of a rank in a job with a key: which connections it accepts, with normal and faulty system calls, and
+// what attackers may try: no key, another key, replayed messages, its own messages sent back, messages of another
+// connection, truncated messages.
 //
 // collx-test: timeout=240
 #include <collx/transport/socket_hub.hpp>
@@ -38,7 +39,7 @@ int open_descriptors() {
     return n;
 }
 
-// A listener on loopback that takes connections of communicator 42.
+// A listener on loopback that accepts connections of communicator 42.
 struct world {
     with_toy_macs toy;
     socket_address at;
@@ -67,7 +68,7 @@ struct world {
         h.set_token(token, 32);
         return h;
     }
-    // A stranger's end, blocking.
+    // A stranger's socket, blocking.
     descriptor connect() {
         descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         const timeval limit{3, 0};
@@ -80,7 +81,7 @@ struct world {
         (void)::send(s.get(), &words, n, MSG_NOSIGNAL);
         for (int i = 0; i < 5; ++i) look(), ::usleep(300);
     }
-    // The listener moves on while a stranger waits, for as long as a busy machine may take.
+    // The listener makes progress until the stranger receives something, within a limit for busy machines.
     void look_until_heard(const descriptor& s) {
         for (const deadline until = deadline::in_ns(collx_test::patient(20'000'000'000)); !until.passed(); look())
             if (detail::wait_for_event(s.get(), POLLIN, deadline::in_ns(1'000'000))) return;
@@ -97,7 +98,7 @@ struct world {
     }
 };
 
-// Both ends, to the end.
+// Runs both ends until the greeting has ended.
 greeted meet(world& w, greeting& g, int most = 4000) {
     greeted how = greeted::not_yet;
     for (int i = 0; i < most && how == greeted::not_yet; ++i) {
@@ -125,7 +126,7 @@ TEST_CASE("who has the key gets in, on good days and bad") {
             CHECK(meet(w, g) == greeted::done);
             REQUIRE(w.came.size() == 1);
             CHECK(w.came[0].first.from == 1);
-            // Nothing of what follows was read by either.
+            // Neither end has read any byte of what follows.
             const descriptor mine = g.release_socket();
             int flags = ::fcntl(mine.get(), F_GETFL);
             ::fcntl(mine.get(), F_SETFL, flags & ~O_NONBLOCK);
@@ -171,7 +172,7 @@ TEST_CASE("another key, or none, on either side: the connecting side gets an err
         CHECK(meet(w, g) == greeted::insecure);
         CHECK(w.came.empty());
     }
-    world w; // without a key messages follow the hello at once; the refusal still arrives
+    world w; // without a key, messages directly follow the hello; the refusal still arrives
     const descriptor s = w.connect();
     const std::string messages(100'000, 'm');
     const stream_hello h = world::hello(protection::none);
@@ -219,14 +220,14 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
             REQUIRE(w.came.size() == 1);
             w.came.clear();
         }
-        is_refused(answered(h), heard); // the same hello and proof once more: the nonce is another
+        is_refused(answered(h), heard); // the same hello and proof again: the nonce differs
         is_refused(answered(h), {});
         {
             const descriptor s = answered(h);
-            std::memcpy(p.tag, a.words.tag, 32); // the listener's own tag: roles are signed
+            std::memcpy(p.tag, a.words.tag, 32); // the listener's own tag: the tag covers the role
             is_refused(s, p);
         }
-        for (const int field : {0, 1, 2, 3, 4}) { // a proof of another hello than the one that was said
+        for (const int field : {0, 1, 2, 3, 4}) { // a proof for another hello than the one sent
             stream_hello other = h;
             if (field == 0) other.from = 2;
             if (field == 1) other.to = 7;
@@ -236,7 +237,7 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
             const descriptor s = answered(other);
             is_refused(s, key.p.key.prove(h, a.words));
         }
-        { // the answer to another connection
+        { // an answer that belongs to another connection
             const descriptor first = answered(h);
             const auto of_first = key.p.key.prove(h, a.words);
             const descriptor second = answered(h);
@@ -255,7 +256,7 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
             w.say(s, other);
             CHECK(w.is_over(s));
         }
-        // Silent after the answer, or in the middle of a proof: two seconds.
+        // A connection that is silent after the answer or stops within a proof is closed after two seconds.
         const descriptor silent = answered(h), half = answered(h);
         w.say(half, heard, 20);
         for (int i = 0; i < 230; ++i) w.look(), ::usleep(10'000);
@@ -285,12 +286,12 @@ TEST_CASE("a listener that is not ours proves nothing") {
         all.a.words = key.p.key.answer(h);
         std::size_t n = sizeof all;
         bool is_whole = false;
-        if (round == 0) is_whole = true;                                            // all as it should be
-        else if (round == 1) std::memcpy(static_cast<void*>(&all), &h, sizeof all); // its own words
+        if (round == 0) is_whole = true;                                            // everything correct
+        else if (round == 1) std::memcpy(static_cast<void*>(&all), &h, sizeof all); // sends the hello back
         else if (round == 2) all.a.words = key_of('x').p.key.answer(h);
         else if (round == 3) all.accepted.what = stream_frame::kind::bye;
         else if (round == 4) n = 50;
-        else { // a bit of the kind, the magic, the nonce or the tag
+        else { // a flipped bit in the kind, the magic, the nonce or the tag
             const std::size_t at = random() % 2 == 0 ? std::size_t{2} * (random() % 2) : 16 + random() % 64;
             reinterpret_cast<unsigned char*>(&all)[at] ^= static_cast<unsigned char>(1u << random() % 8);
         }
@@ -319,7 +320,7 @@ TEST_CASE("a flood of strangers in every phase keeps no rank out for long") {
         if (i % 20 == 0) w.look();
     }
     int tries = 0;
-    for (; tries < 20 && w.came.empty(); ++tries) { // one that was pushed out comes again
+    for (; tries < 20 && w.came.empty(); ++tries) { // a connection that was dropped tries again
         greeting g(w.hub->connect_to(0), h, key, system_socket_calls);
         (void)meet(w, g, 100);
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a rank reads of a peer's private memory, through the system: the peer is this process itself, which needs no
-// permission.
+// Reading a peer's private memory through the kernel: here the peer is this process itself, which needs no permission.
 #include <collx/transport/links.hpp>
 #include <collx/transport/memory.hpp>
 
@@ -34,5 +33,5 @@ TEST_CASE("private memory is read to any place, also to one that lies in its pag
             CHECK(std::memcmp(destination + ahead, source, bytes) == 0);
             if (ahead != 0) CHECK(destination[ahead - 1] == 0xA5);
         }
-    CHECK_FALSE(net.read_private(1, destination + 4, 1, page)); // nothing is there
+    CHECK_FALSE(net.read_private(1, destination + 4, 1, page)); // nothing is mapped there
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=no
 //
-// Lists of transports choose while compiling; tests/comm/run_threads_test.cpp and tests/faults/environment_test.cpp run
-// what they choose.
+// Lists of transports make their choices at compile time; tests/comm/run_threads_test.cpp and
+// tests/faults/environment_test.cpp run the chosen transports.
 #include <collx/transport/per_peer.hpp>
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Large messages by reference: pages on their way through a pipe, when that is chosen, how long the system reads
-// memory, and what becomes of it when one end fails.
+// Large messages by reference: pages that pass through a pipe, when reference is chosen, how long the system reads
+// the memory, and what happens when one end fails.
 #include <collx/transport/failure.hpp>
 #include <collx/transport/stream.hpp>
 
@@ -23,7 +23,7 @@ using detail::page_pipe;
 
 namespace {
 
-// Where the system takes each page by itself nothing goes by reference, and there is nothing to test.
+// Where the system handles pages one by one, nothing goes by reference and there is nothing to test.
 bool is_missing() {
     if (page_pipe::is_fast()) return false;
     skip("Linux before 6.5 does not take many pages at once");
@@ -52,7 +52,7 @@ struct pair_of_streams {
     bool move_until(auto&& what) {
         return wait_until([&] { return left.move(), right.move(), what(); });
     }
-    // All that the system takes.
+    // Sends as much as the system accepts.
     void send() {
         for (int quiet = 0; quiet < 3;) quiet = left.move() ? 0 : quiet + 1;
     }
@@ -112,7 +112,7 @@ TEST_CASE("a pipe says whether the memory was refused or the socket has ended, a
 
 TEST_CASE("an end that closes while a pipe hands over its pages raises no signal") {
     if (is_missing()) return;
-    // After a goodbye a reset is EPIPE. When it comes between two pages, splice() raises SIGPIPE and still reports the
+    // After a goodbye a reset is reported as EPIPE. Between two pages, splice() raises SIGPIPE and still returns the
     // bytes of the pages before.
     static std::atomic<int> raised{0};
     const auto before = ::signal(SIGPIPE, [](int) { ++raised; });
@@ -149,7 +149,8 @@ TEST_CASE("an end that closes while a pipe hands over its pages raises no signal
 
 TEST_CASE("messages go by reference where they are received much sooner, and each way is tried now and then") {
     constexpr std::size_t bytes = 256 * 1024, rounds = 20'000;
-    // What 256 KiB take until the answer. Returns how many went by reference; counts those that wanted an answer.
+    // The arguments are the us that 256 KiB take until the answer. Returns the share that went by reference; counts
+    // in `asked` the messages that requested an answer.
     std::size_t asked = 0;
     const auto share = [&](copy_or_reference& c, int copying_us, int referring_us) {
         std::size_t referred = 0;
@@ -163,16 +164,16 @@ TEST_CASE("messages go by reference where they are received much sooner, and eac
         return static_cast<double>(referred) / static_cast<double>(rounds);
     };
     copy_or_reference c;
-    CHECK_FALSE(c.next(bytes).by_reference); // at first what works everywhere
-    CHECK(share(c, 40, 35) < 0.02);          // sooner, but not by what the answer takes
+    CHECK_FALSE(c.next(bytes).by_reference); // at first copying, which works everywhere
+    CHECK(share(c, 40, 35) < 0.02);          // sooner, but by less than the cost of the answer
     const double tried = share(c, 40, 35);
     CHECK(tried > 0);
     CHECK(tried < 0.01);
     CHECK(asked < rounds / 16);
-    CHECK(share(c, 100, 40) > 0.9); // the cores have moved apart
-    CHECK(share(c, 40, 40) < 0.1);  // and together again
+    CHECK(share(c, 100, 40) > 0.9); // the ranks now run on distant cores
+    CHECK(share(c, 40, 40) < 0.1);  // and on near ones again
 
-    copy_or_reference refused; // nothing ever goes by reference
+    copy_or_reference refused; // nothing can go by reference
     std::size_t times = 0;
     for (std::size_t i = 0; i < rounds; ++i) {
         const auto by = refused.next(bytes);
@@ -191,7 +192,7 @@ TEST_CASE("who has gone one way for long soon notices that the cores have moved,
     constexpr std::size_t mib = std::size_t{1} << 20;
     for (const std::size_t bytes : {std::size_t{131'072}, std::size_t{400'000}, mib}) {
         copy_or_reference c;
-        // Sends `total` bytes where a MiB takes so long either way; returns how many went the slower way.
+        // Sends `total` bytes at these times per MiB; returns the bytes that went the slower way.
         const auto slow_bytes = [&](std::size_t total, double copying_us, double referring_us) {
             std::size_t slow = 0;
             for (std::size_t i = 1; i <= total / bytes; ++i) {
@@ -204,16 +205,16 @@ TEST_CASE("who has gone one way for long soon notices that the cores have moved,
             return slow;
         };
         INFO("messages of " << bytes);
-        CHECK(slow_bytes(2048 * mib, 100, 110) < 100 * mib); // near
-        CHECK(slow_bytes(512 * mib, 450, 150) < 64 * mib);   // far
+        CHECK(slow_bytes(2048 * mib, 100, 110) < 100 * mib); // near cores
+        CHECK(slow_bytes(512 * mib, 450, 150) < 64 * mib);   // distant cores
         CHECK(slow_bytes(2048 * mib, 450, 150) < 100 * mib);
-        CHECK(slow_bytes(512 * mib, 100, 110) < 300 * mib); // near again: what is in use costs less, so nothing presses
+        CHECK(slow_bytes(512 * mib, 100, 110) < 300 * mib); // near again: less to gain, so switching is less urgent
     }
 }
 
 TEST_CASE("answers that come in bunches say what all of their messages took") {
     constexpr std::size_t mib = std::size_t{1} << 20;
-    // The first answer of so many comes after all the time, the others right behind it.
+    // The first answer of a bunch arrives after the time of all, the other answers directly behind it.
     const auto referred_of = [&](int copying_us, int copied_at_once, int referring_us, int referred_at_once) {
         copy_or_reference c;
         int referred = 0;
@@ -246,7 +247,7 @@ TEST_CASE("the other end of a connection is found in this system, and gone once 
         detail::counterpart of_one(one.get());
         if (of_one.ask() == detail::counterpart::state::unknown) return skip("the kernel answers no sock_diag");
         CHECK(of_one.ask() == detail::counterpart::state::open);
-        const descriptor also(::dup(one.get())); // a child's
+        const descriptor also(::dup(one.get())); // as a child process would hold
         page_pipe::take_back(one.get());
         CHECK(of_one.ask() == detail::counterpart::state::gone);
         char c;
@@ -271,7 +272,7 @@ TEMPLATE_TEST_CASE_SIG("what goes by reference stays with the system until the o
     w.tx.commit_single_copy(first.data(), first.size(), 7);
     std::memset(w.tx.try_acquire(100), 1, 100), w.tx.commit(100, 9); // behind them, from a slot
     w.send();
-    CHECK(w.left.is_flushed()); // the system has all
+    CHECK(w.left.is_flushed()); // the system has everything
     CHECK(w.left.is_exposed());
     CHECK_FALSE(w.tx.has_all_back());
     CHECK_FALSE(w.tx.is_drained());
@@ -288,7 +289,7 @@ TEMPLATE_TEST_CASE_SIG("what goes by reference stays with the system until the o
     CHECK(is_message(w.rx.peek(second.size()), 2, second.size()));
     w.rx.release(second.size());
 
-    // Shorter ones go by copy: until the system has them.
+    // Shorter ones are copied: the sender is free when the system has them.
     w.tx.commit_single_copy(first.data(), first.size() - 1, 7);
     w.send();
     CHECK(w.tx.has_all_back());
@@ -342,7 +343,7 @@ TEST_CASE("what the system does not take by reference goes by copy, from the byt
 
 TEST_CASE("memory is handed back after a failure only when no receiver can see what becomes of it") {
     if (is_missing()) return;
-    for (const std::size_t bytes : {200'000ul, 30'000'000ul}) { // all of it with the system, or a part
+    for (const std::size_t bytes : {200'000ul, 30'000'000ul}) { // the system has all of it, or a part
         for (const bool wanted : {false, true}) {
             pair_of_streams w(single_copy_mode::always);
             auto m = message(bytes);
@@ -357,18 +358,18 @@ TEST_CASE("memory is handed back after a failure only when no receiver can see w
             w.left.settle();
             CHECK_FALSE(w.left.is_live());
             CHECK_FALSE(w.left.is_exposed());
-            m.assign(bytes, std::byte{0xdd}); // the user's again
+            m.assign(bytes, std::byte{0xdd}); // the user's memory again
             REQUIRE(wait_until([&] { return w.right.move(), !w.right.is_live(); }));
             CHECK(w.right.state() == stream::phase::lost);
             CHECK_FALSE(w.rx.has_message());
         }
     }
-    // Where it was received before, the connection stands and what is not with the system yet goes by copy.
+    // If the first message was received, the connection stays, and data that the system does not have yet goes by copy.
     pair_of_streams w(single_copy_mode::always);
     auto m = message(100'000);
     w.tx.commit_single_copy(m.data(), m.size(), 0);
     REQUIRE(w.move_until([&] { return w.tx.is_drained(); }));
-    w.tx.commit_single_copy(m.data(), m.size(), 0); // committed, and not begun
+    w.tx.commit_single_copy(m.data(), m.size(), 0); // committed but not started
     w.left.settle();
     CHECK(w.left.is_live());
 }
@@ -379,7 +380,7 @@ TEST_CASE("memory is handed back also while a child of this process has the sock
         for (const std::size_t bytes : {200'000ul, 30'000'000ul}) {
             pair_of_streams w(single_copy_mode::always, family);
             auto m = message(bytes);
-            const descriptor childs(::dup(w.left.fd())); // what fork() leaves it with
+            const descriptor childs(::dup(w.left.fd())); // as fork() leaves a child with
             REQUIRE(childs.is_open());
             w.tx.commit_single_copy(m.data(), bytes, 0);
             w.send();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Joining under attack, under limits and under SIGKILL; who notices a death.
+// Joining under attack, under limits and under SIGKILL; which ranks notice a death.
 //
 // collx-test: sanitize=address serial timeout=240
 #include <collx/bootstrap/tcp_server.hpp>
@@ -17,6 +17,7 @@
 #include <catch2/catch.hpp>
 
 #include "support/processes.hpp"
+#include "support/sanitizers.hpp"
 #include "support/skip.hpp"
 #include "transport/shm_support.hpp"
 
@@ -27,7 +28,7 @@ namespace {
 
 descriptor connect_to(const detail::socket_name& name) {
     descriptor s(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    timeval limit{0, 200'000}; // a full queue must not keep the attacker for ever
+    timeval limit{0, 200'000}; // a full queue must not block the attacker forever
     ::setsockopt(s.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     for (int i = 0; i < 1000; ++i) {
         if (::connect(s.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) == 0) return s;
@@ -46,8 +47,8 @@ detail::join_packet hello_of(const std::string& job, int rank, int ranks) {
     return p;
 }
 
-// Joins as ranks 0..ranks-1 around an attack that starts when rank 0 listens. The others come when the attack says that
-// it is under way. Returns how long the slowest of them took.
+// Joins as ranks 0..ranks-1 during an attack that starts when rank 0 listens. The other ranks join when the attack
+// says that it is under way. Returns the time of the slowest of them.
 template <class Attack>
 std::int64_t join_once(Attack attack) {
     constexpr int ranks = 4;
@@ -67,7 +68,7 @@ std::int64_t join_once(Attack attack) {
             return join_and_leave(job, r, ranks, 30'000);
         });
     p.wait();
-    CHECK(p[10].exit_code == 0); // the attack took place
+    CHECK(p[10].exit_code == 0); // the attack was carried out
     std::int64_t slowest = 0;
     for (int r = 0; r < ranks; ++r) {
         INFO("rank " << r << ": " << p[r].what);
@@ -76,7 +77,7 @@ std::int64_t join_once(Attack attack) {
     }
     return slowest;
 }
-// It costs no rank the two seconds that a silent one is given; a busy machine may, so one of a few times is enough.
+// No rank loses the two seconds that a silent stranger gets; a busy machine may, so one good try suffices.
 template <class Attack>
 void join_under(const char* what, Attack attack) {
     INFO(what);
@@ -100,14 +101,14 @@ TEST_CASE("strangers at the listener do not keep ranks out") {
         std::vector<descriptor> held;
         for (int i = 0; i < 200; ++i) held.push_back(connect_to(name));
         if (!held[100].is_open()) return 9;
-        int still_in = 200; // rank 0 sends them away, and stays until the ranks have come
+        int still_in = 200; // rank 0 disconnects them, and stays until the ranks have joined
         for (int i = 0; i < 1000 && still_in > detail::join_host::most_strangers; ++i, ::usleep(5'000)) {
             still_in = 0;
             for (const descriptor& s : held) still_in += !detail::wait_for_event(s.get(), POLLIN, deadline{1});
         }
         if (still_in > detail::join_host::most_strangers) return 8;
         is_under_way = 1;
-        // Stay until rank 0 has gone.
+        // Stay connected until rank 0 has left.
         for (const descriptor& s : held) (void)detail::wait_for_event(s.get(), POLLIN, deadline::in_ns(3'000'000'000));
         return 0;
     };
@@ -117,7 +118,7 @@ TEST_CASE("strangers at the listener do not keep ranks out") {
             if (n > 100) is_under_way = 1;
             const descriptor s = connect_to(name);
             const std::string garbage(n, static_cast<char>(n));
-            if (!s.is_open()) return 0; // all ranks have come
+            if (!s.is_open()) return 0; // all ranks have joined
             (void)::send(s.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
         }
         return 0;
@@ -137,7 +138,7 @@ TEST_CASE("strangers at the listener do not keep ranks out") {
                    send(bad, sizeof bad);
                    bad = good, bad.version += 1;
                    send(bad, sizeof bad);
-                   bad = good, bad.number ^= 1; // of another job
+                   bad = good, bad.number ^= 1; // a hello of another job
                    send(bad, sizeof bad);
                    bad = good, bad.rank = -5;
                    send(bad, sizeof bad);
@@ -196,12 +197,12 @@ TEST_CASE("descriptors sent by strangers do not pile up at rank 0") {
     CHECK(p[1].is_ok());
 }
 
-// A false rank 0: same user, right name, wrong gift.
+// A false rank 0: same user, right name, wrong memory.
 TEST_CASE("a rank does not take just any memory from a process that says it is rank 0") {
     enum { not_sealed, too_small, no_header, two_descriptors, none };
     for (const int gift : {not_sealed, too_small, no_header, two_descriptors, none}) {
         const std::string job = fresh_job();
-        const bool is_retried = gift == two_descriptors || gift == none; // until the time is over
+        const bool is_retried = gift == two_descriptors || gift == none; // until the deadline
         shared_page<std::atomic<int>> is_over;
         processes p;
         p.start(0, [&] {
@@ -216,7 +217,7 @@ TEST_CASE("a rank does not take just any memory from a process that says it is r
             void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
             if (base == MAP_FAILED) return 9;
             arena there(base, bytes, -1);
-            if (gift != no_header) there.format(2); // nothing is wrong but the one thing
+            if (gift != no_header) there.format(2); // only one thing is wrong at a time
             if (gift != not_sealed) ::fcntl(memory.get(), F_ADD_SEALS, detail::size_seals);
             for (const auto until = deadline::in_ns(collx_test::patient(30'000'000'000));
                  *is_over == 0 && !until.passed();) {
@@ -252,7 +253,7 @@ TEST_CASE("a rank does not take just any memory from a process that says it is r
                 (void)join_and_leave(job, 1, 2, is_retried ? 400 : 20'000);
             } catch (const error&) {
                 is_over->store(1);
-                if (!(count_mine() == before)) return 2; // a gift refused is not kept
+                if (!(count_mine() == before)) return 2; // refused memory is not kept
                 throw;
             }
             return 0;
@@ -269,7 +270,7 @@ TEST_CASE("a rank does not take just any memory from a process that says it is r
 TEST_CASE("processes of another user are not let in") {
     if (::geteuid() != 0) return skip("only root can make a process of another user");
     const std::string job = fresh_job();
-    // Root is another user, too: the name holds the uid, so the stranger has to take the right one.
+    // Root is another user, too: the name contains the uid, so the stranger must choose the right one.
     processes p;
     p.start(0, [&] { return join_and_leave(job, 0, 2, 1500); });
     const auto name = detail::name_of_job(job.c_str());
@@ -286,7 +287,7 @@ TEST_CASE("processes of another user are not let in") {
     CHECK(p[0].code == errc::timeout);
     CHECK(p[1].exit_code == 0);
 
-    // And the other way round: a rank does not talk to another user's listener.
+    // Conversely, a rank does not talk to another user's listener.
     shared_page<std::atomic<int>> listens, is_over;
     p.start(2, [&] {
         if (::setuid(65534) != 0) return 9;
@@ -358,11 +359,11 @@ TEST_CASE("nothing is left when all ranks are killed, in whatever phase") {
         for (int r = 0; r < 3; ++r) ::kill(p.pid(r), SIGKILL);
         p.wait();
         for (int r = 0; r < 3; ++r) {
-            // Killed, or faster than the killer in noticing that another one was.
+            // Either killed, or it noticed the death of another rank before it was killed.
             const bool has_noticed = p[r].exit_code == 1 && p[r].code == errc::peer_failed;
             CHECK((p[r].exit_code == 128 + SIGKILL || has_noticed));
         }
-        // The name can be used again at once.
+        // The name can be reused immediately.
         CHECK(unix_sockets_of(job) == 0);
         for (int r = 0; r < 2; ++r) p.start(10 + r, [&] { return join_and_leave(job, r, 2, 20'000); });
         p.wait();
@@ -377,17 +378,17 @@ TEST_CASE("a limit of open files gives an error that says so, on all ranks, and 
     struct row {
         int limited, room;
     };
-    // Rank 0: room for a listener, the memory and a few guests. Others: not even for a socket; for a socket and not for
-    // the memory that comes over it.
+    // Rank 0 may open a listener, the memory and a few guests. Other ranks may not even open a socket, or may open a
+    // socket but not receive the memory through it.
     for (const auto& [limited, room] : {row{0, 5}, row{1, 0}, row{1, 1}}) {
-#if defined(__SANITIZE_ADDRESS__)
-        if (limited != 0) continue; // the undefined-behaviour sanitizer needs a pipe to look at an exception
+#if COLLX_TEST_ASAN
+        if (limited != 0) continue; // UndefinedBehaviorSanitizer needs a pipe to inspect an exception
 #endif
         const std::string job = fresh_job();
         processes p;
         for (int r = 0; r < ranks; ++r)
             p.start(r, [&, limited = limited, room = room] {
-                ::close_range(3, ~0u, 0); // so that descriptors are numbered without gaps
+                ::close_range(3, ~0u, 0); // so that descriptor numbers have no gaps
                 const counts before = count_mine();
                 rlimit limit{};
                 ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -396,7 +397,7 @@ TEST_CASE("a limit of open files gives an error that says so, on all ranks, and 
                     ::setrlimit(RLIMIT_NOFILE, &low);
                 }
                 try {
-                    return join_and_leave(job, r, ranks, 4000); // time for all to come
+                    return join_and_leave(job, r, ranks, 4000); // long enough for all to join
                 } catch (const error&) {
                     ::setrlimit(RLIMIT_NOFILE, &limit);
                     if (!(count_mine() == before)) return 2;
@@ -417,7 +418,7 @@ TEST_CASE("a limit of open files gives an error that says so, on all ranks, and 
 
 namespace {
 
-// The next process that this one forks has number 1, and numbers of its own.
+// After this, the next forked process is number 1 of a new pid namespace.
 bool take_own_numbers() {
     const auto user = static_cast<unsigned long>(::geteuid());
     if (::unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return false;
@@ -429,8 +430,8 @@ bool take_own_numbers() {
 
 } // namespace
 
-// As in two containers that share a network and not their process numbers: those of one mean any process in the other,
-// or none.
+// As in two containers that share a network but not their process numbers: a number of one means any process in the
+// other, or none.
 TEST_CASE("a rank whose process numbers are not those of the others watches no rank, and none watches it") {
     processes p;
     p.start(10, [] { return take_own_numbers() ? 0 : 77; });
@@ -466,7 +467,7 @@ TEST_CASE("a rank whose process numbers are not those of the others watches no r
 }
 
 TEST_CASE("a limit of address space gives a smaller arena, and an error on all ranks where even that does not fit") {
-#if defined(__SANITIZE_ADDRESS__)
+#if COLLX_TEST_ASAN
     return skip("the address sanitizer itself needs the address space");
 #else
     const auto limit_to = [](std::size_t bytes) {
@@ -481,7 +482,7 @@ TEST_CASE("a limit of address space gives a smaller arena, and an error on all r
     });
     p.start(1, [&] {
         const rlimit low{std::size_t{1} << 30, std::size_t{1} << 30};
-        ::setrlimit(RLIMIT_FSIZE, &low); // going beyond would be SIGXFSZ
+        ::setrlimit(RLIMIT_FSIZE, &low); // a larger file would raise SIGXFSZ
         auto a = join_shm(nullptr, 0, 1, {});
         return a->bytes() == std::size_t{1} << 30 ? 0 : 2;
     });
@@ -502,7 +503,7 @@ TEST_CASE("a limit of address space gives a smaller arena, and an error on all r
         if (i < 4) CHECK(p[i].peer == 2);
         CHECK(p[i].says("(raise the address space limit (ulimit -v), or"));
     }
-    processes again; // with that remedy
+    processes again; // with that remedy applied
     const std::string other = fresh_job();
     for (int r = 0; r < 3; ++r)
         again.start(r, [&, r] {
@@ -518,7 +519,8 @@ TEST_CASE("a limit of address space gives a smaller arena, and an error on all r
 
 namespace {
 
-// 0 if make() fails for want of something, says this remedy and no other, and does what it should after apply().
+// Returns 0 if make() fails for lack of a resource, the error names this remedy and no other, and make() works after
+// apply().
 template <class Make, class Apply>
 int is_mended(const char* remedy, Make&& make, Apply&& apply) {
     try {
@@ -531,7 +533,7 @@ int is_mended(const char* remedy, Make&& make, Apply&& apply) {
     make();
     return 0;
 }
-// Lowers a limit that can be raised again.
+// Lowers a soft limit, which can be raised again.
 rlimit lower(decltype(RLIMIT_AS) what, rlim_t to) {
     rlimit usual{};
     ::getrlimit(what, &usual);
@@ -543,7 +545,7 @@ rlimit lower(decltype(RLIMIT_AS) what, rlim_t to) {
 } // namespace
 
 TEST_CASE("what is short is named, and the remedy that the error says helps") {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if COLLX_TEST_ASAN || COLLX_TEST_TSAN
     return skip("the sanitizers themselves need what is taken away here");
 #else
     const auto alone = [] { (void)join_shm(nullptr, 0, 1, {}); };
@@ -563,13 +565,13 @@ TEST_CASE("what is short is named, and the remedy that the error says helps") {
     });
     p.start(3, [&] {
         (void)lower(RLIMIT_MEMLOCK, 64 << 10);
-        if (::getuid() == 0 && ::setuid(65534) != 0) return 3; // root may lock all memory
+        if (::getuid() == 0 && ::setuid(65534) != 0) return 3; // root may lock any amount of memory
         if (::mlockall(MCL_FUTURE) != 0) return 4;
         return is_mended(
             "(raise the limit of locked memory (ulimit -l), or do not lock all memory (mlockall))",
             [] { (void)make_memory_arena(1); }, [] { ::munlockall(); });
     });
-    p.start(4, [&] { // pthread_create() says the same as where there may be no more threads
+    p.start(4, [&] { // pthread_create() gives the same error as where the number of threads is limited
         rlimit usual{};
         return is_mended(
             "(raise the address space limit (ulimit -v), or make stacks smaller (ulimit -s))",
@@ -626,18 +628,18 @@ TEST_CASE("a dead rank is found, the right one, and only then") {
             peer_watch watch(*a, 0, ranks);
             ::setrlimit(RLIMIT_NOFILE, &usual);
             if (watch.watched() != ranks - 1 || watch.find_dead() != -1) return 2;
-            // The parent of all these kills rank 2, which stays a zombie until it is waited for: dead all the same, but
-            // only a pidfd knows.
+            // The parent of these processes kills rank 2, which stays a zombie until it is waited for. It is dead,
+            // but only a pidfd shows that.
             ::kill(a->header().pid[2].load(), SIGSTOP);
             ::usleep(20'000);
-            if (watch.find_dead() != -1) return 3; // stopped is not dead
-            const rlimit few{2, usual.rlim_max};   // fewer than peers
+            if (watch.find_dead() != -1) return 3; // a stopped process is not dead
+            const rlimit few{2, usual.rlim_max};   // fewer descriptors than peers
             ::setrlimit(RLIMIT_NOFILE, &few);
             ::kill(a->header().pid[2].load(), SIGKILL);
             const std::int64_t begin = now_ns();
             while (watch.find_dead() == -1)
                 if (now_ns() - begin > collx_test::patient(10'000'000'000)) return 4;
-            ::setrlimit(RLIMIT_NOFILE, &usual); // UndefinedBehaviorSanitizer looks at objects through a pipe
+            ::setrlimit(RLIMIT_NOFILE, &usual); // UndefinedBehaviorSanitizer inspects objects through a pipe
             if (watch.find_dead() != 2) return 6;
             peer_watch moved(static_cast<peer_watch&&>(watch));
             if (moved.find_dead() != 2 || watch.find_dead() != -1) return 7;
@@ -645,7 +647,7 @@ TEST_CASE("a dead rank is found, the right one, and only then") {
         };
         for (int r = 0; r < ranks; ++r) p.start(r, [&] { return as_rank(r); });
         while (p[0].took_ns == 0 && p.pid(0) > 0) {
-            // Reaps rank 2, which makes its number free: the case without pidfds.
+            // Reaps rank 2, which frees its process number: the case without pidfds.
             int status;
             if (::waitpid(p.pid(2), &status, WNOHANG) != 0) break;
             ::usleep(1000);
@@ -691,7 +693,7 @@ TEST_CASE("the probe of cross-memory attach reads, or says no") {
         return 0;
     });
     REQUIRE(wait_until(*is_set, 1));
-    // The child's copy, not ours. Allowed for a parent under every usual ptrace setting.
+    // The child's copy of the word, not this process's. A parent may read it under every usual ptrace setting.
     const bool works = cma_probe(p.pid(0), &word, 42);
     CHECK_FALSE(cma_probe(p.pid(0), &word, 0x1234'5678'9abc'def0));
     ::kill(p.pid(0), SIGKILL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the tests of joining share: names that no other run uses, and the counts that must not grow.
+// Shared by the tests of joining: names that no other run uses, and the counts that must not grow.
 #pragma once
 
 #include <dirent.h>
@@ -22,7 +22,7 @@ inline std::string fresh_job() {
            std::to_string(collx::now_ns());
 }
 
-// Limits from ten seconds on are for hangs; shorter ones are to be run into.
+// Limits of ten seconds and more are for hangs and are stretched; the test expects shorter ones to be reached.
 inline int join_and_leave(const std::string& job, int rank, int ranks, int limit_ms) {
     const std::int64_t limit_ns = std::int64_t{limit_ms} * 1'000'000;
     (void)collx::join_shm(job.c_str(), rank, ranks,
@@ -39,11 +39,11 @@ inline int lines_with(const char* file, const char* text) {
     std::fclose(f);
     return n;
 }
-// Ends of connections and the listener, which all show its name. Of one job: others may be under way on this machine.
+// The ends of connections and the listener, which all show the name. Of one job only: others may run here.
 inline int unix_sockets_of(const std::string& job) {
     return lines_with("/proc/net/unix", collx::detail::name_of_job(job.c_str()).address.sun_path + 1);
 }
-// Until rank 0 listens and `guests` others have connected.
+// Waits until rank 0 listens and `guests` processes have connected.
 inline bool wait_for_guests(const std::string& job, int guests) {
     for (const auto until = collx::deadline::in_ns(collx_test::patient(20'000'000'000));
          unix_sockets_of(job) < 1 + guests; ::usleep(1000))
@@ -51,7 +51,7 @@ inline bool wait_for_guests(const std::string& job, int guests) {
     return true;
 }
 
-// After they have connected, for what they say then: nothing outside rank 0 shows that it has heard them.
+// Gives connected guests time to be heard: nothing outside rank 0 shows that it has received their messages.
 inline void give_time_for_words() { ::usleep(static_cast<useconds_t>(patient(200'000))); }
 
 inline int entries_of(const char* folder) {
@@ -63,7 +63,7 @@ inline int entries_of(const char* folder) {
     return n;
 }
 
-// Names in /dev/shm that are collx's; what other programs do there is their business.
+// The number of collx names in /dev/shm; other programs' names do not count.
 inline int shm_names() {
     DIR* d = ::opendir("/dev/shm");
     if (d == nullptr) return -1;
@@ -77,7 +77,7 @@ struct counts {
     int descriptors, shared_mappings, shm_names;
     bool operator==(const counts&) const = default;
 };
-// Mappings of memfds, not all mappings: malloc makes those as it likes.
+// Counts mappings of memfds only: malloc makes others as it likes.
 inline counts count_mine() {
     return {entries_of("/proc/self/fd"), lines_with("/proc/self/maps", "memfd:collx"), collx_test::shm_names()};
 }

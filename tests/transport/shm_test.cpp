@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Joining a job of processes: that it works, that every way of doing it wrong is answered on all ranks with the same
-// typed error, that nothing stays behind. Hostile clients, limits and deaths are in shm_fault_test.cpp.
+// Joining a job of processes: it works, every mistake gives the same typed error on all ranks, and nothing stays
+// behind. Hostile clients, limits and deaths are in shm_fault_test.cpp.
 //
 // collx-test: sanitize=address serial timeout=240
 #include <collx/transport/shm.hpp>
@@ -24,7 +24,7 @@ TEST_CASE("ranks that join see one memory") {
                 auto& h = a->header();
                 if (static_cast<int>(h.arrived.load()) != ranks || h.ranks != ranks || h.pid[r].load() != ::getpid())
                     return 2;
-                // Each adds to one word; the last one knows that the memory is the same for all.
+                // Each rank adds to one word; the total shows that all ranks map the same memory.
                 auto& sum = *reinterpret_cast<std::atomic<int>*>(a->at(a->bytes() / 2));
                 sum.fetch_add(r + 1);
                 for (const auto until = deadline::in_ns(collx_test::patient(20'000'000'000));
@@ -69,7 +69,7 @@ TEST_CASE("ranks that disagree about the size all hear who says what") {
     p.wait();
     for (int r = 0; r < 5; ++r) {
         INFO("rank " << r << ": " << p[r].what);
-        CHECK(p[r].code == errc::mismatch); // also on those that connect after the others have failed
+        CHECK(p[r].code == errc::mismatch); // also on ranks that connect after others have failed
         CHECK(p[r].says("rank 3 (process "));
         CHECK(p[r].says("says 4 ranks, rank 0 says 5"));
     }
@@ -120,7 +120,7 @@ TEST_CASE("a rank number given twice is an error on all ranks, with both process
         CHECK(p[r].code == errc::mismatch);
         CHECK(p[r].peer == 2);
         CHECK(p[r].says("two processes say they are rank 2"));
-        CHECK(p[r].took_ns < collx_test::patient(15'000'000'000)); // not their time
+        CHECK(p[r].took_ns < collx_test::patient(15'000'000'000)); // well before their deadline
     }
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("a second rank 0 hears which process was first, and the job goes on wi
 TEST_CASE("ranks that do not come are named on all ranks that did, when the time is over and not before") {
     const std::string job = fresh_job();
     processes p;
-    for (const int r : {0, 1, 5}) p.start(r, [&] { return join_and_leave(job, r, 9, 2000); }); // they start apart
+    for (const int r : {0, 1, 5}) p.start(r, [&] { return join_and_leave(job, r, 9, 2000); }); // not at once
     p.wait();
     for (const int r : {0, 1, 5}) {
         INFO("rank " << r << ": " << p[r].what);
@@ -170,7 +170,7 @@ TEST_CASE("a rank 0 that is not scheduled when the time is over still says who i
     REQUIRE(wait_for_guests(job, 1));
     give_time_for_words();
     ::kill(p.pid(0), SIGSTOP);
-    ::usleep(2'000'000); // its guest has waited in vain for 0.7 s
+    ::usleep(2'000'000); // its guest has waited 0.7 s in vain
     ::kill(p.pid(0), SIGCONT);
     p.wait();
     for (const int r : {0, 1}) {
@@ -286,7 +286,7 @@ TEST_CASE("the memory's size is sealed") {
     CHECK(::ftruncate(a->fd(), std::int64_t{128} << 20) == -1);
     CHECK(::fcntl(a->fd(), F_ADD_SEALS, F_SEAL_WRITE) == -1);
     CHECK((::fcntl(a->fd(), F_GETFD) & FD_CLOEXEC) != 0);
-    // Giving pages back must still be possible.
+    // Freeing pages must still be possible.
     const auto at = a->take(page_bytes);
     *a->at(at) = std::byte{1};
     a->give_back(at, page_bytes);
@@ -302,9 +302,8 @@ TEST_CASE("a thousand jobs leave no descriptor, mapping or name behind") {
     processes p;
     for (int r = 0; r < 2; ++r)
         p.start(r, [&] {
-            (void)join_shm(
-                job.c_str(), r, 2,
-                deadline::in_ns(collx_test::patient(10'000'000'000))); // what is made once per process is made now
+            (void)join_shm(job.c_str(), r, 2,
+                           deadline::in_ns(collx_test::patient(10'000'000'000))); // makes what exists once per process
             const counts at_first = count_mine();
             for (int i = 0; i < 100; ++i) {
                 auto a = join_shm(job.c_str(), r, 2, deadline::in_ns(collx_test::patient(10'000'000'000)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The contract of channels over connections (TCP of both families and unix sockets, on good days and bad), what a
-// stream does with nonsense and with ends of all kinds, and the listener that strangers connect to.
+// The contract of channels over connections (TCP over IPv4 and IPv6, unix sockets; with normal and faulty system
+// calls). How a stream reacts to invalid data and to all kinds of ends. The listener that strangers connect to.
 //
 // collx-test: timeout=240
 #include <collx/transport/remote_links.hpp>
@@ -30,7 +30,7 @@ using kind = stream_frame::kind;
 
 namespace {
 
-// Ends that carry on what they wait for, as a communicator does.
+// Channel ends that advance their stream while they wait, as a communicator does.
 struct carrying_tx {
     stream& s;
     sending_end end;
@@ -52,7 +52,7 @@ struct carrying_rx {
     void release(std::size_t bytes) { end.release(bytes); }
 };
 
-// The two ends of a connection that many share.
+// The two ends of a trunk.
 struct trunk_pair {
     detail::mutual_help helpers{system_socket_calls};
     detail::trunk_arrivals arrivals;
@@ -75,7 +75,7 @@ struct socket_world {
     static constexpr int at_port = 3;
     sole_ptr<trunk_pair> all; // outlives the streams
     stream left, right;
-    int lane_fds[8] = {}; // of the left end, from 1 on
+    int lane_fds[8] = {}; // file descriptors of the left end's lanes, from lane 1 on
     explicit socket_world(channel_shape s)
         : left(BadDay ? bad_day_calls : system_socket_calls, s, 5),
           right(BadDay ? bad_day_calls : system_socket_calls, s, 5) {
@@ -95,9 +95,9 @@ struct socket_world {
             right.adopt_lane(k, 1, std::move(d), {});
         }
     }
-    // What has gone over a lane that does not lead, where the system counts it.
+    // The bytes sent over a lane other than the leading one, as far as the system counts them.
     std::uint64_t bytes_over(int k) const {
-        std::uint64_t sent = 0; // the C library's tcp_info ends before this
+        std::uint64_t sent = 0; // the C library's tcp_info lacks this field
         unsigned char all[512] = {};
         socklen_t bytes = sizeof all;
         (void)::getsockopt(lane_fds[k], IPPROTO_TCP, TCP_INFO, all, &bytes);
@@ -129,7 +129,7 @@ using local_lanes = socket_world<AF_UNIX, false, 2>;
 using shared_tcp = socket_world<AF_INET, false, 1, true>;
 using bad_shared = socket_world<AF_UNIX, true, 1, true>;
 
-// A stream whose other end is the test.
+// A stream whose peer is the test.
 struct half_open {
     static constexpr channel_shape shape{.depth = 4, .slot_bytes = 4096};
     stream s{system_socket_calls, shape, 5};
@@ -186,7 +186,7 @@ TEST_CASE("a sender fills its own slots and those of the receiver, and no more u
         REQUIRE(rx.has_message());
         rx.release(500);
     }
-    carry(); // half of the slots: the sender gets credit
+    carry(); // half of the slots are free: the sender gets credit
     int more = 0;
     while (tx.try_acquire(500) != nullptr) tx.commit(500), ++more, carry();
     CHECK(more == 2);
@@ -214,20 +214,20 @@ TEST_CASE("both ends use the memory again that was used last, and none that is s
     const std::byte* const first = send(500);
     carry();
     const std::byte* const place = rx.peek(500);
-    for (int i = 0; i < 9; ++i) { // never more than one: always the same memory
+    for (int i = 0; i < 9; ++i) { // at most one message at a time: always the same memory
         REQUIRE(is_next(500));
         CHECK(rx.peek(500) == place);
         rx.release(500);
         CHECK(send(500) == first);
         carry();
     }
-    send(100), send(600), carry(); // one that is not taken keeps its memory, a short one has none
+    send(100), send(600), carry(); // a message that is not released keeps its memory; a short one uses none
     REQUIRE(is_next(500));
     rx.release(500);
     REQUIRE(is_next(100));
     rx.release(100);
     CHECK(rx.peek(600) != place);
-    send(700), send(800), send(1024), carry(); // behind one, in front of another and between them
+    send(700), send(800), send(1024), carry(); // behind it, in front of another one, and between them
     for (std::size_t bytes : {600, 700, 800, 1024}) {
         REQUIRE(is_next(bytes));
         rx.release(bytes);
@@ -239,7 +239,7 @@ TEST_CASE("ports do not wait for each other") {
     auto stuck = world.left.tx(0), goes = world.left.tx(4);
     auto rx = world.right.rx(4);
     for (int i = 0; i < 50; ++i) {
-        if (stuck.try_acquire(60) != nullptr) stuck.commit(60); // no receiver takes these
+        if (stuck.try_acquire(60) != nullptr) stuck.commit(60); // its receiver releases none of these
         world.left.move(), world.right.move();
     }
     for (std::uint64_t m = 0; m < 100; ++m) {
@@ -257,7 +257,7 @@ TEST_CASE("words beside messages: failure, waiting, goodbye, and the end after e
     atomic<std::uint64_t> here[3]{}, there[3]{};
     world.left.set_waiting_words({here, 3}), world.right.set_waiting_words({there, 3});
     const std::int64_t now = collx::now_ns();
-    world.left.say_waiting(0); // and what is known of those from there on
+    world.left.say_waiting(0); // and what is known of the ranks behind it
     waiting_words{here, 3}.say(0, waiting_word(now, {2, awaited::why::room}));
     waiting_words{here, 3}.say(2, waiting_word(now - 5'000'000'000, {1, awaited::why::message}));
     world.left.say_failure(0x3'0000'0005);
@@ -265,7 +265,7 @@ TEST_CASE("words beside messages: failure, waiting, goodbye, and the end after e
     const waiting_words heard{there, 3};
     CHECK((heard.of(0).peer() == 2 && heard.of(0).what() == awaited::why::room));
     CHECK((heard.of(2).peer() == 1 && heard.of(2).what() == awaited::why::message));
-    CHECK(now - heard.of(2).said_at_ns() >= 4'900'000'000); // as old as it is
+    CHECK(now - heard.of(2).said_at_ns() >= 4'900'000'000); // the age is transmitted
     CHECK(now - heard.of(0).said_at_ns() < 1'000'000'000);
     CHECK(heard.of(1).word == 0);
     CHECK(world.right.heard_failure() == 0x3'0000'0005);
@@ -296,7 +296,7 @@ TEST_CASE("news of a failure is said again over the connection that replaces one
     stream left(system_socket_calls, {.depth = 2, .slot_bytes = page_bytes}, 1);
     stream right(system_socket_calls, {.depth = 2, .slot_bytes = page_bytes}, 1);
     left.say_failure(0x3'0000'0005);
-    left.open(std::move(first.first), nullptr, true); // bad news needs no welcome
+    left.open(std::move(first.first), nullptr, true); // a failure may be sent without a welcome
     while (!left.has_said_failure()) (void)left.move();
     left.close();
     left.open(std::move(second.first), nullptr, false);
@@ -348,7 +348,7 @@ TEST_CASE("a goodbye waits for the messages before it") {
 TEST_CASE("what no schedule allows ends the stream and nothing else") {
     const auto is_refused = [](const char* what, auto&& speak) {
         half_open h;
-        (void)h.s.tx(0); // memory is there
+        (void)h.s.tx(0); // its memory exists
         speak(h);
         const bool ended = wait_until([&] { return h.s.move(), !h.s.is_live(); });
         INFO(what);
@@ -459,7 +459,7 @@ TEST_CASE("strangers cost the listener nothing, and ranks get in among them") {
             send_as_stranger(&other, sizeof other);
         };
         int came = 0;
-        // Until `expected` have come, and a little longer. (What was sent may take a while on a busy machine.)
+        // Until `expected` connections have arrived, and a little longer. (A busy machine may take a while.)
         const auto look = [&](std::uint64_t id, int expected) {
             const deadline until = deadline::in_ns(collx_test::patient(20'000'000'000));
             for (int i = 0; i < 20 || (came < expected && !until.passed()); ++i) {
@@ -482,11 +482,11 @@ TEST_CASE("strangers cost the listener nothing, and ranks get in among them") {
         changed([](auto& x) { x.communicator = 43; });
         look(42, 1);
         CHECK(came == 1);
-        look(43, 2); // it waited until a receiver asked for it
+        look(43, 2); // it waited until its receiver asked for it
         CHECK(came == 2);
         for (int i = 0; i < 200; ++i) send_as_stranger("x", 1);
         changed([](auto& x) { x.communicator = 44; });
-        look(44, 3); // the most silent had to go
+        look(44, 3); // the connection that was silent longest had to go
         CHECK(came == 3);
     }
     CHECK(open_descriptors() == before);
@@ -513,8 +513,8 @@ TEST_CASE("strangers at the listener leave the job its descriptors") {
         if (now > held) held = now;
     }
     while (filler.empty() || filler.back().is_open()) filler.push_back(descriptor(::dup(0)));
-    descriptor own = hub.connect_to(1); // in the place of the oldest stranger
-    ::setrlimit(RLIMIT_NOFILE, &usual); // no CHECK before: sanitizers need descriptors for it
+    descriptor own = hub.connect_to(1); // takes the place of the oldest stranger
+    ::setrlimit(RLIMIT_NOFILE, &usual); // no CHECK before this: sanitizers need descriptors for it
     CHECK(own.is_open());
     CHECK(held <= share + 1);
     CHECK(held >= 8);
@@ -522,9 +522,9 @@ TEST_CASE("strangers at the listener leave the job its descriptors") {
 
 namespace {
 
-// Large messages from and to memory of the test's own.
+// Large messages between two buffers of the test.
 struct remote_pair {
-    static constexpr std::size_t bytes = 12 << 20; // more than the system takes at once, over three lanes too
+    static constexpr std::size_t bytes = 12 << 20; // more than the system buffers, also with three lanes
     std::vector<std::byte> from, to;
     remote_pair() : from(bytes), to(bytes, std::byte{0xee}) { fill_message(from.data(), 1, bytes); }
     bool is_there() const { return std::memcmp(to.data(), from.data(), bytes) == 0; } // == takes seconds under TSan
@@ -552,7 +552,7 @@ TEMPLATE_TEST_CASE("what is committed as a single copy is sent from where it is,
         rx.release_posted();
         CHECK(wait_until([&] { return world.left.move(), world.right.move(), tx.has_all_back(); }));
     }
-    // Without a receive, or with another one: it comes as ever.
+    // Without a posted receive, or with one for another tag, the message arrives in a slot.
     for (const std::uint32_t tag : {0u, 8u}) {
         tx.commit_single_copy(a.from.data(), 100'000, 7);
         if (tag != 0) rx.want_at(a.to.data(), 100'000, tag);
@@ -576,9 +576,9 @@ TEST_CASE("a large message waits a few looks for a receiver that has pre-posted 
     REQUIRE(wait_until([&] { return world.left.move(), tx.has_all_back(); }));
     other.commit(0);
     REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
-    REQUIRE(wait_until([&] { return world.right.move(); })); // sees its head
+    REQUIRE(wait_until([&] { return world.right.move(); })); // reads its head
     for (int looks = 1; looks < stream::most_looks; ++looks) {
-        CHECK(world.right.move()); // something is on its way: no end may sleep
+        CHECK(world.right.move()); // data is pending: neither end may sleep
         CHECK(!rx.has_message());
     }
     rx.want_at(a.to.data(), 100'000, 0);
@@ -588,13 +588,13 @@ TEST_CASE("a large message waits a few looks for a receiver that has pre-posted 
     REQUIRE(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
     other_rx.release(0);
     tx.commit_single_copy(a.from.data(), 100'000,
-                          0); // no receive is posted for this one: what comes behind it comes nevertheless
+                          0); // no receive is posted: later messages arrive nevertheless
     other.commit(0);
     REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
     CHECK(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
     CHECK((rx.has_message() && !rx.is_posted()));
     rx.release(100'000);
-    for (const bool posts : {true, false}) { // one that waits and is all here: nothing more makes its socket readable
+    for (const bool posts : {true, false}) { // all of it has arrived, so the socket does not become readable again
         if (posts) rx.want_at(a.to.data(), stream::least_posted_bytes, 0);
         tx.commit_single_copy(a.from.data(), stream::least_posted_bytes, 0);
         REQUIRE(wait_until([&] { return world.left.move(), tx.has_all_back(); }));
@@ -611,7 +611,7 @@ int receiving_calls = 0;
 ssize_t counted_recvmsg(int fd, msghdr* m, int flags) { return ++receiving_calls, ::recvmsg(fd, m, flags); }
 constexpr socket_calls counting_calls{::socket, ::connect, ::accept4, ::sendmsg, counted_recvmsg, ::epoll_wait};
 
-// A stream that has had one large message on port 1, whose other end is the test.
+// A stream that has received one large message on port 1; its peer is the test.
 struct after_a_large_one {
     static constexpr std::size_t bytes = 40'000, most = 64 * 1024;
     stream s{counting_calls, {.depth = 4, .slot_bytes = most}, 5};
@@ -639,7 +639,7 @@ struct after_a_large_one {
         REQUIRE(::send(test.get(), line.data(), line.size(), 0) == static_cast<ssize_t>(line.size()));
         line.clear();
     }
-    // All that was said is here after the first look; one call read as much of it as there was room for.
+    // Everything sent has arrived at the first look; one call reads as much as fits.
     int calls_of_a_look() {
         receiving_calls = 0;
         CHECK(s.move());
@@ -674,7 +674,7 @@ TEST_CASE("what comes where another message was expected is put right") {
         CHECK(is_message(w.third.peek(at_third), 6, at_third));
         w.third.release(at_third);
     };
-    for (const bool is_wanted : {false, true, true}) { // in a slot, or where it is wanted
+    for (const bool is_wanted : {false, true, true}) { // into a slot, or into the wanted buffer
         if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
         w.add(2, 100, 5), w.add(3, 30'000, 6), w.add(1, w.bytes, 7), w.say();
         all_came(30'000);
@@ -684,18 +684,18 @@ TEST_CASE("what comes where another message was expected is put right") {
         REQUIRE(w.rx.is_posted() == is_wanted);
         CHECK(is_message(is_wanted ? w.wanted.data() : w.rx.peek(w.bytes), 7, w.bytes));
         w.rx.release(w.bytes);
-        w.add(1, w.bytes, 1), w.say(); // a large one again, so that the next is expected
+        w.add(1, w.bytes, 1), w.say(); // a large one again, so that the next is predicted
         REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
         w.rx.release(w.bytes);
     }
     w.rx.want_at(w.wanted.data(), w.bytes, 0);
-    w.add(3, w.most, 6), w.add(1, w.bytes, 7), w.say(); // a larger one of another port: all that was read is its
+    w.add(3, w.most, 6), w.add(1, w.bytes, 7), w.say(); // a larger one of another port: it takes all that was read
     all_came(w.most);
     REQUIRE(w.rx.is_posted());
     CHECK(is_message(w.wanted.data(), 7, w.bytes));
     w.rx.release_posted();
     w.rx.want_at(w.wanted.data(), w.bytes, 0);
-    w.add(1, w.most, 8), w.say(); // of another size than the receiver expects: it shall see that
+    w.add(1, w.most, 8), w.say(); // another size than the receiver expects, which it must detect
     REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
     CHECK(!w.rx.is_expected(w.bytes));
     CHECK(is_message(w.rx.peek(w.most), 8, w.most));
@@ -720,7 +720,7 @@ TEST_CASE("what fills up to the payload of a large message goes nowhere, expecte
                 CHECK(is_message(w.other.peek(100), 3, 100));
                 w.rx.release(w.bytes), w.other.release(100);
                 if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
-                for (const std::size_t cut : {3, 16, 20, 32, 64, 70}) { // said in two goes
+                for (const std::size_t cut : {3, 16, 20, 32, 64, 70}) { // sent in two parts
                     w.add(1, w.bytes, 4 + cut, now);
                     REQUIRE(::send(w.test.get(), w.line.data(), cut, 0) == static_cast<ssize_t>(cut));
                     w.s.move(), w.s.move();
@@ -733,7 +733,7 @@ TEST_CASE("what fills up to the payload of a large message goes nowhere, expecte
                     if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
                 }
                 if (!is_wanted) continue;
-                w.add(1, w.bytes, 1, now), w.say(); // the receive that is still posted
+                w.add(1, w.bytes, 1, now), w.say(); // for the receive that is still posted
                 REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
                 w.rx.release(w.bytes);
             }
@@ -773,7 +773,7 @@ TEST_CASE("a large message lies in its cache line on the wire as it does in memo
 
 namespace {
 
-// What the last call had to send or to fill: how many parts, and where the first of them begins.
+// The last call's number of parts, and the address of the first.
 struct noted_call {
     std::size_t parts = 0;
     const std::byte* at = nullptr;
@@ -811,7 +811,7 @@ TEST_CASE("a message of a slot goes out and comes in as one part, its head in fr
             REQUIRE(wait_until([&] { return right.move(), rx.has_message(); }));
             if (n < 16 * 1024 && seed > 1 && bytes < 16 * 1024) {
                 CHECK(last_filled.parts == 1);
-                CHECK(last_filled.at + sizeof(stream_frame) == rx.peek(n)); // nothing was copied
+                CHECK(last_filled.at + sizeof(stream_frame) == rx.peek(n)); // read in place, not copied
             }
             CHECK(is_message(rx.peek(n), seed, n));
             rx.release(n);
@@ -837,11 +837,11 @@ TEST_CASE("what comes with, before or instead of a message that is not large fin
         CHECK(is_message(from.peek(n), seed, n));
         from.release(n);
     };
-    const auto first = [&] { // so that one more is expected on port 1
+    const auto first = [&] { // so that another one is predicted on port 1
         add(1, 1000, 9), h.say(line.data(), line.size()), line.clear();
         takes(rx, 1000, 9);
     };
-    for (const std::size_t cut : {0, 1, 15, 16, 17, 1015, 1016, 1020, 2032, 2040}) { // said in two goes
+    for (const std::size_t cut : {0, 1, 15, 16, 17, 1015, 1016, 1020, 2032, 2040}) { // sent in two parts
         first();
         add(1, 1000, 1), add(1, 2000, 2), add(2, 50, 3), add(2, 3000, 4), add(1, 4096, 5);
         h.say(line.data(), cut);
@@ -849,14 +849,14 @@ TEST_CASE("what comes with, before or instead of a message that is not large fin
         h.say(line.data() + cut, line.size() - cut), line.clear();
         takes(rx, 1000, 1), takes(rx, 2000, 2), takes(other, 50, 3), takes(other, 3000, 4), takes(rx, 4096, 5);
         first();
-        add(2, 4000, 6), add(1, 10, 7), add(1, 200, 8); // another port's first
+        add(2, 4000, 6), add(1, 10, 7), add(1, 200, 8); // starts with another port's message
         h.say(line.data(), cut < 10 ? cut : 10);
         (void)h.s.move();
         h.say(line.data() + (cut < 10 ? cut : 10), line.size() - (cut < 10 ? cut : 10)), line.clear();
         takes(other, 4000, 6), takes(rx, 10, 7), takes(rx, 200, 8);
     }
     first();
-    h.message(1, 5000); // more than a slot takes
+    h.message(1, 5000); // larger than a slot
     CHECK(wait_until([&] { return h.s.move(), !h.s.is_live(); }));
     CHECK(h.s.is_nonsense());
 }
@@ -869,14 +869,14 @@ TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", 
         remote_pair a;
         tx.commit_single_copy(a.from.data(), a.bytes, 0);
         if (wanted) rx.want_at(a.to.data(), a.bytes, 0);
-        world.left.move(), world.right.move(); // a part is on its way, and some of that has come
+        world.left.move(), world.right.move(); // a part is in transit, and some of it has arrived
         REQUIRE(!tx.has_all_back());
         REQUIRE(!rx.has_message());
         if (wanted) world.right.settle();
         const auto original = a.from, arrived = a.to;
         CHECK((arrived[0] == original[0]) == wanted);
         world.left.settle();
-        a.from.assign(a.bytes, std::byte{0xdd}); // the user's again
+        a.from.assign(a.bytes, std::byte{0xdd}); // the user's memory again
         REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
         CHECK(a.to == arrived);
         CHECK(rx.is_posted() == wanted);
@@ -915,7 +915,7 @@ TEMPLATE_TEST_CASE("large messages go over all lanes, small ones over one, and a
     }));
     CHECK(wait_until([&] { return world.left.move(), world.right.move(), world.left.is_flushed(); }));
     if constexpr (!std::is_same_v<TestType, local_lanes>) {
-        std::size_t all = 0; // of the messages that are large enough
+        std::size_t all = 0; // of the messages that are large enough for lanes
         for (std::uint64_t m = 0; m < messages; ++m) all += size_of(0, m) >= least ? size_of(0, m) : 0;
         const auto lanes = static_cast<std::size_t>(world.left.lanes());
         for (int k = 1; k < world.left.lanes(); ++k) {
@@ -946,8 +946,8 @@ TEST_CASE("without its lanes a stream sends large messages over one, and asks fo
         CHECK(!world.right.has_arrived(k, 1));
         world.left.adopt_lane(k, 7, std::move(a), {});
         CHECK(wait_until([&] { return world.left.move(), world.right.move(), world.right.has_arrived(k, 7); }));
-        CHECK(!world.right.has_arrived(k, 6)); // an earlier attempt is not what came
-        if (k == 2) {                          // the other end may use them before this one knows
+        CHECK(!world.right.has_arrived(k, 6)); // not an earlier attempt
+        if (k == 2) {                          // the other end may use the lanes before this one knows
             fill_message(tx.try_acquire(1 << 20), 1, 1 << 20);
             tx.commit(1 << 20);
             for (int i = 0; i < 50; ++i) world.left.move(), world.right.move();
@@ -990,7 +990,7 @@ TEST_CASE("a goodbye that overtakes other lanes does not end the stream before t
         world.left.allow_lanes(2), world.right.allow_lanes(2);
         auto ends = connection(AF_UNIX);
         auto &a = ends.first, &b = ends.second;
-        auto [c, d] = connection(AF_UNIX); // what leaves at b the test brings to c, when it likes
+        auto [c, d] = connection(AF_UNIX); // the test forwards what b receives to c, when it likes
         world.left.use_lane(1, std::move(a), {});
         world.right.use_lane(1, std::move(d), {});
         auto tx = world.left.tx(1);
@@ -1006,7 +1006,7 @@ TEST_CASE("a goodbye that overtakes other lanes does not end the stream before t
                 held.insert(held.end(), some, some + n);
             return world.left.has_said_bye();
         }));
-        (void)world.left.release_socket(); // the end of the lane that leads
+        (void)world.left.release_socket(); // the leading lane's socket
         for (int i = 0; i < 300; ++i) world.right.move();
         CHECK(world.right.is_live());
         CHECK(!rx.has_message());
@@ -1030,7 +1030,7 @@ TEST_CASE("a goodbye that overtakes other lanes does not end the stream before t
 
 namespace {
 
-// The system has no memory for what would be read there.
+// recvmsg() fails for lack of memory on this descriptor.
 struct short_of_memory {
     static inline int fd = -1;
     static ssize_t recvmsg(int at, msghdr* m, int flags) {
@@ -1060,7 +1060,7 @@ TEST_CASE("who has said goodbye is not lost because the end of another lane is s
     REQUIRE(wait_until([&] { return left.move(), left.has_said_bye(); }));
     (void)left.release_lane(1);
     (void)left.release_socket();
-    for (int i = 0; i < 300; ++i) right.move(); // looks at idle lanes now and then
+    for (int i = 0; i < 300; ++i) right.move(); // checks idle lanes now and then
     CHECK(right.is_live());
     short_of_memory::fd = -1;
     CHECK(wait_until([&] { return right.move(), !right.is_live(); }));
@@ -1069,14 +1069,13 @@ TEST_CASE("who has said goodbye is not lost because the end of another lane is s
     CHECK(is_message(rx.peek(4096), 5, 4096));
 }
 
-// ---------------------------------------------------------------------------------------------- listeners of unix
-// sockets
+// ---------------------------------------------------------------------------------------------- unix listeners
 namespace {
 
 constexpr char a_token[] = "0123456789abcdef0123456789abcdef";
 constexpr channel_shape small_shape{.depth = 2, .slot_bytes = page_bytes};
 
-// A connection that is refused for now: the queue of a unix socket is full.
+// A connect() that is refused for now, as by a unix socket whose queue is full.
 struct full_queue {
     static inline std::atomic<int> left{0};
     static int connect(int fd, const sockaddr* a, socklen_t bytes) {
@@ -1086,7 +1085,7 @@ struct full_queue {
 };
 constexpr socket_calls full_queue_calls{::socket, full_queue::connect, ::accept4, ::sendmsg, ::recvmsg, ::epoll_wait};
 
-// Runs f as another user; false where this process may not.
+// Runs f as another user; returns false where this process may not do that.
 template <class F>
 bool as_another_user(F&& f) {
     if (::geteuid() != 0) return false;
@@ -1175,13 +1174,13 @@ TEST_CASE("a child that fork() made ends without a word to others and leaves the
             tx.commit(8);
         }
         left->push();
-        REQUIRE(tx.try_acquire(8) != nullptr); // waits for room at the other end
+        REQUIRE(tx.try_acquire(8) != nullptr); // waits for a free slot at the peer
         tx.commit(8);
         left->say_bye();
         hub->linger(std::move(left));
         processes p;
         p.start(0, [&] {
-            hub = {}; // as the end of the program would
+            hub = {}; // as at the end of the program
             return 0;
         });
         p.wait();
@@ -1196,10 +1195,10 @@ TEST_CASE("a child that fork() made ends without a word to others and leaves the
 
 namespace {
 
-// A process that has no memory, or no descriptor, for a connection that waits at its listener.
+// A process without memory or without descriptors for a connection that waits at its listener.
 struct narrow_listener {
     static inline int throws_after = 0;
-    static inline int refusal = 0; // errno of what would make a descriptor
+    static inline int refusal = 0; // errno of calls that would make a descriptor
     static int accept4(int fd, sockaddr* a, socklen_t* bytes, int flags) {
         if (throws_after > 0 && --throws_after == 0) throw std::bad_alloc();
         return refusal != 0 ? (errno = refusal, -1) : ::accept4(fd, a, bytes, flags);
@@ -1214,7 +1213,7 @@ constexpr socket_calls narrow_calls{
 } // namespace
 
 TEST_CASE("an exception while connections are moved on keeps no rank out for ever") {
-    processes p; // so that a hang ends
+    processes p; // in a process, so that a hang ends
     p.start(0, [] {
         socket_address at[2] = {loopback(false), loopback(false)};
         descriptor listener = socket_hub::listen_on(at[0]), other_listener = socket_hub::listen_on(at[1]);
@@ -1223,8 +1222,8 @@ TEST_CASE("an exception while connections are moved on keeps no rank out for eve
         remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
         remote_links other(hub, {.id = 2, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
         links.begin(failed), other.begin(other_failed);
-        (void)links.rx(0, 1);                          // looks at the listener at every move
-        for (remote_links* mover : {&links, &other}) { // by itself, and helped by the other
+        (void)links.rx(0, 1);                          // makes every move() look at the listener
+        for (remote_links* mover : {&links, &other}) { // on its own, and helped by the other
             narrow_listener::throws_after = 1;
             bool has_thrown = false;
             for (int i = 0; i < 100 && !has_thrown; ++i) {
@@ -1252,7 +1251,7 @@ TEST_CASE(
             const int me = accepts ? 0 : 1;
             socket_address at[2] = {loopback(false), loopback(false)};
             descriptor listeners[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};
-            if (accepts) at[1] = socket_address(); // not known yet, as when addresses are exchanged
+            if (accepts) at[1] = socket_address(); // not known yet, as during the exchange of addresses
             auto hub = make_counted<socket_hub>(std::move(listeners[me]), a_token, std::vector{at[0], at[1]}, me,
                                                 narrow_calls);
             collx::atomic<std::uint64_t> failed{0};
@@ -1260,12 +1259,12 @@ TEST_CASE(
             links.begin(failed);
             narrow_listener::refusal = reason;
             for (int i = 0; i < 1000; ++i) (void)links.move();
-            CHECK(failed.load() == 0); // it waits for no rank
+            CHECK(failed.load() == 0); // this rank waits for no other
             if (accepts) (void)links.rx(0, 1);
             else (void)links.tx(0, 0);
             (void)links.move();
             narrow_listener::refusal = 0;
-            // Who accepts is not told by the system what was short at which connection.
+            // accept() does not tell what was short for which connection.
             const auto what =
                 accepts ? collx::detail::shortage::unknown : collx::detail::shortage_of_descriptor(reason);
             CHECK(failed.load() == failure(errc::resource, me, what).word);
@@ -1295,14 +1294,14 @@ TEST_CASE("who has said goodbye is helped no more: its connections are the hub's
         (void)zero.move(), (void)one.move(), (void)leaving.move();
         return zero.connections() == 1 && one.connections() == 1 && leaving.connections() == 2;
     }));
-    // One message more than the others make room for, so that the goodbye has to wait.
+    // One message more than there are free slots at the others, so that the goodbye has to wait.
     for (int i = 0; i <= small_shape.depth; ++i) {
         REQUIRE(wait_until([&] { return leaving.move(), tx[0].try_acquire(8) != nullptr; }));
         tx[0].commit(8);
     }
     leaving.say_bye();
     REQUIRE(back.try_acquire(8) != nullptr);
-    back.commit(8); // and something to read
+    back.commit(8); // and one to receive
     REQUIRE(wait_until([&] { return zero.move(), back.is_drained(); }));
     failed[2].store(7);
     for (int i = 0; i < 3000; ++i) (void)staying.move();
@@ -1332,7 +1331,7 @@ TEST_CASE("lanes that come too early, twice, from the wrong side or with a numbe
         REQUIRE(::send(s.get(), &h, sizeof h, MSG_NOSIGNAL) == sizeof h);
         strange.push_back(std::move(s));
     };
-    say_hello(0, 1); // early: no rank has connected
+    say_hello(0, 1); // early: no rank has connected yet
     auto tx = here.tx(0, 0), back = there.tx(0, 1);
     auto rx = there.rx(0, 1), back_rx = here.rx(0, 0);
     const auto go = [&] { return here.move(), there.move(), ::usleep(200); };
@@ -1340,11 +1339,11 @@ TEST_CASE("lanes that come too early, twice, from the wrong side or with a numbe
     REQUIRE(wait_until([&] { return go(), rx.has_message(); }));
     rx.release(0);
     for (const std::uint32_t lane : {3u, 8u, 31u, 0x8000'0001u, UINT32_MAX}) say_hello(0, lane);
-    for (const std::uint32_t lane : {1u, 2u, UINT32_MAX}) say_hello(1, lane); // a lower rank makes none
+    for (const std::uint32_t lane : {1u, 2u, UINT32_MAX}) say_hello(1, lane); // a lower rank makes no lanes
     for (int i = 0; i < 600; ++i) go();
     CHECK((here.connections() == 1 && there.connections() == 1));
     std::uint64_t sent = 0;
-    REQUIRE(wait_until([&] { // until all lanes are there, both ways
+    REQUIRE(wait_until([&] { // until all lanes exist at both ends
         for (auto* both : {&tx, &back})
             if (std::byte* to = both->try_acquire(1 << 20)) fill_message(to, 1, 1 << 20), both->commit(1 << 20), ++sent;
         for (auto* both : {&rx, &back_rx}) {
@@ -1376,7 +1375,7 @@ TEST_CASE("a process of another user neither comes in through a unix listener no
             ::usleep(500);
         }
     });
-    const auto is_closed_at_once = [&] { // true if it was closed without a word
+    const auto is_closed_at_once = [&] { // true if it was closed without an answer
         const descriptor s(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
         const timeval patience{1, 500'000};
         ::setsockopt(s.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -1387,12 +1386,12 @@ TEST_CASE("a process of another user neither comes in through a unix listener no
     };
     CHECK(as_another_user(is_closed_at_once));
     CHECK(came == 0);
-    (void)is_closed_at_once(); // this user's comes in
+    (void)is_closed_at_once(); // a connection of this user is accepted
     is_over = true;
     looking.join();
     CHECK(came == 1);
 
-    // The other way round: another process has taken the name.
+    // Conversely, another process has taken the name.
     int ready[2];
     REQUIRE(::pipe(ready) == 0);
     const socket_address theirs = detail::unix_address("", detail::new_unix_name());
@@ -1452,7 +1451,7 @@ TEST_CASE("who does not read one line of a shared connection stops no other, and
         for (int k = 0; k < 2; ++k) all.open(left[k], right[k], static_cast<std::uint64_t>(k) + 1);
         sending_end slow = left[0].tx(0), fast = left[1].tx(0);
         receiving_end slow_rx = right[0].rx(0), fast_rx = right[1].rx(0);
-        int sent = 0; // more than the system's buffers hold
+        int sent = 0; // will exceed the system's buffers
         for (int i = 0; i < 200; ++i) {
             if (slow.try_acquire(shape.slot_bytes) != nullptr) {
                 std::memset(slow.try_acquire(shape.slot_bytes), 'a' + sent, shape.slot_bytes);
@@ -1496,7 +1495,7 @@ TEST_CASE("a line that comes before its communicator is made keeps what was said
     receiving_end rx = late.rx(0);
     CHECK(rx.has_message());
     CHECK(late.heard_failure() == 0x3'0000'0005);
-    // Both have closed it: nothing of it is left, so a line of this name would be another.
+    // Both ends have closed the line and nothing of it is left, so a line with the same id is a new one.
     all.left->pump();
     stream again(system_socket_calls, shape, 1);
     again.open(make_sole<detail::trunk_end>(all.left, 5, 0));
@@ -1546,7 +1545,7 @@ TEST_CASE("the end of a shared connection is that of all its lines, after what w
         } said;
         REQUIRE(::send(b.get(), &said, is_nonsense ? sizeof said : offsetof(decltype(said), wrong), 0) > 0);
         if (!is_nonsense) b.close();
-        CHECK(wait_until([&] { return other.move(), !other.is_live(); })); // the other one's inbox is kept
+        CHECK(wait_until([&] { return other.move(), !other.is_live(); })); // the inbox of the other line is kept
         CHECK(other.heard_failure() == 0);
         CHECK(wait_until([&] { return one.move(), !one.is_live(); }));
         CHECK(one.heard_failure() == 0x3'0000'0005);

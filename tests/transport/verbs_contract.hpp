@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What every library of verbs must do. A World has two devices that reach each other, left() and
-// right(); what follows makes queue pairs of them. It asks for nothing that transport/verbs_device.hpp leaves open:
-// neither how many completions say that a queue pair has failed, nor how soon.
+// What every library of verbs must do. A World has two devices that reach each other, left() and right(); the checks
+// connect queue pairs of them. They require nothing that transport/verbs_device.hpp leaves open, such as how many
+// completions report a failed queue pair, or how soon.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace collx_test {
 
-// Data, then its head: heads of all lengths, writes of all lengths at odd places, and nothing beside them.
+// Data, then its head: heads of all lengths, writes of all lengths at odd offsets, and no other byte changed.
 template <class World>
 void check_writes_and_heads() {
     World world;
@@ -44,7 +44,7 @@ void check_writes_and_heads() {
     check(128, std::min<std::size_t>(room, world.left().most_write_bytes()), guard, guard);
 }
 
-// The head is copied by post(), so it may be changed at once; without writes it goes alone.
+// post() copies the head, so the caller may change it at once; without writes the head goes alone.
 template <class World>
 void check_heads_alone() {
     World world;
@@ -63,7 +63,7 @@ void check_heads_alone() {
     }
 }
 
-// One head for many writes, in its own post and in posts before it: all are there when it is.
+// One head for many writes, in its own post and in posts before it: all writes are complete when it arrives.
 template <class World>
 void check_many_writes() {
     World world;
@@ -85,11 +85,11 @@ void check_many_writes() {
         }
         REQUIRE(e.right.next().is(done::received, 9));
         REQUIRE(is_message(e.right.bytes.data(), static_cast<std::uint64_t>(in_a_post), piece * count));
-        REQUIRE(e.left.next().is(done::sent, 9)); // and all places for writes are free again
+        REQUIRE(e.left.next().is(done::sent, 9)); // and all write entries are free again
     }
 }
 
-// As much under way as was asked for, again and again: what has completed makes room, and ids come in order.
+// Keeps the allowed number under way, repeatedly: completions free entries, and ids complete in order.
 template <class World>
 void check_limits() {
     World world;
@@ -118,19 +118,19 @@ void check_limits() {
         REQUIRE(!until.passed());
     }
     collx::verbs_completion c[1];
-    CHECK((e.left.pair->poll(c, 1) == 0 && e.right.pair->poll(c, 1) == 0)); // and without waiting
+    CHECK((e.left.pair->poll(c, 1) == 0 && e.right.pair->poll(c, 1) == 0)); // returns without waiting
     CHECK((e.left.pair->poll(c, 0) == 0));
 }
 
-// Both sides write and wait for nothing but their own completions, each in a thread.
+// Both sides write and wait only for their own completions, each in its own thread.
 template <class World>
 void check_both_directions() {
     World world;
     constexpr std::uint64_t messages = 400;
     constexpr std::size_t depth = 4, slot = 3000;
     verbs_ends e(world, {.sends = depth, .writes = depth, .receives = depth, .head_bytes = 16}, 2 * depth * slot);
-    // Half of the bytes is for what it sends, half for what it gets. A head says how many its side has taken, so no
-    // side may be further ahead than its depth less what is not known there yet.
+    // Half of the bytes is for sending, half for receiving. A head says how many messages its side has taken, so a
+    // side may be ahead of what the peer has acknowledged by at most its depth.
     const auto run = [&](verbs_end& me, verbs_end& peer) -> int {
         std::uint64_t posted = 0, sent = 0, got = 0, taken_there = 0;
         const auto until = collx::deadline::in_ns(collx_test::patient(60'000'000'000));
@@ -170,7 +170,7 @@ void check_both_directions() {
     CHECK(there == 0);
 }
 
-// Receives may be posted before connect(), and nothing comes before; polling is allowed from the start.
+// Receives may be posted before connect(), and nothing arrives before it. Polling is allowed from the start.
 template <class World>
 void check_before_connecting() {
     World world;
@@ -192,7 +192,7 @@ void check_before_connecting() {
     }
 }
 
-// Memory may be registered twice, in parts, and by one byte; each key is good for its own.
+// Memory may be registered twice, in parts, and as one byte; each key is valid for its own range only.
 template <class World>
 void check_memory() {
     World world;
@@ -216,8 +216,8 @@ void check_memory() {
 }
 
 // ------------------------------------------------------------------------------------------------ transfers
-// Writes and reads that no head follows, of all lengths at odd places: the peer polls nothing and hears nothing. What
-// was written is there once a read behind it is done.
+// Writes and reads without a head, of all lengths at odd offsets: the peer does not poll and is not notified. Written
+// data is there once a later read has completed.
 template <class World>
 void check_transfers() {
     World world;
@@ -232,7 +232,7 @@ void check_transfers() {
         fill_message(e.left.bytes.data() + from, bytes, bytes);
         REQUIRE(e.left.post_alone(false, from, e.right, to, bytes, ++id));
         REQUIRE(e.left.next().is(done::sent, id));
-        std::fill(e.left.bytes.begin(), e.left.bytes.end(), std::byte{0x55}); // the peer's device has it
+        std::fill(e.left.bytes.begin(), e.left.bytes.end(), std::byte{0x55}); // the peer's device has the data
         REQUIRE(e.left.post_alone(true, to, e.right, from + 40, bytes, ++id));
         REQUIRE(e.left.next().is(done::sent, id));
         REQUIRE(is_message(e.right.bytes.data() + to, bytes, bytes));
@@ -248,7 +248,7 @@ void check_transfers() {
     CHECK(e.right.pair->poll(&c, 1) == 0);
 }
 
-// Writes to one place arrive in their order, and before the head that follows; completions come in the order of posts.
+// Writes to one place arrive in order, and before the head that follows. Completions have the order of the posts.
 template <class World>
 void check_transfers_in_order() {
     World world;
@@ -263,7 +263,7 @@ void check_transfers_in_order() {
         REQUIRE(e.right.next().is(done::received, 0));
         REQUIRE(is_message(e.right.bytes.data() + 100, 8 * round + 7, 4096 - 7));
         for (std::uint64_t i = 0; i <= 8; ++i) REQUIRE(e.left.next().is(done::sent, i));
-        // A read between writes sees the one before it.
+        // A read between two writes sees the first of them.
         REQUIRE(e.left.post_alone(false, 0, e.right, 0, 64, 1));
         REQUIRE(e.left.post_alone(true, 4096, e.right, 0, 64, 2));
         REQUIRE(e.left.next().is(done::sent, 1));
@@ -272,7 +272,7 @@ void check_transfers_in_order() {
     }
 }
 
-// As many as were asked for, again and again, in turn with heads and their writes.
+// Keeps the allowed number of transfers under way, repeatedly, alternating with heads and their writes.
 template <class World>
 void check_transfer_limits() {
     World world;
@@ -291,7 +291,7 @@ void check_transfer_limits() {
 }
 
 // ------------------------------------------------------------------------------------------------ failures
-// After poll() has said "failed" nothing else comes than that, and every post is refused.
+// After poll() has returned "failed", only failures follow, and every post is refused.
 inline void check_failed(verbs_ends& e, std::uint64_t first_id) {
     const auto c = e.left.next();
     REQUIRE(c.what == done::failed);
@@ -306,7 +306,7 @@ inline void check_failed(verbs_ends& e, std::uint64_t first_id) {
     CHECK(!e.left.pair->post_alone({e.left.bytes.data(), 1, 0, 0, 0, true}, 101));
 }
 
-// What the peer did not allow fails, nothing of it is written, and what was posted behind it does not arrive.
+// An access that the peer did not allow fails and writes nothing, and what was posted behind it does not arrive.
 template <class World>
 void check_forbidden_writes() {
     struct forged {
@@ -341,8 +341,8 @@ void check_forbidden_writes() {
     }
 }
 
-// The same for transfers: another key, beyond the memory, memory that others may write and not read, or that its device
-// has forgotten. Nothing is written there or here, and the peer hears no head that was posted behind it.
+// The same for transfers: another key, beyond the memory, memory that others may write but not read, or that its
+// device has deregistered. Nothing is written at either end, and no head posted behind it arrives.
 template <class World>
 void check_forbidden_transfers() {
     enum class how { key, before, behind, across, unreadable, forgotten };
@@ -377,7 +377,7 @@ void check_forbidden_transfers() {
         }
 }
 
-// A queue pair whose peer has gone fails after a while, with everything that was under way, in order.
+// A queue pair whose peer is gone fails after a while, with everything under way, in order.
 template <class World>
 void check_peer_gone() {
     World world;
@@ -393,7 +393,7 @@ void check_peer_gone() {
     check_failed(e, 31);
 }
 
-// A head for which no receive is posted waits for one; longer than the device's patience, and it fails.
+// A head without a posted receive waits for one. If it waits longer than the device's patience, it fails.
 template <class World>
 void check_no_receive() {
     World world;
@@ -405,7 +405,7 @@ void check_no_receive() {
 }
 
 // ------------------------------------------------------------------------------------------------ ends
-// Queue pairs go before memory, and otherwise in any order, whatever is posted; the devices serve others after that.
+// Queue pairs are destroyed before memory, otherwise in any order, whatever is posted; then the devices still work.
 template <class World>
 void check_ends() {
     World world;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The contract of verbs over the fabric of tests, and that the fabric is as strict as it says: it notices each misuse,
-// its faults come where they were asked for, and a read of memory that comes too early is always reported.
+// The contract of verbs over the tests' fabric, and the strictness of the fabric: it detects each misuse, its faults
+// occur where requested, and a premature read of memory is always reported.
 //
 // collx-test: timeout=240
 #include <sys/wait.h>
@@ -11,6 +11,7 @@
 #include <functional>
 #include <set>
 
+#include "support/sanitizers.hpp"
 #include "transport/verbs_contract.hpp"
 #include "transport/verbs_fabric.hpp"
 
@@ -30,7 +31,7 @@ struct fabric_world {
     }
     verbs_device& left() { return *devices[0]; }
     verbs_device& right() { return *devices[1]; }
-    void forgives() { forgiving = true; } // what the test does is wrong, and the device is to notice
+    void forgives() { forgiving = true; } // the test makes an error that the device must detect
     void is_impatient() { net.set_patience_ns(2'000'000); }
 };
 
@@ -53,7 +54,7 @@ errc code_of(const std::function<void()>& f) {
     } catch (const error& e) {
         return e.code();
     }
-    return errc::aborted; // nothing here throws that
+    return errc::aborted; // a code that nothing here throws
 }
 
 } // namespace
@@ -124,7 +125,7 @@ TEST_CASE("the fabric notices each misuse") {
         {"remote key that is not",
          [](auto&, auto& e) {
              const auto w = e.write(0, 0, 6);
-             e.right.memory = nullptr; // nothing was posted then
+             e.right.memory = nullptr; // so no receive has been posted
              (void)e.left.post({w}, 0, 16), e.left.next();
          }},
         {"a receive into",
@@ -189,7 +190,7 @@ TEST_CASE("the fabric notices each misuse") {
     }
 }
 
-// The fabric ends the program, so no test overlooks what it did not ask for.
+// The fabric ends the program, so no test overlooks a misuse that it did not provoke.
 TEST_CASE("a device closed before what it made, and a misuse that no test asked for, end the program") {
     for (const int which : {0, 1, 2}) {
         const pid_t child = ::fork();
@@ -213,10 +214,10 @@ TEST_CASE("a device closed before what it made, and a misuse that no test asked 
 }
 
 // ------------------------------------------------------------------------------------------------ lateness
-// What no device promises does not happen: looked at before their heads, bytes are missing, are there, and are wrong.
+// No device promises more: before their head arrives, bytes may be missing, complete or wrong.
 TEST_CASE("what is read before its head may be anything") {
     std::set<std::byte> seen;
-    int orders[2] = {}; // sent first, received first
+    int orders[2] = {}; // how often the send or the receive completes first
     for (int seed = 1; seed < 200; ++seed) {
         fabric net({.seed = static_cast<std::uint64_t>(seed)});
         struct {
@@ -232,7 +233,7 @@ TEST_CASE("what is read before its head may be anything") {
         bool is_sent = false, is_received = false;
         while (!is_sent || !is_received) {
             is_sent = is_sent || e.left.pair->poll(&c, 1) == 1;
-#if !defined(__SANITIZE_THREAD__) // to which this is the race that it is
+#if !COLLX_TEST_TSAN // ThreadSanitizer would report this deliberate race
             if (!is_received) seen.insert(e.right.bytes.begin(), e.right.bytes.end());
 #endif
             const bool was_received = is_received;
@@ -241,13 +242,13 @@ TEST_CASE("what is read before its head may be anything") {
         }
         CHECK(std::count(e.right.bytes.begin(), e.right.bytes.end(), std::byte{1}) == 64);
     }
-#if !defined(__SANITIZE_THREAD__)
+#if !COLLX_TEST_TSAN
     CHECK(seen == std::set{std::byte{0}, std::byte{1}, std::byte{0xdb}});
 #endif
     CHECK((orders[0] > 20 && orders[1] > 20));
 }
 
-// A write that is done may be on its way within the peer's host; a read behind it finds it there.
+// A completed write may still be in transit within the peer's host; a read behind it finds it complete.
 TEST_CASE("what was written alone is there when a read behind it is done, and not surely before") {
     [[maybe_unused]] int late = 0;
     for (int seed = 1; seed < 100; ++seed) {
@@ -261,20 +262,20 @@ TEST_CASE("what was written alone is there when a read behind it is done, and no
         e.left.bytes[0] = std::byte{1};
         REQUIRE(e.left.post_alone(false, 0, e.right, 0, 1, 0));
         REQUIRE(e.left.next().is(done::sent, 0));
-#if !defined(__SANITIZE_THREAD__) // to which this is the race that it is
+#if !COLLX_TEST_TSAN // ThreadSanitizer would report this deliberate race
         late += e.right.bytes[0] != std::byte{1};
 #endif
         REQUIRE(e.left.post_alone(true, 1, e.right, 32, 1, 1));
         REQUIRE(e.left.next().is(done::sent, 1));
         CHECK(e.right.bytes[0] == std::byte{1});
     }
-#if !defined(__SANITIZE_THREAD__)
+#if !COLLX_TEST_TSAN
     CHECK((late > 10 && late < 90));
 #endif
 }
 
-#if defined(__SANITIZE_THREAD__)
-// In a single thread: whose poll it was that moved the fabric plays no part.
+#if COLLX_TEST_TSAN
+// In a single thread: it does not matter whose poll advances the fabric.
 TEST_CASE("ThreadSanitizer sees who reads before the head, and who writes before it was sent") {
     enum { in_order, early_read, early_reuse, receive_read };
     for (const int what : {in_order, early_read, early_reuse, receive_read}) {
@@ -292,14 +293,14 @@ TEST_CASE("ThreadSanitizer sees who reads before the head, and who writes before
             volatile int sink = 0;
             e.right.post_receive(0);
             (void)e.left.post({e.write(0, 0, 4096)}, 0, 16);
-            // The bytes are moved, but no completion is taken, which would say so.
+            // The bytes are moved, but no completion is taken, which would order the accesses.
             for (int i = 0; i < 64; ++i) (void)e.left.pair->poll(&c, 0);
             if (what == early_read) sink = static_cast<int>(e.right.bytes[100]);
             if (what == receive_read) sink = static_cast<int>(*e.right.head(0));
             if (what == early_reuse) e.left.bytes[100] = std::byte{1};
             while (e.right.pair->poll(&c, 1) == 0) continue;
             sink = static_cast<int>(e.right.bytes[100]) + static_cast<int>(*e.right.head(0)) + sink;
-            ::_exit(0); // 66 where ThreadSanitizer has reported something
+            ::_exit(0); // ThreadSanitizer makes it 66 if it has reported something
         }
         int status = 0;
         REQUIRE(::waitpid(child, &status, 0) == child);
@@ -396,7 +397,7 @@ TEST_CASE("what was on its way when a queue pair failed may still land, until th
         e.left.pair = nullptr;
         verbs_completion c;
         for (int i = 0; i < 20; ++i) CHECK(e.right.pair->poll(&c, 1) == 0);
-        e.right.pair = nullptr; // from here on the memory is its owner's
+        e.right.pair = nullptr; // from here on the device does not write the memory
         late += is_message(e.right.bytes.data(), 1, 16);
     }
     CHECK((late > 5 && late < 35));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Queue pairs that are connected to each other, with memory for data and for heads, for the tests of verbs.
+// Connected queue pairs, with memory for data and for heads, for the tests of verbs.
 #pragma once
 
 #include <collx/core/clock.hpp>
@@ -15,18 +15,18 @@ namespace collx_test {
 
 using done = collx::verbs_completion::kind;
 
-// A completion, or none in the time that a test has.
+// A completion, or none if the test's time limit has passed.
 struct completed : collx::verbs_completion {
     bool is_there = false;
     bool is(done kind, std::uint64_t its_id) const { return is_there && what == kind && id == its_id; }
 };
 
-// One side: `bytes` may be written by the peer and sent from.
+// One side: the peer may write `bytes`, and sends read from them.
 struct verbs_end {
     static constexpr std::size_t head_room = 128;
     std::vector<std::byte> bytes, heads;
     collx::sole_ptr<collx::verbs_memory> memory, heads_memory;
-    collx::sole_ptr<collx::queue_pair> pair; // goes first
+    collx::sole_ptr<collx::queue_pair> pair; // destroyed first
     const char* last_why = "";
 
     verbs_end(collx::verbs_device& d, const collx::verbs_limits& limits, std::size_t data_bytes)
@@ -38,7 +38,7 @@ struct verbs_end {
 
     std::byte* head(std::uint64_t id) { return heads.data() + id % receives_ * head_room; }
     void post_receive(std::uint64_t id) { pair->post_receive(head(id), head_room, heads_memory->local_key, id); }
-    // The head says the id.
+    // The head contains the id.
     bool post(const std::vector<collx::verbs_write>& writes, std::uint64_t id, std::uint32_t head_bytes) {
         std::byte text[256] = {};
         fill_message(text, id, head_bytes);
@@ -46,7 +46,7 @@ struct verbs_end {
         fill_message(text, ~id, head_bytes);
         return is_posted;
     }
-    // A write to, or a read from, byte `at` of the peer's.
+    // A write to, or a read from, byte `at` of the peer's memory.
     bool post_alone(bool is_read, std::size_t i, const verbs_end& there, std::size_t at, std::size_t n,
                     std::uint64_t id) {
         return pair->post_alone({bytes.data() + i, static_cast<std::uint32_t>(n), memory->local_key,
@@ -54,7 +54,7 @@ struct verbs_end {
                                  is_read},
                                 id);
     }
-    // Its next completion. Only this side is polled: a device moves by itself.
+    // This side's next completion. Only this side is polled: a device advances by itself.
     completed next() {
         completed c;
         c.is_there = wait_until([&] { return pair->poll(&c, 1) == 1; });
@@ -72,7 +72,7 @@ inline collx::verbs_write write_between(const verbs_end& from, std::size_t i, co
             reinterpret_cast<std::uint64_t>(to.bytes.data() + at), to.memory->remote_key};
 }
 
-// Both, connected.
+// Both sides, connected.
 struct verbs_ends {
     verbs_end left, right;
     template <class World>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A fabric of devices within one program, for ranks that are threads: what transport/verbs_device.hpp asks for, no
-// kinder than any device is. What the caller must keep to is checked, and each breach is a misuse that the test sees;
-// what a device may do late, early, in parts or in another order it does, as the seed says; what can fail does where
-// the test asks for it. Time passes at polls, of either side.
+// A fabric of devices within one program, for ranks that are threads. It implements transport/verbs_device.hpp as
+// strictly as any device may. It checks the caller's obligations and counts each violation as a misuse. What a device
+// may do late, early, in parts or in another order, it does, as the seed determines. Faults occur where the test asks
+// for them. Time passes with polls, of either side.
 //
 //     collx_test::fabric net({.seed = 3});
 //     const collx_test::fabric_installed here(net);   // before ranks start
@@ -26,7 +26,7 @@ class fabric {
 public:
     explicit fabric(fabric_options options = {}) : net_{options} {}
     fabric(const fabric&) = delete;
-    // Ends the program where a test has not asked for misuses that there were, or has left something open.
+    // Aborts if there were misuses that the test has not read, or a device is still open.
     ~fabric() {
         if (net_.misuses > asked_for_ || open_ != 0) {
             std::fprintf(stderr, "fabric: %ld misuses that no test asked for, %d devices open\n", net_.misuses, open_);
@@ -34,7 +34,7 @@ public:
         }
     }
 
-    // Devices are called fabric0, fabric1, …; without a name the next that no one has opened yet.
+    // Devices are named fabric0, fabric1, …; without a name this opens the next one that has not been opened.
     collx::sole_ptr<collx::verbs_device> open(const collx::verbs_choice& which);
 
     long misuses() {
@@ -45,7 +45,7 @@ public:
         const std::lock_guard hold(lock_);
         return net_.first_misuse;
     }
-    // Of one device, or of all.
+    // The counters of one device, or of all.
     fabric_counters counters(int device = -1) {
         const std::lock_guard hold(lock_);
         fabric_counters sum;
@@ -53,17 +53,17 @@ public:
             if (device < 0 || number == device) add(sum, d.counts);
         return sum;
     }
-    // From now on: one of the faults of the options, counted anew.
+    // Replaces one of the options' faults; its count starts anew.
     void inject(fabric_fault fabric_options::*which, fabric_fault fault) {
         const std::lock_guard hold(lock_);
         net_.options.*which = fault;
     }
-    // Nothing reaches the device or comes from it any more.
+    // From now on nothing reaches the device or leaves it.
     void lose(int device) {
         const std::lock_guard hold(lock_);
         devices_[device].is_lost = true;
     }
-    // All queue pairs that a device has now fail, though nothing was posted.
+    // All queue pairs that a device has now fail, although nothing was posted.
     void break_all(int device) {
         const std::lock_guard hold(lock_);
         for (fabric_detail::end* e : net_.ends)
@@ -89,7 +89,7 @@ private:
     std::mutex lock_;
     fabric_detail::shared net_;
     fabric_detail::dice roll_{net_.options.seed};
-    std::map<int, fabric_detail::device_end> devices_{}; // by number; stay
+    std::map<int, fabric_detail::device_end> devices_{}; // by number; never removed
     int open_ = 0, next_device_ = 0;
     long asked_for_ = 0;
 };
@@ -98,7 +98,7 @@ class fabric::memory final : public collx::verbs_memory {
 public:
     memory(fabric& f, fabric_detail::device_end& d, int& owned, std::byte* at, std::size_t bytes, bool is_readable)
         : fabric_(f), device_(d), owned_(owned) {
-        // No key is ever given twice, and none of one side means anything on the other.
+        // No key is given twice, and local and remote keys differ.
         local_key = static_cast<std::uint32_t>(f.roll_(1u << 20) << 12 | (device_.counts.memories * 2 % 4096));
         remote_key = static_cast<std::uint32_t>(f.roll_(1u << 20) << 12 | (device_.counts.memories * 2 + 1) % 4096);
         device_.regions.push_back({at, bytes, local_key, remote_key, is_readable});
@@ -149,7 +149,7 @@ public:
         end_.come_to_rest();
         end_.seen_at_rest();
         for (const auto& s : end_.stragglers) (void)s->ready.load(std::memory_order_acquire);
-        if (fabric_detail::end* const to = end_.peer()) { // it has touched the peer's memory too
+        if (fabric_detail::end* const to = end_.peer()) { // it has accessed the peer's memory, too
             to->quiet_peer.fetch_add(1, std::memory_order_release);
             end_.writer.copy(nullptr, nullptr, 0, &to->quiet_peer, nullptr, &to->quiet_peer);
         }
@@ -194,7 +194,7 @@ public:
         if (end_.is_told ||
             (end_.why != nullptr && !(end_.sends.empty() && end_.receives.empty()) && end_.roll(2) == 0))
             return false;
-        (void)is_wrong(writes, count, head_bytes); // what is fails as if the device had noticed
+        (void)is_wrong(writes, count, head_bytes); // a wrong post fails as if the device had noticed it
         counts.writes += static_cast<std::uint64_t>(count), counts.sends += head_bytes != 0;
         for (int i = 0; i < count; ++i) counts.bytes_written += writes[i].bytes;
         auto s = std::make_unique<fabric_detail::posted_send>();
@@ -269,10 +269,10 @@ private:
         }
         return false;
     }
-    // Sends complete in order, those that failed behind those that did not.
+    // Sends complete in order, failed ones after successful ones.
     bool take_send(completion& c) {
         auto& sends = end_.sends;
-        std::size_t i = 0; // posts without a head complete with the next that has one
+        std::size_t i = 0; // posts without a head complete with the next post that has one
         while (i < end_.carried && sends[i]->head.empty() && !sends[i]->is_alone) ++i;
         if (i < end_.carried) {
             fabric_detail::posted_send& s = *sends[i];
@@ -329,7 +329,7 @@ public:
         const std::lock_guard hold(fabric_.lock_);
         if (owned_ != 0) {
             fabric_.net_.misuse(device_, "a device is closed before its queue pairs and memory");
-            std::abort(); // they would count themselves off in what is no more
+            std::abort(); // they would later access the destroyed device
         }
         --fabric_.open_;
     }
@@ -381,7 +381,7 @@ inline collx::sole_ptr<collx::verbs_device> fabric::open(const collx::verbs_choi
     return collx::sole_ptr<collx::verbs_device>(new open_device(*this, d));
 }
 
-// While it is there the program's library of verbs is this fabric.
+// While it lives, this fabric is the program's library of verbs.
 class fabric_installed {
 public:
     explicit fabric_installed(fabric& f) : former_(collx::detail::verbs_library), former_fabric_(current_) {

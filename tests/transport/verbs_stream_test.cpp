@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Streams whose messages go by verbs, over the fabric of tests: the contract of channels, with whatever the devices may
-// do; what cannot be had stays with the socket; what breaks ends the stream, and what no peer may say does, too. Each
-// test ends with a look at the fabric: nothing was misused, and no head had to wait for a receive.
+// Streams whose messages go by verbs, over the tests' fabric. They keep the contract of channels, whatever devices
+// may do. What a device refuses stays with the socket. A failure, or a message that no peer may send, ends the
+// stream. Each test ends with a check of the fabric: nothing was misused, and no head had to wait for a receive.
 //
 // collx-test: timeout=240
 #include <collx/transport/stream.hpp>
@@ -82,14 +82,14 @@ using tcp = verbs_world<AF_INET, false, 3>;
 using eager = verbs_world<AF_INET6, false, 0>;
 using slow = verbs_world<AF_UNIX, false, 20>;
 using bad_day_tcp = verbs_world<AF_INET, true, 5>;
-using sluggish = verbs_world<AF_UNIX, false, 200>; // later than the socket
+using sluggish = verbs_world<AF_UNIX, false, 200>; // slower than the socket
 
 std::size_t size_of(std::uint64_t m, std::size_t most) {
     const std::size_t s = interesting_sizes[(m * 5 + m / 13) % std::size(interesting_sizes)];
     return s < most ? s : most;
 }
-// One message after the other from left to right, both moved by this thread, until one side's stream has ended or all
-// have come. Returns how many came, each as it should be.
+// Sends one message after the other from left to right, moving both streams in this thread, until one stream has
+// ended or all have arrived. Returns the number of correct messages that arrived.
 template <class World>
 std::uint64_t pump(World& w, std::uint64_t messages, std::size_t most_bytes) {
     auto tx = w.left.tx(World::at_port);
@@ -109,7 +109,7 @@ std::uint64_t pump(World& w, std::uint64_t messages, std::size_t most_bytes) {
             REQUIRE(is_message(rx.peek(bytes), got, bytes));
             rx.release(bytes);
         }
-        // Who makes another end of the same channel must have had word of all that this one sent.
+        // The caller may make another end of the same channel, so everything sent must have been acknowledged.
         return (got == messages && w.left.is_flushed()) || !w.left.is_live() || !w.right.is_live();
     });
     CHECK(in_time);
@@ -147,7 +147,7 @@ TEST_CASE("once a port has switched, each message is one post, and long ones one
     CHECK(after.bytes_written - before.bytes_written == 25 * 5000);
 }
 
-// In a single thread and in any order, so that either side may not move for long while the other does all it can.
+// In a single thread and any order, so that one side may not move for long while the other does all it can.
 TEMPLATE_TEST_CASE("many ports in both directions, whichever end moves", "", slow, bad_day_tcp) {
     for (std::uint64_t seed = 1; seed < 16; ++seed) {
         CAPTURE(seed);
@@ -165,7 +165,7 @@ TEMPLATE_TEST_CASE("many ports in both directions, whichever end moves", "", slo
             ways.push_back({w.right.tx(p), w.left.rx(p)});
         }
         for (std::size_t step = 0, side = 0; step < 10'000; ++step) {
-            if (roll(60) == 0) side = roll(3); // 0, 1: only this side does anything; 2: both
+            if (roll(60) == 0) side = roll(3); // 0, 1: only this side moves; 2: both
             way& at = ways[roll(ways.size())];
             const std::size_t sender = static_cast<std::size_t>(&at - ways.data()) % 2, bytes = size_of(at.sent, 4096);
             if (side != 1 - sender && at.sent < 200)
@@ -242,8 +242,7 @@ TEST_CASE("either end may go at any time, whatever is under way") {
         }
 }
 
-// ------------------------------------------------------------------------------------------------ what is not to be
-// had
+// -------------------------------------------------------------------------------------------- what a device refuses
 TEST_CASE("what a device refuses stays with the socket") {
     int by_verbs = 0;
     for (const auto which :
@@ -317,7 +316,7 @@ TEST_CASE("a queue pair that fails, or reaches no peer any more, ends the stream
                 CHECK(got < 500);
                 CHECK(!(has_left_ended ? w.left : w.right).is_nonsense());
                 CHECK((has_left_ended ? w.left : w.right).state() == stream::phase::lost);
-                // The other end hears it from the socket.
+                // The other end learns of it from the socket.
                 (has_left_ended ? w.left : w.right).release_socket();
                 stream& other = has_left_ended ? w.right : w.left;
                 CHECK(wait_until([&] { return other.move(), !other.is_live(); }));
@@ -330,7 +329,7 @@ TEST_CASE("a queue pair that fails, or reaches no peer any more, ends the stream
 // ------------------------------------------------------------------------------------------------ what no peer may say
 namespace {
 
-// A stream whose other end is the test, with a queue pair of the test's.
+// A stream whose peer is the test, with its own queue pair.
 struct half_verbs : verbs_net {
     static constexpr channel_shape shape{.depth = 4, .slot_bytes = 4096};
     verbs_end mine{
@@ -375,7 +374,7 @@ struct half_verbs : verbs_net {
              .tag = static_cast<std::uint32_t>(at >> 32),
              .taken = mine.memory->remote_key ^ wrong_key});
     }
-    // Until the stream's messages of port 0 may come this way, and this side's go that way.
+    // Runs until messages of port 0 may go by verbs in both directions.
     void begin() {
         say(mine.pair->address());
         REQUIRE(hear(kind::queue_pair));
@@ -470,7 +469,7 @@ TEST_CASE("an address that leads nowhere leaves the messages with the socket") {
 TEST_CASE("slots that the peer has not registered end the stream, and no others are written") {
     for (const bool is_key : {false, true}) {
         half_verbs h;
-        h.may_be_wrong = true; // by the test
+        h.may_be_wrong = true; // the test makes errors
         h.begin();
         h.say_slots(0, is_key ? 0 : 4 * (4096 + page_bytes) - 100, is_key ? 0xff00 : 0);
         h.say({.what = kind::switched});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Who waits for whom: the words that ranks leave, and where a chain of them ends.
+// Which rank waits for which: the waiting words that ranks publish, and where a chain of them ends.
 #include <collx/transport/failure.hpp>
 #include <collx/transport/wait.hpp>
 
@@ -55,11 +55,11 @@ TEST_CASE("a chain ends at the rank that does not wait") {
     job j(5);
     j.wait(1, {2, why::message}), j.wait(2, {3, why::room});
     CHECK((j.follow(0, {1, why::message}).rank == 3 && !j.follow(0, {1, why::message}).is_circle));
-    j.wait(3, {4, why::message}, 2 * fresh); // long ago
+    j.wait(3, {4, why::message}, 2 * fresh); // too old
     CHECK(j.follow(0, {1, why::message}).rank == 3);
-    CHECK(j.follow(0, {1, why::message}, fresh).rank == 4); // news from other hosts are late by a hop each
+    CHECK(j.follow(0, {1, why::message}, fresh).rank == 4); // words from other hosts are late by a hop each
     j.wait(3, -1);
-    CHECK(j.follow(0, {1, why::message}).rank == -1); // of several, none in particular
+    CHECK(j.follow(0, {1, why::message}).rank == -1); // it waits for several ranks
     CHECK(j.follow(0, -1).rank == -1);
 }
 
@@ -106,9 +106,9 @@ TEST_CASE("a wait asks its slow questions every millisecond, however long a yiel
     slow_turn();
     CHECK(wait.pause());
     slow_turn();
-    wait.reset(); // a message has come, as it may again and again
+    wait.reset(); // a message has arrived, as may happen repeatedly
     CHECK(wait.pause());
-    int turns = 0; // and every 64 turns where they are short
+    int turns = 0; // every 64 turns if turns are short
     while (turns < 64 && !wait.pause()) ++turns;
     CHECK(turns < 64);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Windows: that no two lines or segments share a byte, and that a published segment is seen whole by all ranks.
+// Windows: no two lines or segments overlap, and all ranks see a published segment as a whole.
 #include <collx/transport/memory.hpp>
 #include <collx/transport/shm.hpp>
 #include <collx/transport/window.hpp>
@@ -45,7 +45,7 @@ TEST_CASE("lines and segments of all ranks and stages lie apart and inside") {
                     auto& line = w.line(r, s, static_cast<std::uint64_t>(i));
                     REQUIRE(reinterpret_cast<std::uintptr_t>(&line) % cache_line_bytes == 0);
                     use(&line, sizeof line);
-                    // Stages come round.
+                    // Stages are reused after `depth` iterations.
                     REQUIRE(&w.line(r, s, static_cast<std::uint64_t>(i + 5 * shape.depth)) == &line);
                 }
                 for (int s = 0; s < shape.segments; ++s)
@@ -67,7 +67,7 @@ TEST_CASE("a rank that reads one chunk of each of its peers meets the pages of t
         std::byte* base = memory->at(memory->take(shape.bytes_per_rank() * 2));
         const window_memory w(base, shape);
         std::set<std::size_t> pages;
-        for (std::size_t at = 0; at + 64 <= shape.chunk_ring_bytes(); at += 64) // pieces, wherever they lie
+        for (std::size_t at = 0; at + 64 <= shape.chunk_ring_bytes(); at += 64) // pieces, wherever they are
             pages.insert(static_cast<std::size_t>(w.at(1, 0, ranks - 1, at) - base) / page_bytes);
         INFO(ranks << " ranks: " << pages.size() << " pages");
         CHECK(pages.size() <= shape.ring_bytes() / static_cast<std::size_t>(ranks) / page_bytes + 2);
@@ -81,15 +81,15 @@ TEST_CASE("a signal's word holds a number and a tag, and fits the call that it i
     STATIC_REQUIRE(signal_word::number(77 | one) == 77);
     STATIC_REQUIRE((signal_word::tag(~std::uint64_t{0}) | signal_word::number(~std::uint64_t{0})) == ~std::uint64_t{0});
     CHECK(signal_word::fits(77 | one, 77, one));
-    CHECK_FALSE(signal_word::fits(77 | other, 77, one)); // another call's
-    CHECK(signal_word::fits(78 | other, 77, one));       // a later call: this one has been
+    CHECK_FALSE(signal_word::fits(77 | other, 77, one)); // the tag of another call
+    CHECK(signal_word::fits(78 | other, 77, one));       // a later call: this one is over
 }
 
 TEST_CASE("numbers of signals may start again") {
     constexpr std::uint64_t last = (std::uint64_t{1} << 48) - 1, tag = signal_word::tag(~std::uint64_t{0});
     CHECK(signal_word::has_reached(signal_word::of(5, tag), 5));
     CHECK_FALSE(signal_word::has_reached(signal_word::of(5, tag), 6));
-    CHECK_FALSE(signal_word::has_reached(0, 1)); // a line without news
+    CHECK_FALSE(signal_word::has_reached(0, 1)); // a line without a signal
     for (const std::uint64_t least : {last, last + 1, last + 2}) {
         CHECK(signal_word::has_reached(signal_word::of(least, tag), least));
         CHECK(signal_word::has_reached(signal_word::of(least + 3, tag), least));
@@ -110,9 +110,9 @@ TEST_CASE("what goes round a ring keeps a gap wherever it fits with one") {
         }
 }
 
-// All ranks publish a segment and a line in each iteration and read those of all others. A stage is filled again only
-// after all ranks have been seen one iteration later, which proves that the one before has been read: with two stages
-// no other word is needed.
+// All ranks publish a segment and a line in each iteration and read those of all others. A rank refills a stage only
+// after it has seen all ranks one iteration later, which proves that they have read the previous content. With two
+// stages no other signal is needed.
 TEST_CASE("what a line publishes is seen whole by all ranks") {
     for (const bool is_memfd : {false, true}) {
         constexpr int ranks = 3;

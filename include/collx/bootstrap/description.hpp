@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is known of this process's job, and the place where the PMIx component (interop/pmix.hpp) puts itself when a
-// program includes it. Values only: who fills them in is launchers.hpp and environment.hpp.
+// What is known about this process's job, and the hook through which the PMIx component (interop/pmix.hpp) registers
+// itself when a program includes it. Values only: launchers.hpp and environment.hpp fill them in.
 #pragma once
 
 #include <cstddef>
@@ -21,27 +21,27 @@ enum class debug_level { warn, info, trace };
 struct job_description {
     int rank = 0, size = 1;
     int local_rank = 0, local_size = 1;
-    kept_text job;                  // the launch's name; empty: alone, or still to be agreed on through `store`
-    kept_text pmi_port;             // HOST:PORT of a process manager that will say how many ranks there are
+    kept_text job;                  // name of the launch; empty: one process alone, or agreed on through `store`
+    kept_text pmi_port;             // HOST:PORT of a process manager that knows how many ranks there are
     kept_text store;                // file:DIR, tcp:HOST:PORT, pmi:DESCRIPTOR, pmix:, or empty
     const char* found_by = "alone"; // the probe that decided
-    // How ranks could find each other where neither job nor store says it.
+    // What the user can do when neither `job` nor `store` says how ranks find each other.
     const char* remedy = "set COLLX_JOB or COLLX_STORE";
 
     std::int64_t timeout_ns = 60'000'000'000;
-    int checked = -1;            // 0 or 1 as the user says, -1: nothing said
-    std::size_t arena_bytes = 0; // 0: nothing said
+    int checked = -1;            // as the user sets it, 0 or 1; -1: not set
+    std::size_t arena_bytes = 0; // 0: not set
     wait_choice waiting = wait_choice::automatic;
     single_copy_mode single_copy = single_copy_mode::automatic;
     debug_level debug = debug_level::warn;
-    int record = 0;             // calls of each communicator to keep records of
-    kept_text record_directory; // where, in files; empty: in memory
+    int record = 0;             // how many calls of each communicator the flight recorder keeps
+    kept_text record_directory; // of the record files; empty: records stay in memory
 };
 
 namespace detail {
 
-// The PMIx client library is foreign and heavy, so the core only knows where its functions are. The last three are
-// those of a CollectiveStore.
+// The PMIx client library is large and from a third party, so the core only holds pointers to the component's
+// functions. The last four are those of a CollectiveStore.
 struct pmix_component {
     void (*describe)(job_description&); // rank, size, local_rank, local_size
     void (*set)(name_view key, name_view value);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who is in the job, as the environment says: the only place of collx that reads it. A list of probes is asked in
-// order, one per launcher; the first that recognises its variables decides. Knows no transport and joins nothing.
+// Which rank of which job this process is, as its environment says. A list of probes, one per launcher, is asked in
+// order; the first probe that recognises its variables decides. Joins no job and knows no transport.
 #pragma once
 
 #include <type_traits>
@@ -22,7 +22,7 @@ constexpr const variable& variable_named(const char* name) {
     throw "no row of this name in the table"; // only ever at compile time
 }
 
-// Value of a number, or -1 when it is not set. Values have been checked.
+// The value of a number, or -1 if it is not set. Values have been checked.
 inline int number_in(const environment& env, const variable& v) {
     const char* value = env.get(v.name);
     return value != nullptr ? static_cast<int>(read_number(v, value)) : -1;
@@ -33,7 +33,7 @@ inline void fail_half(const char* present, const char* absent) {
          present, absent);
 }
 
-// What the user says about meeting goes before what a launcher offers.
+// COLLX_JOB and COLLX_STORE, which the user sets, take precedence over what a launcher offers.
 inline void read_meeting(const environment& env, job_description& d) {
     const char *job = env.get("COLLX_JOB"), *store = env.get("COLLX_STORE");
     if (job != nullptr && store != nullptr)
@@ -47,7 +47,7 @@ inline void read_meeting(const environment& env, job_description& d) {
 // COLLX_RANK and COLLX_SIZE: set by collx_run, usable by any script.
 inline bool are_variables(const environment& env) {
     if (env.get("COLLX_RANK") != nullptr) return true;
-    if (is_kubernetes(env)) return false; // there the size alone is ours
+    if (is_kubernetes(env)) return false; // there COLLX_SIZE belongs to the Kubernetes probe
     return env.get("COLLX_SIZE") != nullptr || env.get("COLLX_LOCAL_RANK") != nullptr ||
            env.get("COLLX_LOCAL_SIZE") != nullptr;
 }
@@ -84,21 +84,21 @@ inline void describe_alone(const environment&, job_description&) {}
 
 } // namespace detail
 
-// One launcher. `recognises` says whether its variables are there; `describe` fills in rank, size, local_rank,
-// local_size and job or store, and refuses with errc::environment what contradicts itself.
+// One launcher. `recognises` says whether the launcher's variables are set. `describe` fills in rank, size, local_rank,
+// local_size and job or store; it refuses contradictory values with errc::environment.
 struct bootstrap_probe {
     const char* name;     // word for COLLX_BOOTSTRAP; rows may share one
-    const char* found_by; // what job_description says afterwards
-    const char* wanted;   // the variables it cannot do without, with blanks between
+    const char* found_by; // value of job_description::found_by
+    const char* wanted;   // the variables that the probe requires, separated by blanks
     bool (*recognises)(const environment&);
     void (*describe)(const environment&, job_description&);
-    const char* rank = nullptr; // variables that must not contradict those of another probe with such
+    const char* rank = nullptr; // variables that must not contradict those of another probe that names some
     const char* size = nullptr;
 };
 
-// Asked in this order: what may run inside another launcher, and so inherits its variables, before that launcher.
-// collx_run and scripts run inside anything. torchrun's workers may come from srun or mpirun. MPICH's and Open MPI's
-// launchers start their daemons with srun, so that all their ranks inherit one SLURM_PROCID.
+// Probes are asked in this order. A launcher that may run inside another one, and so inherits its variables, comes
+// before that other. collx_run and scripts run inside any launcher. torchrun's workers may come from srun or mpirun.
+// MPICH's and Open MPI's launchers start their daemons with srun, so all their ranks inherit one SLURM_PROCID.
 inline constexpr bootstrap_probe bootstrap_probes[] = {
     {"env", "environment", "COLLX_RANK COLLX_SIZE", detail::are_variables, detail::describe_variables},
     {"torch", "torchrun", "TORCHELASTIC_RUN_ID RANK WORLD_SIZE", detail::is_torchrun, detail::describe_torch},
@@ -116,7 +116,7 @@ inline constexpr bootstrap_probe bootstrap_probes[] = {
 
 namespace detail {
 
-// Calls visit(name) for each of the variables that a probe wants.
+// Calls visit(name) for each variable that the probe requires.
 template <class Visit>
 void each_wanted(const bootstrap_probe& p, Visit&& visit) {
     for (name_view left = p.wanted; !left.empty();) {
@@ -142,7 +142,7 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
          absent.empty() ? "their values are not those of a rank" : "not set:", absent.c_str());
 }
 
-// Two launchers that each say who this is and say it differently: one of them is stale, and which cannot be known.
+// Throws if another launcher's variables give another rank or size: one of the two is stale, and it is unknown which.
 [[gnu::cold]] inline void check_agreement(const environment& env, const bootstrap_probe& found,
                                           const job_description& d) {
     if (found.rank == nullptr) return;
@@ -158,14 +158,14 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
     }
 }
 
-// A process that is about to be taken to be alone, though a launcher's variables say otherwise: two or more of them are
-// there, and others are missing. Batch scripts have some of Slurm's, and the pods of any indexed job have Kubernetes's
-// number, so rows without names for rank and size do not count.
+// Throws if this process would count as alone although a launcher's variables say otherwise: at least two of them are
+// set, and others are missing. Rows without names for rank and size are skipped, because batch scripts have some of
+// Slurm's variables, and the pods of any indexed job have Kubernetes's number.
 [[gnu::cold]] inline void refuse_half_launchers(const environment& env) {
     for (const bootstrap_probe& p : bootstrap_probes) {
         if (p.rank == nullptr) continue;
         const char* size = env.get(p.size);
-        if (size != nullptr && std::strcmp(size, "1") == 0) continue; // it is alone
+        if (size != nullptr && std::strcmp(size, "1") == 0) continue; // a job of one process
         kept_text there, missing;
         int count = 0;
         const auto look_at = [&](const kept_text& name) {
@@ -185,7 +185,7 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
 
 } // namespace detail
 
-// Errors: environment, with what is wrong and a remedy.
+// Describes the job of this process as its environment does. Errors: environment, with what is wrong and a remedy.
 [[gnu::cold]] inline job_description describe_job(const environment& env = environment()) {
     check_variables(env);
     job_description d;

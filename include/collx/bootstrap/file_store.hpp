@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The store of processes that share a directory, on one host or over a network file system: a file per key, written
-// aside and renamed, so that no reader sees half a value. The directory belongs to this user alone (0700) and to one
-// job; the files stay until the directory is removed by its maker.
+// The store of processes that share a directory, on one host or over a network file system. Each key is a file, written
+// under a temporary name and renamed, so no reader sees half a value. The directory belongs to one user (0700) and to
+// one job. Its files stay until the maker of the directory removes it.
 #pragma once
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ COLLX_BEGIN_NAMESPACE
 
 class file_store final : public store_alarm {
 public:
-    // Makes the directory if it is not there (its parent must be). Errors: environment if it belongs to or is open to
+    // Creates the directory if it does not exist (its parent must). Errors: environment if it belongs to or is open to
     // others.
     [[gnu::cold]] explicit file_store(kept_text directory) : path_(static_cast<kept_text&&>(directory)) {
         if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) fail_at("make", path_.c_str());
@@ -64,8 +64,8 @@ public:
     ~file_store() { leave(); }
 
     // ------------------------------------------------------------------ store_alarm
-    // A rank that takes part keeps a file locked; the kernel unlocks it when its process ends. What the file says is
-    // the number of the meeting. Where the file system has no locks the death of a rank goes unnoticed here.
+    // A rank that takes part holds a lock on a file; the kernel releases the lock when the process ends. The file
+    // contains the number of the meeting. On a file system without locks the death of a rank goes unnoticed here.
     void appear(int rank, int ranks, const deadline& until) override {
         rank_ = rank, ranks_ = ranks, number_ = 0, next_ = rank + 1, start_until_ = until, has_found_ = false;
         const kept_text aside = name_aside();
@@ -85,7 +85,7 @@ public:
         first_bell_ = kept_text(bell);
         if (presence_.is_open()) (void)!::pwrite(presence_.get(), &number, sizeof number, 0);
     }
-    // The name goes before the lock: who has left is not looked for.
+    // Removes the name before it releases the lock, so a rank that has left is not taken for dead.
     void leave() override {
         start_until_ = {};
         if (!presence_.is_open()) return;
@@ -129,7 +129,7 @@ public:
 
 private:
     static kept_text presence_of(int rank) { return detail::joined({"alive.", rank}); }
-    // Some ranks at each look, so that many who wait see all of them soon.
+    // Each look checks a few ranks; ranks that wait start at different places, so many of them soon check all.
     [[gnu::cold]] void look_for_the_dead() {
         look_at_ns_ = now_ns() + 10'000'000;
         for (int i = 0; i < 16 && i < ranks_ && !has_found_; ++i, ++next_) {
@@ -142,7 +142,7 @@ private:
             return;
         }
     }
-    // Its file is there and not locked. A file that is left from an earlier meeting says nothing about this one.
+    // True if the rank's file exists and is not locked. A file from an earlier meeting says nothing about this one.
     bool is_dead(int rank) const {
         const descriptor fd(::openat(directory_.get(), presence_of(rank).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
         if (!fd.is_open() || ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return false;
@@ -167,8 +167,8 @@ private:
              name, std::strerror(reason));
     }
 
-    // Letters, digits and ._- stay, the rest becomes %xx; what gets too long for a file name becomes a hash (the file
-    // says its key again).
+    // File name of a key: letters, digits and ._- stay, other bytes become %xx. A name that gets too long becomes a
+    // hash (the file itself contains the key).
     [[gnu::cold]] static kept_text file_of(name_view key) {
         kept_text name = "k.";
         for (const char c : key) {
@@ -216,7 +216,7 @@ private:
             if (n <= 0) give_up("write", aside);
             done += static_cast<std::size_t>(n);
         }
-        // Network file systems say only here that there was no room. (After EINTR it is closed all the same.)
+        // Network file systems report only here that there was no room. (After EINTR it is closed all the same.)
         if (::close(fd.release()) != 0 && errno != EINTR) give_up("write", aside);
         return aside_name;
     }
@@ -252,8 +252,8 @@ private:
         return true;
     }
 
-    // One adder at a time. flock() is let go by the kernel when its process dies, and by closing the descriptor. Who
-    // holds it leaves its rank there.
+    // Lets one rank add at a time. The kernel releases flock() when the process dies or the descriptor is closed. The
+    // holder writes its rank into the file.
     [[gnu::cold]] descriptor lock() const {
         descriptor fd(::openat(directory_.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
         if (!fd.is_open()) fail_at("open", "lock");

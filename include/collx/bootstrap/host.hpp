@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// On which host a rank is and where others can reach it: what it says of itself, and what all of them make of it. Ranks
-// with the same host id share memory, others talk over sockets.
+// Which host a rank is on and where others can reach it: what each rank says about itself, and what all ranks conclude.
+// Ranks with the same host id share memory; the others communicate over sockets.
 #pragma once
 
 #include <fcntl.h>
@@ -19,21 +19,21 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What a rank says of its host when ranks meet: who shares its memory, and where others reach it.
+// What a rank says about its host when ranks meet: which ranks share its memory, and where others reach it.
 struct host_description {
     kept_text id;                    // COLLX_HOST_ID, or the machine
-    kept_text machine;               // this start of this kernel, and what of it this process may see
+    kept_text machine;               // this boot of the kernel, and the namespaces of this process
     kept_text address = "127.0.0.1"; // where this rank listens if others are on other hosts
-    bool has_address = false;        // other machines reach it there
+    bool has_address = false;        // other machines can reach `address`
     job_protection by;
     int lanes = 1;                                        // connections to each rank of another host
-    kept_text why = "loopback: COLLX_ADDRESS is not set"; // it is that address
+    kept_text why = "loopback: COLLX_ADDRESS is not set"; // why `address` was chosen
 };
 
 namespace detail {
 
-// Which kernel, and which of its namespaces: processes that cannot meet by name or see each other's numbers are on
-// different hosts, whatever the hostname says.
+// This boot of the kernel and the process's namespaces. Processes that cannot find each other by socket name or process
+// number are on different hosts, whatever the hostname says.
 [[gnu::cold]] inline kept_text machine_id() {
     kept_text id;
     const descriptor f(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
@@ -52,15 +52,15 @@ namespace detail {
 
 } // namespace detail
 
-// How many communicators of a rank may have connections of their own.
+// How many communicators of a rank may have their own connections (COLLX_OWN_CONNECTIONS).
 [[gnu::cold]] inline int most_own_communicators(const environment& env = environment()) {
     const int asked = detail::number_in(env, detail::variable_named("COLLX_OWN_CONNECTIONS"));
     return asked > 0 ? asked : 4;
 }
 
-// root: the address where the ranks meet, if they do so at one: without COLLX_ADDRESS a rank listens where it sends
-// there from. Errors: environment. A rank whose address others could reach needs a key, or COLLX_INSECURE=1: without
-// one, an eavesdropper could join.
+// Describes this rank's host. root: the address where the ranks meet, or empty. Without COLLX_ADDRESS a rank listens on
+// the address from which it sends to root. Errors: environment. A rank whose address others could reach needs a key, or
+// COLLX_INSECURE=1: without one, an eavesdropper could join.
 [[gnu::cold]] inline host_description describe_host(const environment& env = environment(), job_protection by = {},
                                                     const kept_text& root = {}) {
     check_variables(env);
@@ -87,18 +87,17 @@ namespace detail {
     return h;
 }
 
-// How the ranks of a job are spread.
+// How the ranks of a job are distributed over hosts.
 struct meeting {
-    kept_text token; // name of the job
-    detail::growing_array<int>
-        host_of; // by rank; hosts count from 0 in the order of their first ranks; empty: one host
+    kept_text token;                    // name of the job
+    detail::growing_array<int> host_of; // by rank; numbered in the order of their first ranks; empty: one host
 
     bool is_one_host() const { return host_of.empty(); }
 };
 
 namespace detail {
 
-// Hosts by number, from a word per rank that says which it is. Cost: linear.
+// Numbers the hosts. ids: a word per rank that identifies its host. Cost: linear.
 [[gnu::cold]] inline detail::growing_array<int> number_hosts(const detail::growing_array<std::uint64_t>& ids) {
     std::size_t places = 16;
     while (places < 2 * ids.size()) places *= 2;
@@ -113,7 +112,7 @@ namespace detail {
     return host_of;
 }
 
-// What must be the same on all ranks, lest connections fail: see protection_words(). Unix sockets do not reach others.
+// What must be the same on all ranks for connections: see protection_words(). Unix sockets reach only unix sockets.
 inline kept_text connection_words(const host_description& h) {
     return joined({protection_words(h.by), " COLLX_LANES=", h.lanes,
                    !is_unix_address(h.address) ? ""
@@ -121,11 +120,11 @@ inline kept_text connection_words(const host_description& h) {
                                                : " COLLX_ADDRESS=unix"});
 }
 
-// Behind an address: from where it can be reached.
+// Follows a published address: the machine, and whether other machines can reach the address.
 inline kept_text reach_of(const host_description& h) {
     return joined({" ", hash_bytes(h.machine.data(), h.machine.size(), 6), h.has_address ? " 1" : " 0"});
 }
-// Takes that away again. A process manager shows no rank all others, so each compares itself with the one above it.
+// Checks and removes that. A process manager shows no rank all others, so each compares itself with the one above it.
 [[gnu::cold]] inline void take_reach(kept_text& address, const host_description& h, int rank, int up) {
     const kept_text mine = reach_of(h);
     const std::size_t last = address.rfind(' '),
@@ -145,11 +144,11 @@ inline kept_text reach_of(const host_description& h) {
 
 } // namespace detail
 
-// Agrees on the name of the job and finds out who is where. `listener` is used only if ranks may be on several hosts:
-// listener.open(h) opens this rank's and returns "ADDRESS PORT"; listener.meet(token, rank, size, host, address, until)
-// connects to the rank one up in a binomial tree, whose address is given, and returns the host words of all ranks. So
-// the store gives each rank one address and none the whole table. Collective. Errors: as come_together() and the
-// listener's; timeout naming a rank that does not say where it listens. all: see come_together().
+// Agrees on the name of the job and finds out which host each rank is on. `listener` is used only if ranks may be on
+// several hosts. listener.open(h) opens this rank's listener and returns "ADDRESS PORT". listener.meet(token, rank,
+// size, host, address, until) connects to the rank one up in a binomial tree, whose address is given, and returns the
+// host words of all ranks. So a rank reads one address from the store, never the whole table. Collective. Errors: those
+// of come_together() and the listener; timeout naming a rank that publishes no address. all: see come_together().
 template <class Listener>
 [[gnu::cold]] meeting meet_at(any_store& store, int rank, int size, const deadline& until, const host_description& h,
                               const kept_text& settings, Listener&& listener, start_watch* all = nullptr) {
@@ -161,7 +160,7 @@ template <class Listener>
     const kept_text base = detail::joined({"collx/", name_view(a.token).substr(0, 8), "/listener/"}),
                     mine = detail::joined({listener.open(h), detail::reach_of(h)});
     const int up = rank & (rank - 1);
-    if (rank % 2 == 0) store.set(detail::joined({base, rank}), mine); // the others have no rank below them
+    if (rank % 2 == 0) store.set(detail::joined({base, rank}), mine); // odd ranks have no rank below them
     if (store.has_order()) store.barrier(base, size, until);
     kept_text address;
     try {

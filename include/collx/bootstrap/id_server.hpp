@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Making a unique_id, and the store in which ranks on several hosts meet that join with it: run by the process that
-// makes the id.
+// Makes a unique_id and, for ranks on several hosts, the store in which they meet. The process that makes the id runs
+// that store.
 #pragma once
 
 #include <cstdio>
@@ -17,13 +17,13 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Servers serve until their process ends: when the last rank has come is not known here.
+// Servers run until their process ends, because it does not learn when the last rank has come.
 struct kept_server {
     tcp_server server;
     kept_server* next;
 };
 
-// "@ADDRESS:PORT" of a store for an id of ranks on several hosts; empty where all are on one.
+// "@ADDRESS:PORT" of a new store if ranks may be on several hosts; empty if all are on one.
 [[gnu::cold]] inline kept_text serve_id() {
     static atomic<kept_server*> all{nullptr};
     const host_description h = describe_host(environment(), process_protection());

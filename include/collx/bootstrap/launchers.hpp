@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What each launcher leaves in the environment of the processes it starts: torchrun, PMI-1 (MPICH's mpiexec, srun
-// --mpi=pmi2, Flux), PMIx (Open MPI's mpirun, PRRTE, srun --mpi=pmix), Slurm alone, Kubernetes. Each turns its
-// variables into rank, size, place on the host and a way to meet; in which order they are asked, and why, is
-// environment.hpp's. Does not communicate. The facts behind it: docs/launchers.md.
+// --mpi=pmi2, Flux), PMIx (Open MPI's mpirun, PRRTE, srun --mpi=pmix), Slurm alone, Kubernetes. The functions of each
+// launcher turn its variables into rank, size, place on the host and a way to meet. environment.hpp has the order in
+// which launchers are asked, and the reasons. Does not communicate. Sources: docs/launchers.md.
 #pragma once
 
 #include <initializer_list>
@@ -17,7 +17,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Value of a launcher's number. Errors: environment when it is not set or makes no sense.
+// The value of a number that a launcher sets. Errors: environment when it is not set or makes no sense.
 inline int launcher_number(const environment& env, const char* name, const char* launcher, int least, int most) {
     const char* value = env.get(name);
     if (value == nullptr)
@@ -40,8 +40,8 @@ inline void read_ranks(const environment& env, const char* launcher, const char*
         fail(errc::environment, -1, -1, "they are the launcher's: unset what was set by hand",
              "%s=%d is not below %s=%d", rank, d.rank, size, d.size);
 }
-// Place on the host; without these two variables all ranks are taken to be on one host. One of them alone can still
-// tell that there are several hosts: the size when it is not that of the job, the rank when it is not that in the job.
+// Reads the place on the host. Without these two variables all ranks are taken to be on one host. One of them alone can
+// still show that there are several hosts: a size that is not the job's, or a local rank that is not the rank.
 inline void read_locals(const environment& env, const char* launcher, const char* rank, const char* size,
                         job_description& d) {
     d.local_rank = d.rank;
@@ -49,16 +49,16 @@ inline void read_locals(const environment& env, const char* launcher, const char
     const bool has_rank = env.get(rank) != nullptr, has_size = env.get(size) != nullptr;
     if (has_size) {
         d.local_size = launcher_number(env, size, launcher, 1, d.size);
-        d.local_rank = d.rank % d.local_size; // ranks of a host follow each other
+        d.local_rank = d.rank % d.local_size; // assumes that a host has consecutive ranks
     }
     if (!has_rank) return;
     d.local_rank = launcher_number(env, rank, launcher, 0, d.local_size - 1);
-    if (!has_size && d.local_rank < d.rank) d.local_size = d.local_rank + 1; // at least: fewer than all
+    if (!has_size && d.local_rank < d.rank) d.local_size = d.local_rank + 1; // a lower bound, below the job's size
 }
 
-// A name for the ranks of one launch on one host, from the variables that the launcher sets alike for all of them. Not
-// secret: who may join is a matter of users, not of names. The parts' lengths are hashed too, so that they cannot run
-// together.
+// A name for the ranks of one launch on one host, from variables that the launcher sets alike for all of them. It is
+// not secret: user ids, not names, decide who may join. The hash includes the lengths of the parts, so that different
+// parts never make the same text.
 inline kept_text derived_job(const char* launcher, const environment& env, std::initializer_list<const char*> names) {
     kept_text all;
     for (const char* name : names) {
@@ -78,7 +78,7 @@ inline kept_text derived_job(const char* launcher, const environment& env, std::
 inline constexpr const char* several_hosts_remedy =
     "set COLLX_STORE=tcp:ADDRESS:PORT, an address of rank 0's host and a port that is free";
 
-// MASTER_PORT is part of the name and nothing else: torchrun's own store listens there.
+// MASTER_PORT only becomes part of the name: torchrun's own store listens there.
 inline void describe_torch(const environment& env, job_description& d) {
     read_ranks(env, "torchrun", "RANK", "WORLD_SIZE", d);
     read_locals(env, "torchrun", "LOCAL_RANK", "LOCAL_WORLD_SIZE", d);
@@ -94,10 +94,10 @@ inline bool is_torchrun(const environment& env) { return are_set(env, {"TORCHELA
 
 // --------------------------------------------------------------------------------------------- Slurm
 
-// Tasks on one node of a list such as 4(x2),3: two nodes of four, then one of three. -1 when the text is none, or does
-// not reach that node.
+// Number of tasks on `node` in a list such as 4(x2),3: two nodes of four, then one of three. -1 if the text is no list
+// or does not reach that node.
 inline int tasks_on_node(name_view list, int node) {
-    const kept_text text(list); // ends with a zero
+    const kept_text text(list); // a zero-terminated copy
     for (const char* at = text.c_str();;) {
         const std::int64_t tasks = read_digits(at, most_ranks);
         std::int64_t nodes = 1;
@@ -113,7 +113,7 @@ inline int tasks_on_node(name_view list, int node) {
     }
 }
 
-// A step's number as srun sets it; the largest ones stand for batch scripts and shells, which are one process however
+// Whether srun set a step number. The largest numbers stand for batch scripts and shells, which are one process however
 // many tasks the job has.
 inline bool is_slurm_step(const environment& env) {
     const char* step = env.get("SLURM_STEP_ID");
@@ -132,7 +132,7 @@ inline void read_slurm_locals(const environment& env, job_description& d) {
     const bool is_one_node = env.get("SLURM_STEP_NUM_NODES") == nullptr ||
                              launcher_number(env, "SLURM_STEP_NUM_NODES", "Slurm", 1, most_ranks) == 1;
     if (is_one_node) return;
-    if (list == nullptr) { // several nodes: here are at least those up to this rank, and not all
+    if (list == nullptr) { // several nodes: the local size is a lower bound, below the job's size
         const bool has_place = env.get("SLURM_LOCALID") != nullptr;
         d.local_rank = has_place ? launcher_number(env, "SLURM_LOCALID", "Slurm", 0, d.rank) : 0;
         d.local_size = d.local_rank + 1 < d.size ? d.local_rank + 1 : 1;
@@ -155,7 +155,7 @@ inline void describe_slurm(const environment& env, job_description& d) {
     d.remedy = "use srun --mpi=pmi2, or set COLLX_STORE=tcp:ADDRESS:PORT, an address of rank 0's host";
     if (d.local_size == d.size) d.job = slurm_job(env);
 }
-// Whether srun itself, not something it started, says the same about this process.
+// Whether srun itself, and not a launcher that it started, gives this process the same rank.
 inline bool is_slurm_rank(const environment& env, int rank) {
     if (!is_slurm_step(env)) return false;
     const char* at = env.get("SLURM_PROCID");
@@ -167,9 +167,9 @@ inline bool is_slurm_rank(const environment& env, int rank) {
 inline bool is_pmi(const environment& env) { return are_set(env, {"PMI_FD"}); }
 inline void describe_pmi(const environment& env, job_description& d) {
     read_ranks(env, "PMI", "PMI_RANK", "PMI_SIZE", d);
-    read_locals(env, "PMI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", d); // hydra's; the others say it over the socket
-    // Slurm's manager takes one client for each rank and ends the step when an MPI library comes second, so where its
-    // variables are enough it is left to that library.
+    read_locals(env, "PMI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", d); // hydra's; other managers say it over the socket
+    // Slurm's manager takes one client per rank and ends the step when an MPI library comes second. If its variables
+    // are enough, collx leaves the socket to that library.
     if (is_slurm_rank(env, d.rank) && launcher_number(env, slurm_size_name(env), "Slurm", 1, most_ranks) == d.size) {
         read_slurm_locals(env, d);
         if (d.local_size == d.size) d.job = slurm_job(env);
@@ -178,8 +178,8 @@ inline void describe_pmi(const environment& env, job_description& d) {
     d.store = joined({"pmi:", launcher_number(env, "PMI_FD", "PMI", 0, 1 << 20)});
 }
 
-// The same over TCP (mpiexec -pmi-port): the variables say which rank this is, and the manager how many there are.
-// Until it is asked, when the job is joined, the size is what is known of it.
+// PMI-1 over TCP (mpiexec -pmi-port): the variables give the rank. The manager gives the number of ranks when the job
+// is joined; until then the size is a lower bound.
 inline bool is_pmi_port(const environment& env) { return are_set(env, {"PMI_PORT", "PMI_ID"}); }
 inline void describe_pmi_port(const environment& env, job_description& d) {
     d.rank = launcher_number(env, "PMI_ID", "PMI", 0, most_ranks - 1);
@@ -192,7 +192,7 @@ inline void describe_pmi_port(const environment& env, job_description& d) {
 }
 
 inline bool is_pmix(const environment& env) { return are_set(env, {"PMIX_NAMESPACE", "PMIX_RANK"}); }
-// Without the component a single host can still meet: the server that all its ranks share has a name of its own.
+// Without the component the ranks of a single host can still meet: the server that they all share has a unique name.
 inline void describe_pmix(const environment& env, job_description& d) {
     if (pmix != nullptr) {
         pmix->describe(d);
@@ -220,11 +220,11 @@ inline void describe_pmix(const environment& env, job_description& d) {
 
 // --------------------------------------------------------------------------------------------- Kubernetes
 
-// An Indexed Job tells each pod its number and nothing else: the size comes from the job file, as COLLX_SIZE.
+// An Indexed Job tells each pod only its number. The size comes from the job file, as COLLX_SIZE.
 inline bool is_kubernetes(const environment& env) { return are_set(env, {"JOB_COMPLETION_INDEX", "COLLX_SIZE"}); }
 inline void describe_kubernetes(const environment& env, job_description& d) {
     read_ranks(env, "Kubernetes", "JOB_COMPLETION_INDEX", "COLLX_SIZE", d);
-    d.local_rank = 0; // each pod has a network and an address space of its own
+    d.local_rank = 0; // each pod has its own network and address space
     d.local_size = 1;
     d.remedy = "set COLLX_STORE=tcp:ADDRESS:PORT in the job file";
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which of this host's addresses a rank listens on: what COLLX_ADDRESS says in one of its forms (an address, an
-// interface, a network, the route to an address, unix sockets), as an address in numbers and a sentence on why it is
-// that one. Names of hosts are not looked up. Asks the system for its interfaces and for one route, and sends nothing.
+// Chooses the address on which a rank listens. COLLX_ADDRESS is an address, an interface, a network, the route to an
+// address, or unix sockets. The result is a numeric address and a sentence on why it was chosen. Host names are not
+// looked up. Asks the system for its interfaces and for one route, and sends nothing.
 #pragma once
 
 #include <arpa/inet.h>
@@ -18,7 +18,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Where a rank listens, and why there.
+// Where a rank listens, and why.
 struct chosen_address {
     kept_text address; // in numbers, or "unix", or "unix:" and a directory
     kept_text why;
@@ -47,8 +47,8 @@ inline kept_text text_of(const sockaddr* a) {
     return ::inet_ntop(a->sa_family, at, text, sizeof text) != nullptr ? text : "";
 }
 
-// All of this host's, as the system lists them. Not those of one link only (fe80::/10): other hosts cannot say which
-// of their links is meant.
+// All addresses of this host, as the system lists them, except link-local ones (fe80::/10): other hosts cannot say
+// which of their links is meant.
 [[gnu::cold]] inline growing_array<interface_address> interface_addresses() {
     growing_array<interface_address> all;
     ifaddrs* first = nullptr;
@@ -76,7 +76,7 @@ struct network {
     unsigned char bits[16] = {};
     int family = AF_UNSPEC, length = 0;
 
-    // False for what is no network.
+    // False if the text is no network.
     bool read(const kept_text& text) {
         const std::size_t slash = text.find('/');
         const kept_text address = text.substr(0, slash);
@@ -94,7 +94,7 @@ struct network {
     }
 };
 
-// The first that is up and fits; IPv4 before IPv6. Null: none.
+// The first address that is up and fits; IPv4 before IPv6. Null: none.
 template <class Fits>
 [[gnu::cold]] const interface_address* first_that(const growing_array<interface_address>& all, Fits&& fits) {
     for (const bool v6 : {false, true})
@@ -103,7 +103,7 @@ template <class Fits>
     return nullptr;
 }
 
-// From which address this host sends to `to`; empty when it knows no way there.
+// The address from which this host sends to `to`; empty if it has no route there.
 [[gnu::cold]] inline kept_text address_towards(const kept_text& to) {
     tcp_address a = numeric_address(to, 9); // connecting a datagram socket sends nothing
     const descriptor s(::socket(a.address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -121,8 +121,8 @@ template <class Fits>
 
 } // namespace detail
 
-// Reads COLLX_ADDRESS. root: the address where the job's ranks meet, empty when they meet by something else. Errors:
-// environment, listing the addresses that there are.
+// Turns COLLX_ADDRESS into an address to listen on. root: the address where the job's ranks meet; empty if they meet in
+// another way. Errors: environment, listing the addresses of this host.
 [[gnu::cold]] inline chosen_address
 choose_address(const kept_text& wanted, const kept_text& root,
                const detail::growing_array<interface_address>& all = detail::interface_addresses()) {

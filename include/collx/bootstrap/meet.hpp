@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From what the environment says to the name of the job: given or derived, or agreed on through what the launcher or
-// the user offers: a store, the process manager's sockets.
+// Determines the name of the job. It is given or derived, or the ranks agree on it through what the launcher or the
+// user offers: a store, or the process manager's sockets.
 #pragma once
 
 #include <type_traits>
@@ -21,15 +21,15 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The process's end of PMI. It lives until the program ends: an MPI library may come and use the same socket, and the
-// manager takes a rank that has said goodbye for done, one that leaves without for failed.
+// The process's PMI connection. It lives until the program ends, because an MPI library may come and use the same
+// socket. The manager takes a rank that says goodbye for finished, and one that leaves without for failed.
 inline pmi_store& process_pmi(int fd, const job_description& d, const deadline& until) {
     static pmi_store store =
         d.pmi_port.empty() ? pmi_store(fd, d.rank, d.size, until) : pmi_store(d.pmi_port, d.rank, until);
     return store;
 }
 
-// Where only the manager knows how many ranks there are: asks it.
+// Asks the manager if only the manager knows how many ranks there are.
 inline void ask_manager(job_description& d, const deadline& until) {
     if (d.pmi_port.empty()) return;
     const pmi_store& store = process_pmi(-1, d, until);
@@ -37,7 +37,7 @@ inline void ask_manager(job_description& d, const deadline& until) {
     d.size = store.size();
 }
 
-// Who else is on this rank's host, by the manager's own mapping. Leaves alone what it does not say.
+// Counts the ranks on this rank's host by the manager's own mapping. Changes nothing if the manager gives none.
 inline void read_pmi_locals(pmi_store& store, job_description& d) {
     pmi_mapping mapping;
     if (!mapping.read(store.of_manager("PMI_process_mapping"))) return;
@@ -63,7 +63,7 @@ struct pmix_by_component {
 };
 
 // Calls f(store) with the store that the description names; rank 0 of a tcp store runs the server meanwhile. A process
-// manager also says who is on this host.
+// manager also says which ranks are on this host.
 template <class F>
 auto with_store(job_description& d, const deadline& until, const job_key& key, F&& f) {
     const auto is_scheme = [&](const char* scheme) { return d.store.starts_with(scheme); };
@@ -96,28 +96,28 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
     auto met = [&] {
         try {
             return f(static_cast<any_store&>(face));
-        } catch (const error& e) { // other ranks are still being refused, and shall hear why
+        } catch (const error& e) { // ranks that the server still refuses must receive the reason
             if (server && e.code() == errc::security) detail::nap_ns(1'000'000'000);
             throw;
         }
     }();
-    // Else the next meeting might connect to this one's server. It ends soon, unless its process is stopped.
+    // Otherwise the next meeting might connect to this one's server, which ends soon unless its process is stopped.
     if (d.rank != 0) store.wait_for_end(deadline::in_ns(500'000'000));
     return met;
 }
 
-// Who is where, as this store lets the ranks find out.
+// Agrees on the job's name and on the host of each rank, in the way that this store allows.
 template <class Listener>
 [[gnu::cold]] meeting find_places(any_store& store, job_description& d, const deadline& until,
                                   const host_description& h, const kept_text& settings, Listener& listener,
                                   start_watch& all) {
-    // A process manager that knows all ranks to be on one host need not carry their cards.
+    // If the process manager knows that all ranks are on one host, they exchange no addresses.
     if (store.has_order() && d.local_size == d.size && h.id == h.machine)
         return {come_together(store, d.rank, d.size, until, {settings + connection_words(h), h.id, h.machine}).token,
                 {}};
     return meet_at(store, d.rank, d.size, until, h, settings, listener, &all);
 }
-// How many ranks are on this one's host, and which of them it is.
+// Counts the ranks on this rank's host, and finds this rank's place among them.
 [[gnu::cold]] inline void count_locals(job_description& d, const growing_array<int>& host_of) {
     if (host_of.empty()) return;
     d.local_rank = d.local_size = 0;
@@ -130,8 +130,8 @@ template <class Listener>
 
 } // namespace detail
 
-// Fills in the job's name, and the place on the host where only the meeting tells it. Collective among the ranks of a
-// job without a name; a process that is alone needs none. Errors: those of the stores and of rendezvous() · environment
+// Fills in the job's name, and the place on the host if only the meeting shows it. Collective among the ranks of a job
+// without a name; a process that is alone needs no name. Errors: those of the stores and of rendezvous() · environment
 // when nothing says how to meet.
 [[gnu::cold]] inline void meet(job_description& d, const deadline& until, const job_key& key = {}) {
     detail::ask_manager(d, until);
@@ -140,14 +140,14 @@ template <class Listener>
         detail::with_store(d, until, key, [&](any_store& store) { return rendezvous(store, d.rank, d.size, until); });
 }
 
-// The name alone.
+// Returns only the name that meet() finds.
 [[gnu::cold]] inline kept_text agree_on_job(job_description d, const deadline& until) {
     meet(d, until);
     return d.job;
 }
 
-// The same as meet(), and who is on which host; then join(meeting, watch), which brings the job up while those who die
-// or fall silent are still heard of. What that returns. A job that its launcher named is on one host. See meet_at().
+// Like meet(), and also finds each rank's host. Then returns join(meeting, watch), which brings the job up; the watch
+// still detects ranks that die or fall silent. A job that its launcher named is on one host. See meet_at().
 template <class Listener, class Join>
 [[gnu::cold]] auto meet_and_join(job_description& d, const deadline& until, const host_description& h,
                                  const kept_text& settings, Listener&& listener, Join&& join) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The store of threads: a list under a lock. The reference model, for tests and for ranks that are threads of one
+// The store of threads: a list under a lock. It is the reference model, for tests and for ranks that are threads of one
 // process.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Names of hosts, which may stand for addresses where ranks meet: the system's resolver is asked until it knows the
-// name, and all ranks choose alike among what it says. A host that knows its own name as a loopback address (127.0.1.1
-// in /etc/hosts is Debian's way) means its own address by it, for so do the others.
+// Host names as addresses where ranks meet. The system's resolver is asked until it knows the name, and all ranks make
+// the same choice among its answers. If a host knows its own name as a loopback address (127.0.1.1 in /etc/hosts is
+// Debian's way), the name means its outward address, as it does on the other hosts.
 #pragma once
 
 #include <netdb.h>
@@ -23,8 +23,7 @@ struct name_answer {
 };
 using name_resolver = name_answer (*)(const kept_text&);
 
-// The system's. Cost: as long as its resolver takes; 10 s where a name server is silent and no limit is set
-// otherwise.
+// Asks the system. Cost: as long as its resolver takes; 10 s if a name server is silent and no other limit is set.
 [[gnu::cold]] inline name_answer ask_system(const kept_text& name) {
     addrinfo hints{}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
@@ -38,7 +37,7 @@ using name_resolver = name_answer (*)(const kept_text&);
     return a;
 }
 
-// What may be one: letters, and no sign that names do not have.
+// Whether the text may be a host name: only characters of names, and not only digits and dots.
 inline bool is_name(const kept_text& host) {
     return host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") ==
                kept_text::npos &&
@@ -48,7 +47,7 @@ inline bool is_outward(const kept_text& address) {
     return !address.starts_with("fe80:") && !is_loopback(numeric_address(address, 0));
 }
 
-// IPv4 before IPv6, then the lowest text: resolvers sort as they like.
+// IPv4 before IPv6, then the lowest text, because resolvers sort in different ways.
 [[gnu::cold]] inline kept_text choose_named(const kept_text& name, const detail::growing_array<kept_text>& all,
                                             const growing_array<interface_address>& here) {
     const auto is_before = [](const kept_text& a, const kept_text& b) {
@@ -77,11 +76,12 @@ inline bool is_outward(const kept_text& address) {
 
 } // namespace detail
 
-// The address of a host, in numbers; what is in numbers stays as it is. Asks again until the deadline, as a name may be
-// known only when its host is there. Errors: environment when the name cannot be resolved, or when it says too little.
+// Turns the name of a host into a numeric address; a numeric address stays as it is. Asks again until the deadline,
+// because a name may become known only when its host is up. Errors: environment when the name cannot be resolved, or is
+// this host's own and the host has several addresses.
 [[gnu::cold]] inline kept_text look_up(const kept_text& host, const deadline& until,
                                        detail::name_resolver resolver = detail::ask_system) {
-    if (!detail::is_name(host)) return host; // numbers, or what is refused as none
+    if (!detail::is_name(host)) return host; // numbers, or text that is refused later
     for (detail::retry_pause pause(500'000'000);;) {
         const detail::name_answer a = resolver(host);
         if (!a.addresses.empty()) return detail::choose_named(host, a.addresses, detail::interface_addresses());

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The store that a process manager keeps: a client of PMI-1 over the socket that it leaves in PMI_FD (MPICH's mpiexec,
-// srun --mpi=pmi2, Flux), or over one to where it listens (PMI_PORT: mpiexec -pmi-port). One rank's end; used by one
-// thread at a time, and not while another library of the program talks over the same socket. Knows no job and no
-// transport.
+// The store of a process manager: a client of PMI-1 over the socket in PMI_FD (MPICH's mpiexec, srun --mpi=pmi2, Flux),
+// or over a connection to PMI_PORT (mpiexec -pmi-port). One object per rank, used by one thread at a time, and not
+// while another library of the program uses the same socket. Knows no job and no transport.
 #pragma once
 
 #include <fcntl.h>
@@ -18,18 +17,18 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// A Store with the order of PMI: what a rank sets, the others see after a barrier of all ranks, and a key is set once.
-// So all ranks set, all come to the barrier, all get. There are no sums. The connection is said goodbye to when the
-// object goes, as process managers end a job whose ranks leave without.
+// A Store with the order of PMI: other ranks see a value after a barrier of all ranks, and a key is set once. So all
+// ranks set, all enter the barrier, all get. There are no sums. The destructor says goodbye to the manager, because
+// process managers end a job when a rank leaves without.
 class pmi_store {
 public:
     static constexpr bool is_collective = true; // rendezvous() then uses the barrier instead of sums
     static constexpr std::size_t most_line_bytes = 4096;
-    static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that wait for no rank
+    static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that depend on no other rank
     static constexpr std::int64_t goodbye_limit_ns = 1'000'000'000;
 
     // `fd` stays the caller's (an MPI library may use it, too). Errors: environment when it is no socket · protocol ·
-    // peer_failed when the manager hangs up · timeout.
+    // peer_failed when the manager closes the connection · timeout.
     [[gnu::cold]] pmi_store(int fd, int rank, int size, const deadline& until)
         : rank_(rank), size_(size), owner_(::getpid()) {
         int type = 0;
@@ -44,13 +43,13 @@ public:
                  std::strerror(errno));
         begin(until);
     }
-    // at: HOST:PORT as the manager says it, so a name is looked up, which may take the time that the system gives
-    // names. Errors: as above; environment when there is no answer.
+    // at: HOST:PORT as the manager gives it. A name is looked up, which takes as long as the system's resolver. Errors:
+    // as above; environment when nothing answers.
     [[gnu::cold]] pmi_store(const kept_text& at, int id, const deadline& until)
         : rank_(id), size_(0), owner_(::getpid()) {
         connect(at, until);
         (void)ask(detail::joined({"cmd=initack pmiid=", id}), "initack", until);
-        for (int* number : {&size_, &rank_, static_cast<int*>(nullptr)}) { // and whether to print what is said
+        for (int* number : {&size_, &rank_, static_cast<int*>(nullptr)}) { // the third: whether to print messages
             const kept_text line = receive_line(until);
             if (detail::pmi_value(line, "cmd") != "set") fail_nonsense(line);
             if (number == nullptr) break;
@@ -66,15 +65,15 @@ public:
     pmi_store(const pmi_store&) = delete;
     pmi_store& operator=(const pmi_store&) = delete;
     [[gnu::cold]] ~pmi_store() {
-        if (owner_ != ::getpid() || !socket_.is_open()) return; // a fork() is no rank
+        if (owner_ != ::getpid() || !socket_.is_open()) return; // a child made by fork() is no rank
         try {
             (void)ask("cmd=finalize", "finalize_ack", deadline::in_ns(goodbye_limit_ns));
-        } catch (const error&) { // it has gone, or an MPI library has said goodbye already
+        } catch (const error&) { // the manager has gone, or an MPI library has said goodbye already
         }
     }
 
-    // Errors: invalid_argument for a value that is longer than the manager takes (1023 bytes as a rule, three for each
-    // that is not a letter, a digit or one of ._-).
+    // Errors: invalid_argument for a value longer than the manager takes (usually 1023 bytes; each byte that is not a
+    // letter, a digit or one of ._- counts as three).
     void set(name_view key, name_view value) {
         detail::check_store_key(key);
         const kept_text word = detail::pmi_word(value);
@@ -96,7 +95,7 @@ public:
     std::int64_t add(name_view, std::int64_t) {
         fail(errc::unsupported, rank_, -1, "use a tcp_store or a file_store", "PMI has no sums");
     }
-    // Of all ranks of the job; names only say what is waited for.
+    // A barrier of all ranks of the job; the name is used in error messages only.
     void barrier(name_view name, int ranks, const deadline& until) {
         if (ranks != size_)
             fail(errc::invalid_argument, rank_, -1, "", "a PMI barrier is of all %d ranks, not of %d", size_, ranks);
@@ -107,7 +106,7 @@ public:
 
     int next_turn() { return turn_++; }
 
-    // What the manager itself has put there, as it is; empty if nothing.
+    // A value that the manager itself has set, not decoded; empty if there is none.
     kept_text of_manager(name_view key) {
         kept_text value;
         return look_up(kept_text(key), value) ? value : kept_text();
@@ -154,7 +153,7 @@ private:
     void check_rc(const kept_text& line) {
         if (detail::pmi_value(line, "rc") != "0") fail_nonsense(line);
     }
-    // A limit that the manager names: at least what we need, and not more than our line takes. Its zero byte is in it.
+    // A limit that the manager names, without its zero byte: at least what collx needs, at most what our line takes.
     std::size_t limit(const kept_text& line, const char* key, std::int64_t least) {
         const std::int64_t n = detail::pmi_number(detail::pmi_value(line, key), INT32_MAX);
         if (n < least) fail_nonsense(line);
@@ -171,7 +170,7 @@ private:
         return true;
     }
 
-    // One question, one line as the answer. After anything else the connection is not usable any more.
+    // Sends one question; the answer is one line. After any other outcome the connection is unusable.
     [[gnu::cold]] kept_text ask(kept_text question, name_view answer, const deadline& until) {
         if (!socket_.is_open())
             fail(errc::peer_failed, rank_, -1, "see the first error", "the connection to the process manager is lost");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where a process has its job's key from, and whether the ranks of a job agree on how their connections are protected.
-// The key is read once, taken out of the environment, and kept for the process.
+// Where a process gets its job's key from, and whether the ranks of a job agree on the protection of their connections.
+// The key is read once, removed from the environment, and kept for the life of the process.
 #pragma once
 
 #include <fcntl.h>
@@ -17,12 +17,12 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What the environment says about a key.
+// The key that the environment gives.
 struct found_key {
     kept_text text;
     const char* source = "none"; // the variable
-    // A launcher may hand one over to programs of which it does not know whether they can compute with it: its text
-    // begins with "optional:", and a program without a component does as if there were none.
+    // A launcher may pass a key to programs without knowing whether they can compute with it. Its text then begins with
+    // "optional:", and a program without a component behaves as if there were no key.
     bool is_optional = false;
 
     found_key() = default;
@@ -35,7 +35,7 @@ namespace detail {
 
 inline constexpr name_view optional_key_prefix = "optional:";
 
-// All there is to read, from the beginning where it has one: ranks share the position of an inherited descriptor.
+// Reads all there is. A file is read from its beginning, because ranks share the position of an inherited descriptor.
 [[gnu::cold]] inline void read_key_from(int fd, const char* variable, found_key& k) {
     const deadline until = deadline::in_ns(10'000'000'000);
     char part[job_key::most_bytes + 64];
@@ -79,7 +79,7 @@ inline constexpr name_view optional_key_prefix = "optional:";
 
 } // namespace detail
 
-// The first of COLLX_KEY_FD, COLLX_KEY_FILE and COLLX_KEY that is set. Errors: environment.
+// Reads the first of COLLX_KEY_FD, COLLX_KEY_FILE and COLLX_KEY that is set. Errors: environment.
 [[gnu::cold]] inline void find_key(const environment& env, found_key& k) {
     if (const char* fd = env.get("COLLX_KEY_FD")) {
         const auto n = detail::read_number(detail::variable_named("COLLX_KEY_FD"), fd);
@@ -95,7 +95,8 @@ inline constexpr name_view optional_key_prefix = "optional:";
     if (k.is_optional) k.text.erase(0, prefix.size());
 }
 
-// Errors: those of find_key() and job_key · environment for a protection that needs a key where there is none.
+// Errors: those of find_key() and job_key · environment without the key that a protection needs · unsupported without
+// its component.
 [[gnu::cold]] inline job_protection find_protection(const environment& env) {
     check_variables(env);
     job_protection by;
@@ -109,7 +110,7 @@ inline constexpr name_view optional_key_prefix = "optional:";
     if (wanted == nullptr) return by;
     const auto level =
         static_cast<protection>(1 + detail::read_choice(detail::variable_named("COLLX_SECURITY"), wanted));
-    if (!by.key && k.source[0] == 'C') // an optional one, which needs a component like any as soon as it is asked for
+    if (!by.key && k.source[0] == 'C') // an optional key needs a component as soon as COLLX_SECURITY is set
         fail(errc::unsupported, -1, -1,
              level > protection::auth_only
                  ? "include <collx/interop/openssl.hpp> in one file and link collx::openssl"
@@ -127,8 +128,8 @@ inline constexpr name_view optional_key_prefix = "optional:";
 
 namespace detail {
 
-// Takes out of the environment what no other process should see: /proc shows a process's first environment, and what it
-// starts inherits the present one.
+// Removes from the environment what no other process should see: /proc shows a process's first environment, and its
+// children inherit the present one.
 [[gnu::cold]] inline void forget_key() {
     if (char* text = ::getenv("COLLX_KEY")) ::explicit_bzero(text, std::strlen(text));
     ::unsetenv("COLLX_KEY");
@@ -138,7 +139,7 @@ namespace detail {
     }
 }
 
-// Of this process. Read at the first call that succeeds; from then on the environment holds no key any more.
+// The protection of this process. Read at the first call that succeeds; from then on the environment holds no key.
 [[gnu::cold]] inline const job_protection& process_protection() {
     static const job_protection by = [] {
         job_protection found = find_protection(environment());
@@ -175,7 +176,7 @@ inline kept_text address_of_store(const kept_text& store) {
     if (!address.empty()) require_protection(env, "COLLX_STORE", address, 0, key);
 }
 
-// What a rank says of its protection where ranks meet, behind its other settings: the same words on all of them.
+// What a rank publishes about its protection, after its other settings. It must be the same on all ranks.
 [[gnu::cold]] inline kept_text protection_words(const job_protection& by) {
     return joined({" protection=", name_of(by.level), " key=", by.key.fingerprint("of the job")});
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How ranks that share nothing but a store agree on a name for their job. Rank 0 says what it is; each rank compares
-// itself with that, and what is odd goes up a tree through the store; rank 0 publishes the name or, in its place, what
-// is wrong, so that all ranks that came throw the same error. No rank waits for more than four others one after the
-// other, a logarithm of times (docs/design/startup.md).
+// How ranks that share only a store agree on a name for their job. Rank 0 publishes its settings, and each rank
+// compares its own with them. Differences go up a tree through the store. Rank 0 then publishes the name or, in its
+// place, what is wrong, so that all ranks that came throw the same error. No rank waits for more than four others one
+// after the other; the tree has logarithmic depth (docs/design/startup.md).
 #pragma once
 
 #include <collx/bootstrap/detail/joined.hpp>
@@ -12,7 +12,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What a rank says of itself when it comes. `settings`: words NAME=VALUE that must be the same on all ranks.
+// What a rank says about itself when it comes. `settings`: words NAME=VALUE that must be the same on all ranks.
 struct arrival {
     kept_text settings;
     kept_text host;    // the same on ranks that share memory
@@ -27,12 +27,12 @@ struct agreement {
 
 namespace detail {
 
-// At the deadline rank 0 says who is missing: so long do the others wait for its words, and it for their having heard
-// them.
+// At the deadline rank 0 names the missing ranks. The others wait this much longer for its verdict, and rank 0 waits
+// this long until they have read it.
 inline constexpr std::int64_t verdict_grace_ns = 250'000'000;
 inline constexpr int rendezvous_fan = 4;
 
-// The words of `settings` that say what protects the job: see protection.hpp.
+// Whether a word of `settings` says what protects the job: see protection.hpp.
 inline bool is_of_keys(const kept_text& word) { return word.starts_with("protection=") || word.starts_with("key="); }
 inline constexpr const char* security_remedy =
     "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, and COLLX_SECURITY, or none of them any";
@@ -44,16 +44,16 @@ inline deadline with_grace(const deadline& until) {
 // What the ranks of one subtree have found: how they differ from rank 0.
 struct findings {
     bool has_other_host = false, has_other_machine = false;
-    bool has_other_size = false;                       // then it is unknown who is to come
-    std::int64_t without_address = -1, first_odd = -1; // lowest of those ranks
-    std::int64_t odd = 0;                              // how many say something else than rank 0
-    kept_text list, says, expected;                    // which, what, and what rank 0 says
+    bool has_other_size = false;                       // then it is unknown which ranks will come
+    std::int64_t without_address = -1, first_odd = -1; // the lowest rank of each kind
+    std::int64_t odd = 0;                              // number of ranks that differ from rank 0
+    kept_text list, says, expected;                    // these ranks, what they say, and what rank 0 says
 
     kept_text text() const {
         return joined({has_other_host, " ", has_other_machine, " ", has_other_size, " ", without_address, " ",
                        first_odd, " ", odd, "\n", list, "\n", says, "\n", expected});
     }
-    // False for what text() has not made.
+    // False if text() has not made it.
     [[gnu::cold]] bool read(const kept_text& text) {
         std::int64_t numbers[6];
         std::size_t at = 0;
@@ -86,7 +86,7 @@ struct findings {
     }
 };
 
-// The first word of `mine` that `other` does not have at the same place, and the one it has.
+// Finds the first place where the words of `mine` and `other` differ. a, b: the two words there.
 [[gnu::cold]] inline bool find_difference(const kept_text& mine, const kept_text& other, kept_text& a, kept_text& b) {
     for (std::size_t i = 0, j = 0; i < mine.size() || j < other.size();) {
         const auto word = [](const kept_text& text, std::size_t& at) {
@@ -102,11 +102,11 @@ struct findings {
     return false;
 }
 
-// What rank 0 says: SIZE, settings, host, machine, a line each.
+// What rank 0 publishes: SIZE, settings, host, machine, a line each.
 [[gnu::cold]] inline kept_text words_of(const arrival& a, int size) {
     return joined({size, "\n", a.settings, "\n", a.host, "\n", a.machine});
 }
-// What makes this rank different from rank 0.
+// How this rank differs from rank 0.
 [[gnu::cold]] inline findings compare_with_root(const kept_text& root, const arrival& me, int rank, int size) {
     kept_text line[4];
     std::size_t at = 0;
@@ -128,8 +128,8 @@ struct findings {
     return f;
 }
 
-// The verdict of rank 0 is one letter (k and s: the name follows, of a job on one host or several; m: mismatch,
-// x: of keys, e: environment, t: timeout), for errors the guilty rank and a blank, then the text.
+// The verdict of rank 0 begins with one letter. k, s: the name of a job on one host or several follows. m: mismatch,
+// x: of keys, e: environment, t: timeout; the guilty rank, a blank and the text follow.
 [[gnu::cold]] inline agreement read_verdict(const kept_text& verdict, int rank) {
     if (verdict.size() == 33 && (verdict[0] == 'k' || verdict[0] == 's')) return {verdict.substr(1), verdict[0] == 'k'};
     const std::size_t blank = verdict.find(' ');
@@ -149,21 +149,21 @@ struct findings {
     fail(code, rank, static_cast<int>(guilty), remedy, "%s", verdict.c_str() + blank + 1);
 }
 
-// One meeting in a store, as one rank. `turn`: what its keys begin with.
+// One rank's part in a meeting in a store. `turn`: prefix of the meeting's keys.
 class rendezvous_tree {
 public:
     rendezvous_tree(any_store& store, int rank, int size, const deadline& until, const kept_text& turn,
                     start_watch* all)
         : store_(store), rank_(rank), size_(size), until_(until), turn_(turn), all_(all) {}
 
-    // What rank `whom` is to set. With a watch the error is that of all ranks.
+    // Waits for a key that rank `whom` sets. With a watch the error is that of all ranks.
     [[gnu::cold]] kept_text get(const char* key, int whom, const deadline& until) {
         return all_ != nullptr ? all_->get(joined({turn_, key}), whom)
                                : kept_text(store_.get(joined({turn_, key}), until));
     }
 
-    // What the ranks below this one have found, added to `f`. Waits for no more of them once one counts other ranks.
-    // False when one has not come in time.
+    // Adds what the ranks below this one have found to `f`. Stops waiting for them once one has another number of
+    // ranks. False when one has not come in time.
     [[gnu::cold]] bool gather(findings& f) {
         for (int c = rank_ * rendezvous_fan + 1; c <= rank_ * rendezvous_fan + rendezvous_fan && c < size_; ++c) {
             if (f.has_other_size) return true;
@@ -178,7 +178,7 @@ public:
         }
         return true;
     }
-    // Rank 0's. `turns`: what the keys of those who have come begin with, `number`: which meeting this is.
+    // The verdict of rank 0. `number`: which meeting of the store this is.
     [[gnu::cold]] kept_text verdict(const findings& f, bool have_all_come, std::int64_t number) {
         if (f.odd != 0)
             return joined({is_of_keys(f.says) ? "x" : "m", f.first_odd, f.odd > 1 ? " ranks " : " rank ", f.list,
@@ -191,7 +191,7 @@ public:
     }
 
 private:
-    // The time is over: who is there is only looked for, and not for long.
+    // The deadline has passed, so this only checks which ranks are there, and not for long.
     [[gnu::cold]] kept_text missing(std::int64_t number) {
         kept_text late;
         int first = -1, count = 0, silent = -1;
@@ -230,9 +230,9 @@ private:
 
 namespace detail {
 
-// Where a process manager knows the ranks and their number. Whether they are on one host remains to be found out. Cost:
-// one value, one barrier, one look. Errors: as the store's, who is missing only its process manager knows; mismatch on
-// the rank that differs from rank 0.
+// For a process manager, which knows the ranks and their number. Whether they are on one host is found out later. Cost:
+// one value, one barrier, one look. Errors: those of the store (only its process manager knows which ranks are
+// missing); mismatch on the rank that differs from rank 0.
 [[gnu::cold]] inline agreement come_together_in_order(any_store& store, int rank, int size, const deadline& until,
                                                       const arrival& me) {
     const kept_text key = joined({"collx/job/", store.next_turn()});
@@ -243,7 +243,7 @@ namespace detail {
         fail(errc::protocol, rank, 0, "build all ranks with the same version of collx",
              "rank 0 left something unknown in the store");
     const findings f = compare_with_root(said.substr(32), {me.settings, "", "", true}, rank, size);
-    // Who has another key goes on with the others to where they compare it once more, and so all of them learn of it.
+    // A rank with another key continues to where all ranks compare keys once more, so that all of them get the error.
     if (f.odd != 0 && !is_of_keys(f.says))
         fail(errc::mismatch, rank, 0, "give all ranks the same size, settings and build of collx",
              "rank %d says %s, rank 0 says %s", rank, f.says.c_str(), f.expected.c_str());
@@ -252,19 +252,19 @@ namespace detail {
 
 } // namespace detail
 
-// The name of the job, random and the same on all `size` ranks, and whether they are on one host. Collective; may be
-// called again with the same store for the next job. Ensures: when it returns on rank 0 all ranks have the name, so
-// rank 0 may take the store away. Errors: timeout (names the missing ranks) · mismatch (sizes or settings differ; names
-// the ranks) · environment (hosts that cannot reach each other) · whatever the store throws. Cost: five words in the
-// store per rank, on rank 0 about 4 log4(size) waits. all: of the start that this is a part of. Then rank 0 does not
-// wait until all have the name: start_watch::finish() does. Of a CollectiveStore: see come_together_in_order().
+// Agrees on the name of the job, random and the same on all `size` ranks, and on whether they are on one host.
+// Collective; may be called again with the same store for the next job. Ensures: when it returns on rank 0 all ranks
+// have the name, so rank 0 may close the store. Errors: timeout (names the missing ranks) · mismatch (sizes or settings
+// differ; names the ranks) · security (keys differ) · environment (hosts that cannot reach each other) · those of the
+// store. Cost: five words in the store per rank, on rank 0 about 4 log4(size) waits. all: the watch of the whole start;
+// with it, not rank 0 but start_watch::finish() waits until all have the name. See also come_together_in_order().
 [[gnu::cold]] inline agreement come_together(any_store& store, int rank, int size, const deadline& until,
                                              const arrival& me, start_watch* all = nullptr) {
     if (store.has_order()) return detail::come_together_in_order(store, rank, size, until, me);
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
-    // Each rank counts for itself which meeting of this store this is; a rank number used twice shows as a meeting that
-    // the others never reach.
+    // Each rank counts the meetings of this store by itself. If two processes have one rank number, one of them counts
+    // a meeting that the others never reach.
     const std::int64_t number = store.add(detail::joined({"collx/turn/", rank}), 1);
     const kept_text turn = detail::joined({"collx/", number, "/"});
     if (all != nullptr && !all->is_on()) all = nullptr;
@@ -311,7 +311,7 @@ agreement come_together(S& store, int rank, int size, const deadline& until, con
     return come_together(static_cast<any_store&>(face), rank, size, until, me);
 }
 
-// The name alone.
+// Returns only the name that come_together() agrees on.
 template <Store S>
 kept_text rendezvous(S& store, int rank, int size, const deadline& until) {
     return come_together(store, rank, size, until, arrival{}).token;

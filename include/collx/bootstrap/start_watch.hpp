@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One verdict for all ranks when a start fails, whatever each of them was waiting for: in the store, at the listener,
-// for the memory of its host. The store notices a death and sets a key (the bell) that all waits look at. When
-// the time is over, the first rank to notice calls the roll, and the ranks that do not answer are named
-// (docs/design/startup.md).
+// One verdict for all ranks when a start fails, whatever each of them waits for: the store, the listener, or the memory
+// of its host. The store notices a death and sets a key (the bell) that all waits check. When the time is over, the
+// first rank to notice calls the roll, and the error names the ranks that do not answer (docs/design/startup.md).
 #pragma once
 
 #include <exception>
@@ -16,10 +15,10 @@ COLLX_BEGIN_NAMESPACE
 
 class start_watch final : public start_check {
 public:
-    // How long a rank may take to answer when the roll is called.
+    // How long a rank may take to answer a roll call.
     static constexpr std::int64_t roll_ns = 500'000'000;
 
-    // alarm: of the store where the ranks meet; null where the store has none: then all functions here do nothing.
+    // alarm: that of the store where the ranks meet. Null if the store has none: then nothing is watched.
     start_watch(store_alarm* alarm, int rank, int size, const deadline& until)
         : alarm_(size > 1 ? alarm : nullptr), rank_(rank), size_(size), until_(until) {
         if (alarm_ != nullptr) alarm_->appear(rank, size, until);
@@ -41,7 +40,7 @@ public:
         first_ = bell_ = detail::joined({turn, "bell"});
         alarm_->watch(number, first_);
     }
-    // As of a store. whom: the rank that is to set the key.
+    // Like get() of a store. whom: the rank that is to set the key.
     [[gnu::cold]] kept_text get(name_view key, int whom) {
         kept_text value;
         try {
@@ -60,8 +59,8 @@ public:
         if (alarm_->is_rung(bell_, said)) hear(said);
     }
     bool has_ended() const override { return is_over_; }
-    // All ranks have joined when this returns. Collective. The verdict is the same for all ranks: a death counts before
-    // it or after it.
+    // Returns when all ranks have joined. Collective. The verdict is the same for all ranks: a death counts either
+    // before it or after it.
     [[gnu::cold]] void finish() {
         if (alarm_ == nullptr) return;
         const kept_text last = detail::second_bell(first_);
@@ -71,14 +70,14 @@ public:
             while (!is_done && said.starts_with("r"))
                 answer(), is_done = alarm_->get_or_bell(last, bell_, until_, said);
         } catch (const peer_failed&) {
-            // The rank that runs the store died. Ranks that know already that all have joined shall find it dead before
+            // The rank that runs the store died. Ranks that already know that all have joined must find it dead before
             // this rank leaves.
             detail::nap_ns(roll_ns / 2);
             throw;
         }
         if (said != detail::start_done) throw_verdict(said);
     }
-    // Runs f(), which brings the job up; an error of it becomes that of all ranks.
+    // Runs f(), which brings the job up. An error of f() becomes the error of all ranks.
     template <class F>
     auto guard(F&& f) {
         try {
@@ -123,10 +122,10 @@ private:
              said.c_str() + next + 1);
     }
 
-    // This rank has failed. Throws the verdict of all ranks, which is this failure unless another came first.
+    // Ends the start after this rank failed. Throws the verdict of all ranks: this failure, unless another came first.
     [[noreturn, gnu::cold]] void end(const error& mine) {
         const bool is_about_other = mine.peer() >= 0 && mine.peer() != rank_;
-        // Each rank finds such an error by itself, in the same words.
+        // Each rank finds such an error by itself, with the same text.
         if (is_about_other && mine.code() != errc::timeout && mine.code() != errc::peer_failed) raise(mine);
         try {
             if (mine.code() == errc::timeout) call_roll(mine);
@@ -146,12 +145,12 @@ private:
         if (kept_text(text).starts_with(before)) text = text.substr(before.size());
         return kept_text(text).substr(0, text.size() < 250 ? text.size() : 250);
     }
-    // Claims the verdict; an earlier one counts. own: what this rank throws if its verdict counts.
+    // Claims the verdict; an earlier verdict counts. own: what this rank throws if its verdict counts.
     [[gnu::cold]] void announce(errc code, int who, const kept_text& text, const error* own = nullptr) {
         const kept_text said = detail::joined({"f", static_cast<int>(code), " ", who, " ", text});
         const kept_text held = say_last(said);
         if (own != nullptr && held == said) is_over_ = true, raise(*own);
-        if (held == detail::start_done) return; // all had come
+        if (held == detail::start_done) return; // all had joined
         throw_verdict(held);
     }
     kept_text say_last(const kept_text& said) {
@@ -169,7 +168,7 @@ private:
         if (!(name_view(bell_) == name_view(detail::second_bell(first_)))) answer();
         kept_text said;
         const deadline enough = deadline::in_ns(is_mine ? roll_ns : 3 * roll_ns);
-        int answered = 0; // all below have
+        int answered = 0; // all ranks below this number have answered
         // The rank that called counts the answers; the others wait for its verdict.
         for (detail::retry_pause pause(20'000'000); !is_mine || answered < size_;) {
             while (is_mine && answered < size_ && has(detail::joined({turn_, "here/", answered}), INT64_MIN))
@@ -218,7 +217,7 @@ private:
     int rank_, size_;
     deadline until_;
     std::int64_t number_ = 0, next_question_ns_ = 0;
-    kept_text turn_, first_, bell_; // bell_: the one to look at
+    kept_text turn_, first_, bell_; // bell_: the one to check
     bool is_over_ = false;          // this rank knows the verdict
 };
 

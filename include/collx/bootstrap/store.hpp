@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A store: the few words that processes exchange before they have any other way to talk. Four functions, so that a
-// program can bring its own (Redis, etcd, a test's map). Here are the concept and what is built on it; models are
-// memory_store, file_store, tcp_store, and with the order of process managers pmi_store and pmix_store.
+// A store: where processes exchange a few words before they have any other way to communicate. It has four functions,
+// so that a program can bring its own (Redis, etcd, a test's map). This file has the concept and what is built on it;
+// models are memory_store, file_store, tcp_store, and with the order of process managers pmi_store and pmix_store.
 #pragma once
 
 #include <sys/random.h>
@@ -23,11 +23,11 @@ COLLX_BEGIN_NAMESPACE
 inline constexpr std::size_t most_key_bytes = 256;
 inline constexpr std::size_t most_value_bytes = 64 * 1024;
 
-// set: the key has this value from now on, for all; the last one wins.
+// set: gives the key this value for all ranks; the last call wins.
 // get: waits for the key; throws timeout when the deadline passes, but looks once even if it has passed already.
-// add: adds to a number (0 at first) at once for all and returns the sum; get() reads it as decimal text.
+// add: adds to a number (0 at first) atomically and returns the sum; get() reads it as decimal text.
 // barrier: returns when `ranks` calls of this name have been made; may be used again and again.
-// Errors: invalid_argument for an empty or too long key, a too long value, add() on what is no number.
+// Errors: invalid_argument for an empty or too long key, a too long value, add() on text that is no number.
 template <class S>
 concept Store = requires(S& s, name_view text, std::int64_t delta, int ranks, const deadline& until) {
     s.set(text, text);
@@ -36,12 +36,12 @@ concept Store = requires(S& s, name_view text, std::int64_t delta, int ranks, co
     s.barrier(text, ranks, until);
 };
 
-// A store in which others see what was set after a barrier of all ranks, as with PMI and PMIx. Its process manager
-// knows the ranks and their number, so nothing is left to judge.
+// A store in which other ranks see a value after a barrier of all ranks, as with PMI and PMIx. Its process manager
+// knows the ranks and their number, so no rank has to check who has come.
 template <class S>
 concept CollectiveStore = Store<S> && requires(S& s) {
     requires S::is_collective;
-    { s.next_turn() } -> std::same_as<int>; // counts the meetings of this store, on all ranks alike
+    { s.next_turn() } -> std::same_as<int>; // counts the meetings of this store, equally on all ranks
 };
 
 namespace detail {
@@ -60,7 +60,7 @@ inline void check_store_value(name_view value) {
          static_cast<int>(key.size()), key.data());
 }
 
-// Decimal text as add() keeps it. False when it is something else.
+// Reads decimal text as add() keeps it. False if it is something else.
 inline bool read_sum(name_view text, std::int64_t& sum) {
     const bool is_negative = !text.empty() && text[0] == '-';
     if (is_negative) text.remove_prefix(1);
@@ -97,7 +97,7 @@ inline kept_text random_token() {
 
 } // namespace detail
 
-// One face for all stores, so that what is said through them is compiled once per program and not once per kind of
+// One interface for all stores, so that code that uses stores is compiled once per program and not once per kind of
 // store.
 class any_store {
 public:
@@ -105,21 +105,21 @@ public:
     virtual kept_text get(name_view key, const deadline& until) = 0;
     virtual std::int64_t add(name_view key, std::int64_t delta) = 0;
     virtual void barrier(name_view name, int ranks, const deadline& until) = 0;
-    // Of a CollectiveStore. Else there is no next turn.
+    // For a CollectiveStore; other stores have no turns.
     virtual bool has_order() const { return false; }
     virtual int next_turn() { return 0; }
-    virtual store_alarm* alarm() { return nullptr; } // what the store knows of ranks that have gone; null: nothing
+    virtual store_alarm* alarm() { return nullptr; } // notices ranks that have ended; null: the store cannot
 
 protected:
     ~any_store() = default;
 };
-// A store that does not have that face yet.
+// A store that does not have this interface yet.
 template <class S>
 concept OwnStore = Store<S> && !std::is_base_of_v<any_store, S>;
 
 namespace detail {
 
-// A store behind that face. It must outlive this.
+// Gives a store this interface. The store must outlive this object.
 template <class S>
 class store_face final : public any_store {
     static_assert(Store<S>);
@@ -143,8 +143,8 @@ public:
 private:
     S& store_;
 };
-// A barrier of set, get and add, for stores that have nothing better. Round k is over when the last of its ranks says
-// so.
+// A barrier of set, get and add, for stores that have no better one. Round k is over when the last of its ranks sets
+// its key.
 [[gnu::cold]] inline void barrier_by_counting(any_store& store, name_view name, int ranks, const deadline& until) {
     if (ranks < 1) fail(errc::invalid_argument, -1, -1, "", "a barrier of %d ranks", ranks);
     const kept_text base(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An ability of a store: it notices that a rank has ended. tcp_store and file_store have it; a program's own store may
-// derive from this class, too. A *bell* is a key that is set once, by the first rank, when a start ends or is in doubt.
+// An ability of some stores: to notice that a rank has ended. tcp_store and file_store have it; a program's own store
+// may derive from this class, too. A *bell* is a key that is set once, when a start ends or is in doubt.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ COLLX_BEGIN_NAMESPACE
 
 class store_alarm {
 public:
-    // This rank takes part in a meeting of `ranks` from here on, at the latest to this deadline. If it ends without
+    // This rank takes part in a meeting of `ranks` from here on, until the deadline at the latest. If it ends without
     // leave(), the store rings the bell.
     virtual void appear(int rank, int ranks, const deadline& until) = 0;
-    // The meeting of this number has begun, and this is its bell.
+    // Meeting `number` has begun, and this is its bell.
     virtual void watch(std::int64_t number, name_view bell) = 0;
     virtual void leave() = 0;
-    // Sets the key if it is not set. What it then holds; is_mine: this call has set it.
+    // Sets the key if it is not set. Returns the value that it then has. is_mine: this call has set it.
     virtual kept_text claim(name_view key, name_view value, bool& is_mine) = 0;
     // Waits for a key or for the bell. True: the key's value; false: the bell's. Errors: timeout.
     virtual bool get_or_bell(name_view key, name_view bell, const deadline& until, kept_text& value) = 0;
-    // This rank has joined: waits for the second bell, which is rung with start_done when all have, or for `bell`.
-    // Value and errors as get_or_bell().
+    // This rank has joined. Waits for `bell` or for the second bell, which is rung with start_done when all have
+    // joined. Value and errors as get_or_bell().
     virtual bool arrive(name_view first_bell, name_view bell, const deadline& until, kept_text& value) = 0;
     // Whether the bell has been rung. Does not wait.
     virtual bool is_rung(name_view bell, kept_text& value) = 0;
-    // The rank that runs the store has ended it with its work done: the store sends nothing more.
+    // Whether the rank that runs the store has ended it with its work done: the store sends nothing more.
     virtual bool has_ended() const = 0;
 
 protected:
@@ -38,8 +38,8 @@ protected:
 
 namespace detail {
 
-// A meeting has two bells. The first one's value is a roll call ("r") or the verdict; the second one's is the verdict
-// only. A rank that ends a start claims the second, so that there is one verdict, and then sets the first to it.
+// A meeting has two bells. The value of the first is a roll call ("r") or the verdict; that of the second is always the
+// verdict. A rank that ends a start claims the second, so that there is one verdict, and sets the first to it.
 inline kept_text second_bell(name_view first) { return joined({first, "/2"}); }
 
 // A verdict is this word, or "f", the code, the guilty rank, and what happened.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The server of a tcp_store, run by one rank: one thread, one poll, everything bounded. A client that sends wrong
-// bytes, none, or half a frame costs only its own socket. With a key, a client without it reads and writes nothing;
-// without a key any process that can connect may, so bind the server to 127.0.0.1 or to a private network.
+// bytes, none, or half a frame costs only its own socket. With a key, a client without it reads and writes nothing.
+// Without a key any process that can connect may do both, so bind the server to 127.0.0.1 or to a private network.
 #pragma once
 
 #include <poll.h>
@@ -26,12 +26,12 @@ class tcp_server {
 public:
     static constexpr std::size_t most_connections = (1 << 15) + 64; // or the limit of open files, if that is less
     static constexpr std::size_t most_entries = detail::store_table::most_entries;
-    // How long a first frame, the rest of a frame, or the reading of a reply may take.
+    // Time limit for a first frame, for the rest of a frame, and for the client to read a reply.
     static constexpr std::int64_t slow_limit_ns = 2'000'000'000;
-    // How long the server stays at the end, so that late ranks still get the verdict of their start.
+    // How long the server stays at the end, so that late ranks still receive the verdict of their start.
     static constexpr std::int64_t notify_limit_ns = 500'000'000;
 
-    // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
+    // Starts to serve. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not local.
     [[gnu::cold]] explicit tcp_server(const kept_text& host = "127.0.0.1", int port = 0, const job_key& key = {})
         : owner_(::getpid()), key_(key) {
         detail::tcp_address a = detail::numeric_address(look_up(host, deadline::in_ns(slow_limit_ns)), port);
@@ -65,13 +65,13 @@ private:
     struct connection {
         descriptor socket;
         kept_text in, out;
-        std::int64_t limit_ns = INT64_MAX; // when it is dropped, or for a waiting get answered with timeout
-        kept_text awaited, bell;           // key of a get that waits, and the bell that ends it, too
+        std::int64_t limit_ns = INT64_MAX; // when it is dropped, or when a waiting get is answered with timeout
+        kept_text awaited, bell;           // key of a waiting get, and the bell that also ends it
         kept_text watched;                 // the bell to ring if this connection is lost
         bool has_left = false;             // it sent bye, or its loss is recorded
         bool is_known = false;             // it sent a valid frame; with a key: proved to have it
         bool is_proving = false;           // `hello` was answered by `said`
-        std::int64_t rank = -1, ranks = 0; // as the client says, -1: not yet; ranks: of the meeting
+        std::int64_t rank = -1, ranks = 0; // as the client says, -1: not yet; ranks: size of the meeting
         detail::tcp_keyed_hello hello{};
         detail::auth_answer said{};
     };
@@ -121,7 +121,7 @@ private:
     [[gnu::cold]] void attend(connection& c, int events) {
         if ((events & POLLOUT) != 0) return flush(c);
         if ((events & POLLIN) == 0) return c.socket.close(); // closed by the client, perhaps during a get
-        // Another request ends a get that waits.
+        // Another request ends a waiting get.
         if (!c.awaited.empty() && !has_hung_up(c)) answer(c, detail::tcp_status::timeout, "", 0);
         if (c.out.empty()) listen_to(c);
     }
@@ -154,7 +154,7 @@ private:
         }
         return false;
     }
-    // A rank lost before it had a bell: the bell of the first client that listens to one is rung.
+    // A rank was lost before it had a bell: rings the bell of the first client that listens to one.
     [[gnu::cold]] void note_lost(std::int64_t rank) {
         for (const connection& c : connections_)
             if (c.socket.is_open() && c.is_known && c.rank == rank) return; // it has come again
@@ -235,7 +235,7 @@ private:
         return false;
     }
 
-    // Reads at most the rest of one frame, so that no client can make us keep more.
+    // Reads at most the rest of one frame, so that no client can make the server keep more.
     [[gnu::cold]] void listen_to(connection& c) {
         char part[16 * 1024];
         for (;;) {
@@ -289,8 +289,8 @@ private:
         }
         const bool is_kept = table_.put(held, key, r.word == detail::tcp_word::add ? detail::joined({sum}) : value),
                    is_claimed = r.word == detail::tcp_word::claim;
-        // The reply to a set goes out before the waiting clients get the value, for they may then end the job and with
-        // it this server. A claimed value is a verdict: there the waiting clients come first.
+        // The reply to a set goes out before the waiting clients get the value, because they may then end the job, and
+        // with it this server. A claimed value is a verdict: there the waiting clients come first.
         if (is_claimed && is_kept) answer_waiting(key);
         answer(c, is_kept ? detail::tcp_status::ok : detail::tcp_status::full, is_claimed ? value : "",
                is_claimed ? 1 : sum);
@@ -353,7 +353,7 @@ private:
     }
 
     // How many clients wait for keys of this hash, so that most sets need not search all connections. A client that
-    // closes its connection stays counted, which costs a search and nothing else.
+    // closes its connection stays counted, which only costs a search.
     std::uint32_t& waiting_for(const kept_text& key) {
         return waiting_[detail::hash_bytes(key.data(), key.size(), 0) % most_hashes];
     }

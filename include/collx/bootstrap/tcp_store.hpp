@@ -14,19 +14,18 @@ COLLX_BEGIN_NAMESPACE
 class tcp_store final : public store_alarm {
 public:
     static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for a reply that needs no waiting
-    static constexpr std::int64_t late_limit_ns = 1'000'000'000;    // the same when the time of the start is over
-    static constexpr std::int64_t gone_after_ns =
-        5'000'000'000; // after a refusal, a server that does not answer for so long has ended
+    static constexpr std::int64_t late_limit_ns = 1'000'000'000; // the same once the deadline of the start has passed
+    static constexpr std::int64_t gone_after_ns = 5'000'000'000; // silent for so long after a refusal: it has ended
 
-    // Connects, trying again until the deadline: the server may start later. host: an address, or a name. rank: for the
-    // server's messages. Errors: timeout · security when the server has another key, or only one of both has a key. If
-    // such refusals go on, the other ranks get the same error from get().
+    // Connects, and tries again until the deadline, because the server may start later. host: an address or a name.
+    // rank: for the server's messages. Errors: timeout · security when the server has another key, or only one side has
+    // a key. If such refusals go on, the other ranks get the same error from get().
     [[gnu::cold]] tcp_store(const kept_text& host, int port, const deadline& until, int rank = -1,
                             const job_key& key = {})
         : owner_(::getpid()), address_(detail::numeric_address(look_up(host, until), port)), rank_(rank), key_(key) {
         // Another job's server may be about to leave this port.
         const deadline patience = deadline::in_ns(2'000'000'000);
-        deadline gone_after; // never, if it never refuses
+        deadline gone_after; // never, unless the server refuses
         detail::tcp_status last_refused_for = detail::tcp_status::ok;
         for (detail::retry_pause pause(20'000'000);;) {
             refused_for_ = detail::tcp_status::ok;
@@ -60,14 +59,14 @@ public:
     void barrier(name_view name, int ranks, const deadline& until) {
         detail::barrier_by_counting(*this, name, ranks, until);
     }
-    // Waits until the server has gone, or to the deadline.
+    // Waits until the server closes the connection, or until the deadline.
     void wait_for_end(const deadline& until) {
         stop_listening();
         if (socket_.is_open()) (void)detail::wait_for_event(socket_.get(), POLLIN, until);
     }
 
     // ------------------------------------------------------------------ store_alarm
-    void appear(int rank, int ranks, const deadline& until) override { // the server knows it by the hello
+    void appear(int rank, int ranks, const deadline& until) override { // the hello has told the server this rank
         watching_rank_ = rank, watching_ranks_ = ranks, start_until_ = until, is_starting_ = true;
     }
     void watch(std::int64_t, name_view bell) override {
@@ -112,7 +111,7 @@ public:
     bool has_ended() const override { return has_ended_; }
 
 private:
-    // There is no reply.
+    // The request has no reply.
     void say_bye() {
         detail::tcp_request q;
         q.word = detail::tcp_word::bye;
@@ -123,7 +122,7 @@ private:
         kept_text value;
         detail::tcp_status status = detail::tcp_status::ok;
     };
-    // During a start a reply must come until shortly after the start's own deadline.
+    // During a start a reply must come at the latest shortly after the start's own deadline.
     deadline soon() const {
         std::int64_t left_ns = start_until_.left_ns();
         left_ns = left_ns > answer_limit_ns ? answer_limit_ns : left_ns > 0 ? left_ns : 0;
@@ -132,17 +131,17 @@ private:
     }
     [[gnu::cold]] answer wait(detail::tcp_word word, name_view key, name_view bell, const deadline& until) {
         const std::int64_t left_ns = until.left_ns();
-        // The server watches the deadline; the limit here finds out whether there still is a server.
+        // The server watches the deadline; this limit detects that there is no server any more.
         const std::int64_t limit_ns = bell.empty() ? answer_limit_ns : late_limit_ns;
         const deadline for_answer =
             until.at_ns < INT64_MAX - limit_ns ? deadline{(left_ns > 0 ? until.at_ns : now_ns()) + limit_ns} : until;
         return ask(word, key, bell, left_ns, for_answer);
     }
-    // Withdraws the question for the bell. A reply that is lost so comes again with the next question.
+    // Withdraws the question for the bell. A reply that gets lost here comes again with the next question.
     [[gnu::cold]] void stop_listening() {
         if (!is_listening_) return;
         is_listening_ = false;
-        try { // any request ends it: the first reply is to the question, the second to the request
+        try { // any request ends the question: the first reply answers the question, the second the request
             if (say(detail::tcp_word::get, "collx/none", "", 0, soon()) == came::whole)
                 (void)hear(soon()), (void)hear(soon());
         } catch (const error&) { // the server has ended: the next request fails
@@ -180,7 +179,7 @@ private:
             receive_all(&a, sizeof a, until) != came::whole)
             return false;
         if (!key_.is_right(hello, a)) {
-            const detail::auth_proof none; // so it knows, too
+            const detail::auth_proof none; // so that the server knows, too
             (void)send_all(&none, sizeof none, until);
             return refused_for_ = detail::tcp_status::wrong_key, false;
         }
@@ -202,7 +201,7 @@ private:
         fail(errc::security, rank_, 0, same_key_remedy, "rank 0, which runs the store, %s", what);
     }
 
-    // A socket that tries a free port of its own host again and again may be given that port itself and connect to
+    // A socket that tries a free port of its own host again and again may be given this port as its own and connect to
     // itself.
     bool is_own_echo() const {
         detail::tcp_address mine, theirs;
@@ -269,7 +268,7 @@ private:
         return a;
     }
     [[noreturn, gnu::cold]] void fail_unheard(came c) {
-        socket_.close(); // half an exchange cannot be taken up again
+        socket_.close(); // half an exchange cannot be resumed
         if (c == came::late)
             fail(errc::timeout, -1, 0, "is the rank that runs the store alive?", "the store does not answer");
         fail_lost();

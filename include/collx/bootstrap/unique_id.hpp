@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A name for a job that does not exist yet, for programs with an exchange of their own: one rank makes it, the program
-// ships its bytes to the others by whatever it has, all join with it. As NCCL's ncclUniqueId, but printable. For ranks
-// on several hosts the process that makes it runs the store in which they meet.
+// sends its bytes to the others, and all ranks join with it. Like NCCL's ncclUniqueId, but printable. For ranks on
+// several hosts, the process that makes the id runs the store in which they meet.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// 128 bytes: text, and zeros behind it. Trivially copyable; may be sent as bytes or written to a file as text.
+// 128 bytes: text, padded with zeros. Trivially copyable; may be sent as bytes or written to a file as text.
 struct unique_id {
     static constexpr std::size_t most_bytes = 128;
     char bytes[most_bytes] = {};
 
-    // Random, good for one communicator. Any process may make it, also one that is no rank. With COLLX_ADDRESS or
-    // COLLX_HOST_ID set it is for ranks on several hosts: then this process must live until all have joined, and spends
-    // a thread and a socket on it until it ends.
+    // Makes a random id, good for one communicator. Any process may make it, even one that is no rank. With
+    // COLLX_ADDRESS or COLLX_HOST_ID set, the id is for ranks on several hosts: this process must live until all have
+    // joined, and uses a thread and a socket for the id until it ends.
     // Errors: resource · environment as describe_host().
     static unique_id make();
-    // For ranks of this host.
+    // Makes an id for ranks of this host.
     static unique_id make_here();
-    // Errors: invalid_argument for what is no id.
+    // Errors: invalid_argument if the text is no id.
     static unique_id from_text(name_view text) {
         unique_id id;
         if (text.size() >= most_bytes) fail_no_id();
@@ -37,7 +37,7 @@ struct unique_id {
     }
     const char* text() const { return check(), bytes; }
 
-    // Where the store of an id for several hosts is: address and port; an empty address: there is none.
+    // Address and port of the store of an id for several hosts. An empty address: there is no store.
     name_view address() const {
         const name_view all = check_behind();
         return all.substr(0, all.rfind(':') != name_view::npos ? all.rfind(':') : 0);
@@ -51,7 +51,7 @@ struct unique_id {
         return n;
     }
 
-    // What all ranks call their job.
+    // The name of the job, the same on all ranks.
     // Errors: invalid_argument when bytes were lost on the way · unsupported when the id was made on another host.
     name_view job(int rank) const {
         check();

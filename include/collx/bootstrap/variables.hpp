@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All COLLX_* environment variables in one table, and the one judge of their values. An unknown name or a value that
-// makes no sense is an error that says what was meant: a setting that does nothing silently is worse than none. Reads
+// All COLLX_* environment variables in one table, and the checks of their values. A mistyped name or a value that makes
+// no sense is an error that says what was meant, because a setting that silently does nothing is worse than none. Reads
 // no variable by itself and knows nothing of jobs.
 #pragma once
 
@@ -23,7 +23,7 @@ struct variable {
     enum class kind { number, seconds, flag, bytes, choice, token, store, address, path, secret, foreign };
     const char* name;
     kind type;
-    const char* fallback; // what holds when it is not set
+    const char* fallback; // the value if it is not set
     const char* meaning;
     std::int64_t least = 0, most = 0;
     const char* choices = ""; // separated by |
@@ -84,14 +84,14 @@ inline constexpr variable variables[] = {
     {"COLLX_TEST_NIGHTLY", variable::kind::foreign, "0", "tests run their long form"},
 };
 
-// What to read variables from: NAME=value entries ending with a null pointer, like `environ`, so that tests never touch
-// the real one.
+// Where variables are read from: NAME=value entries ending with a null pointer, like `environ`. Tests pass their own
+// and never touch the real ones.
 class environment {
 public:
     environment() : entries_(::environ) {}
     explicit environment(const char* const* entries) : entries_(entries) {}
 
-    // The value, or nullptr when it is not set. Cold, and so all that asks: it is compiled for size.
+    // The value, or nullptr when it is not set. Cold, so that its callers count as cold and are compiled for size.
     [[gnu::cold, gnu::noinline]] const char* get(const char* name) const {
         const std::size_t length = std::strlen(name);
         for (auto e = entries_; e != nullptr && *e != nullptr; ++e)
@@ -109,7 +109,7 @@ private:
 
 namespace detail {
 
-// A value as it may be printed: no control or foreign bytes, not for ever.
+// A value in printable form: other bytes become '?', and a long value is cut.
 struct printable {
     char text[64];
     explicit printable(const char* value, std::size_t length = SIZE_MAX) {
@@ -129,7 +129,7 @@ struct printable {
     fail(errc::environment, -1, -1, remedy, "%s=%s makes no sense", v.name, printable(value).text);
 }
 
-// Digits only, at most `most`. Moves past them; -1 when there is no such number.
+// Reads digits and moves past them; -1 if there is no number, or if it is above `most`.
 inline std::int64_t read_digits(const char*& at, std::int64_t most) {
     if (*at < '0' || *at > '9') return -1;
     std::int64_t n = 0;
@@ -150,7 +150,7 @@ inline std::int64_t read_digits(const char*& at, std::int64_t most) {
     return n;
 }
 
-// Nanoseconds. By hand, because strtod() asks the user's locale what a point is.
+// In nanoseconds. Parsed by hand, because the user's locale determines the decimal point of strtod().
 [[gnu::cold]] inline std::int64_t read_seconds(const variable& v, const char* value) {
     const char* at = value;
     std::int64_t ns = read_digits(at, 1'000'000'000);
@@ -177,7 +177,7 @@ inline std::int64_t read_digits(const char*& at, std::int64_t most) {
     return n << shift;
 }
 
-// Place of the value among the choices.
+// Index of the value among the choices.
 [[gnu::cold]] inline int read_choice(const variable& v, const char* value) {
     const std::size_t length = std::strlen(value);
     int place = 0;
@@ -214,7 +214,7 @@ inline bool is_letter_or_digit(char c) {
     fail_value(v, value, "file:DIRECTORY or tcp:ADDRESS:PORT");
 }
 
-// The form alone: what is there, only the host knows.
+// Checks the form only: whether the address exists, only its host knows.
 [[gnu::cold]] inline void check_address(const variable& v, const char* value) {
     const std::size_t length = std::strlen(value);
     const bool is_unix = std::strncmp(value, "unix:", 5) == 0;
@@ -250,7 +250,7 @@ inline bool is_letter_or_digit(char c) {
     }
 }
 
-// How many letters must be added, removed or changed to make one name the other.
+// Number of letters to add, remove or change to make one name the other.
 [[gnu::cold]] inline int edit_distance(const char* a, std::size_t a_length, const char* b) {
     constexpr std::size_t most = 40;
     const std::size_t b_length = std::strlen(b);
@@ -271,7 +271,7 @@ inline bool is_letter_or_digit(char c) {
 }
 
 // The known name that was probably meant, in capitals or not: at most two letters differ, and at most half of those
-// behind COLLX_. nullptr: none.
+// after COLLX_. nullptr: none.
 [[gnu::cold]] inline const variable* resembled_by(const char* name, std::size_t length) {
     char capitals[40];
     if (length >= sizeof capitals) return nullptr;
@@ -288,8 +288,8 @@ inline bool is_letter_or_digit(char c) {
     return nearest;
 }
 
-// A mistyped name is an error, since the setting would be lost without a word. Any other may belong to a script: the
-// first of them in a process is warned of.
+// A mistyped name is an error, because the setting would silently be lost. Any other name may belong to a script; the
+// first of them in a process causes a warning.
 [[gnu::cold]] inline void refuse_unknown(const char* name, std::size_t length) {
     const printable shown(name, length);
     if (const variable* meant = resembled_by(name, length)) {

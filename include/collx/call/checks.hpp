@@ -84,9 +84,10 @@ inline void require_no_overlap(int me, const seen_buffer& in, const seen_buffer&
     if (!in.has_address || !out.has_address || in.bytes == 0 || out.bytes == 0) return;
     const auto *a = static_cast<const std::byte*>(in.data), *b = static_cast<const std::byte*>(out.data);
     if (a + in.bytes <= b || b + out.bytes <= a) return;
+    if (own_place_elems == SIZE_MAX || !is_same_type) refuse_overlap(me);
     const bool is_own_place =
         out.bytes >= in.bytes ? b + own_place_elems * out.elem_bytes == a : a + own_place_elems * in.elem_bytes == b;
-    if (own_place_elems == SIZE_MAX || !is_own_place || !is_same_type) refuse_overlap(me);
+    if (!is_own_place) refuse_overlap(me);
 }
 // The number of elements in each of n equal parts.
 inline std::size_t part_of(const communicator_core& c, std::size_t whole) {

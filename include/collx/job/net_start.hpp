@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Joining jobs that need more than a name and shared memory: those whose ranks meet through a store or a process
-// manager, are on several hosts, or want sockets inside a host. Part of a program that includes collx/net.hpp, or
-// compiled once in collx::collx.
+// Joins jobs that need more than a name and shared memory: their ranks meet through a store or a process manager, are
+// on several hosts, or want sockets inside a host. Part of a program that includes collx/net.hpp, or compiled once in
+// collx::collx.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The process's job, as join_near() but for any number of hosts.
+// Joins the process's job, like join_near() but on any number of hosts.
 [[gnu::cold]] inline counted_ptr<job> join_remote(job_description& d, const transports* over) {
     require_one_host(d);
     const deadline until = deadline::in_ns(d.timeout_ns);
@@ -40,8 +40,8 @@ namespace detail {
     listener to_others(d.timeout_ns, h.by, system_socket_calls, h.lanes);
     return meet_and_join(d, until, h, settings_text(s), to_others, [&](const meeting& m, start_watch* all) {
         require_transport(m, s.over, d.rank);
-        // Now it is known how many are here. Hosts that can be reached by loopback or unix sockets share this machine's
-        // cores.
+        // Only now the number of ranks here is known. Hosts that can be reached by loopback or unix sockets share this
+        // machine's cores.
         const bool is_elsewhere = h.has_address && !is_unix_address(h.address);
         settle_waiting(d, m.is_one_host() || is_elsewhere ? d.local_size : d.size, s);
         auto j = m.is_one_host()
@@ -152,7 +152,7 @@ inline constexpr net_component net_of_sockets{join_remote, join_with, join_with_
 #if !defined(COLLX_COMPILED)
 inline const bool has_net = (net = &net_of_sockets, true);
 #endif
-// Says to a basic_communicator that the program has this.
+// Its definition tells a basic_communicator that the program has the net component.
 template <class T>
 struct net_of {};
 

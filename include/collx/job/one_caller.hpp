@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who is in a call of a communicator. One thread at a time makes its calls, and what a call runs of the program
-// (operators, hooks, iterators) makes no other on it: the engine is in the middle of one. A word that only its caller
-// writes says so. There is no lock: two threads that come within a few nanoseconds of each other pass unseen.
+// Tracks which thread is in a call of a communicator. One thread at a time makes calls. Code of the program that a call
+// runs (operators, hooks, iterators) makes no other call on the same communicator, because the engine is in the middle
+// of one. The state is a word that only the caller writes. There is no lock: two threads that come within a few
+// nanoseconds of each other pass undetected.
 //
-// With a progress thread (progress_thread.hpp) the word is one: at rest it says `shared` instead of 0, and what
-// comes, a call or that thread, exchanges it. A call waits until the thread has finished its turn; the thread waits for
-// no call. Communicators without such a thread pay nothing for this (docs/design/progress.md).
+// With a progress thread (progress_thread.hpp) the word is a lock. At rest it is `shared` instead of 0, and a call or
+// the progress thread takes it by an exchange. A call waits until the thread has finished its turn; the thread waits
+// for no call. Communicators without a progress thread pay nothing for this (docs/design/progress.md).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ alignas(8) inline constinit thread_local char this_thread = 0; // its address te
 
 class one_caller {
 public:
-    // From the beginning of a call to its end. Calls that are made of others enter again.
+    // Lasts from the beginning of a call to its end. A call that consists of other calls enters again for each.
     class call {
     public:
         // Errors: invalid_argument where another thread is in a call, or this one in the program's code of one.
@@ -44,8 +45,8 @@ public:
         atomic<std::uintptr_t>& word_;
         std::uintptr_t before_;
     };
-    // Keeps the progress thread away, where there is one. Refuses nothing and may be used inside calls and the
-    // program's code of one.
+    // Keeps the progress thread away, if there is one. Refuses nothing; may be used inside calls and inside the
+    // program's code of a call.
     class alone {
     public:
         explicit alone(one_caller& c) : word_(c.word_), is_taken_(c.take_from_helper()) {}
@@ -59,7 +60,7 @@ public:
         atomic<std::uintptr_t>& word_;
         const bool is_taken_;
     };
-    // Around what may run code of the program. Requires: in a call.
+    // Surrounds code that may run code of the program. Requires: in a call.
     class user_code {
     public:
         explicit user_code(one_caller& c) : word_(c.word_), before_(word_.load(memory_order::relaxed)) {
@@ -74,13 +75,13 @@ public:
         const std::uintptr_t before_;
     };
 
-    // Whether a call may be made here: none is under way, or one that this thread makes of others.
+    // Whether this thread may make a call: none is under way, or this thread makes this one as part of another.
     bool admits_this_thread() const {
         const std::uintptr_t who = word_.load(memory_order::relaxed);
         return who == 0 || who == this_one();
     }
 
-    // Whether this thread is in a call, of the program and not of the progress thread; whether the program is in none.
+    // Whether this thread is in a call (a turn of the progress thread is none); whether the program is in no call.
     bool is_in_call() const {
         const std::uintptr_t who = word_.load(memory_order::relaxed);
         return thread_of(who) == this_one() && (who & helps) == 0;
@@ -100,7 +101,7 @@ public:
     }
     // Requires: the progress thread will not come again.
     void stop_sharing() { word_.store(0, memory_order::release); }
-    // Of the progress thread: a turn, unless the program is in a call or wants to be. Never waits.
+    // For the progress thread: begins a turn, unless the program is in a call or waits to be. Never waits.
     bool begin_turn() {
         std::uintptr_t seen = shared;
         return wanted_.load(memory_order::relaxed) == 0 &&
@@ -114,7 +115,7 @@ private:
     static std::uintptr_t this_one() { return reinterpret_cast<std::uintptr_t>(&this_thread); }
     static constexpr std::uintptr_t thread_of(std::uintptr_t word) { return word & ~std::uintptr_t{7}; }
 
-    // What the word says at rest.
+    // Enters a call when the word is not 0. Returns what the word says at rest.
     [[gnu::cold, gnu::noinline]] std::uintptr_t enter_shared(int rank) {
         if (take_from_helper()) return shared;
         std::uintptr_t seen = word_.load(memory_order::acquire);
@@ -122,7 +123,7 @@ private:
         word_.store(this_one(), memory_order::relaxed); // the other thread's call has ended meanwhile
         return 0;
     }
-    // Waits for the progress thread's turn to end. False where the communicator has none, or a call has it.
+    // Takes the word, after the progress thread's turn. False if there is no such thread, or a call has the word.
     bool take_from_helper() {
         std::uintptr_t seen = word_.load(memory_order::relaxed);
         if (seen != shared && (seen & helps) == 0) [[likely]]
@@ -133,7 +134,7 @@ private:
             if (seen == shared) is_taken = word_.compare_exchange_strong(seen, this_one(), memory_order::acquire);
             if (is_taken || (seen != shared && ((seen & helps) == 0 || thread_of(seen) == this_one()))) break;
             if (turn < 64) cpu_relax();
-            else if (::getpid() != process_) word_.store(shared, memory_order::relaxed); // its thread is the parent's
+            else if (::getpid() != process_) word_.store(shared, memory_order::relaxed); // after fork(): not our thread
             else ::sched_yield();
             seen = word_.load(memory_order::relaxed);
         }
@@ -148,9 +149,9 @@ private:
         fail(errc::invalid_argument, rank, -1, "give each thread a communicator of its own (dup())",
              "another thread is in a call of this communicator");
     }
-    atomic<std::uintptr_t> word_{0};  // this_thread's address, plus bits; 0 or shared: no thread's
+    atomic<std::uintptr_t> word_{0};  // address of the caller's this_thread, plus bits; 0 or shared: no caller
     atomic<std::uint32_t> wanted_{0}; // calls that wait for the progress thread's turn to end
-    int process_ = 0;                 // that shared it
+    int process_ = 0;                 // that called share()
 };
 
 } // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whether a rank's messages to other hosts may go by RDMA, and over which device: what the program's per_peer allows,
-// what COLLX_VERBS and COLLX_VERBS_DEVICE say, which card COLLX_TOPOLOGY puts beside this rank's GPU, and what is
-// there.
+// Decides whether a rank's messages to other hosts may go by RDMA, and over which device. It asks what the program's
+// per_peer allows, what COLLX_VERBS and COLLX_VERBS_DEVICE say, which card COLLX_TOPOLOGY puts beside this rank's GPU,
+// and which devices there are.
 #pragma once
 
 #include <cstring>
@@ -20,7 +20,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// NAME, NAME:PORT or NAME:PORT:GID_INDEX; `name` keeps what `c` points to.
+// Reads NAME, NAME:PORT or NAME:PORT:GID_INDEX; `name` keeps what `c` points to.
 [[gnu::cold]] inline void read_verbs_device(const char* text, kept_text& name, verbs_choice& c) {
     const char* rest = std::strchr(text, ':');
     name = kept_text(text, rest == nullptr ? std::strlen(text) : static_cast<std::size_t>(rest - text));
@@ -38,7 +38,7 @@ namespace detail {
     if (!is_good) fail_value(variable_named("COLLX_VERBS_DEVICE"), text, "NAME, NAME:PORT or NAME:PORT:GID_INDEX");
 }
 
-// What a device knows addresses as: IPv6, or IPv4 inside it.
+// Sets the address in the form by which a device knows it: IPv6, or IPv4 inside IPv6.
 inline void set_address(verbs_choice& c, const socket_address& at) {
     if (at.address.ss_family == AF_INET6) {
         std::memcpy(c.address, &reinterpret_cast<const sockaddr_in6&>(at.address).sin6_addr, 16);
@@ -50,9 +50,9 @@ inline void set_address(verbs_choice& c, const socket_address& at) {
     }
 }
 
-// at: where this rank listens. place, here: which of how many ranks of this host it is. Null: messages go over sockets.
-// Errors: environment and unsupported where verbs are all that is allowed and cannot be had, or a device is named that
-// is not there; security where connections are sealed, for nothing would seal what a device sends.
+// Opens this rank's RDMA device; null: messages go over sockets. at: where this rank listens. place, here: which of how
+// many ranks of this host it is. Errors: environment if a named device is not there. If only verbs are allowed:
+// environment or unsupported if there are none, security if connections must be sealed, which a device cannot do.
 [[gnu::cold]] inline sole_ptr<verbs_device> open_verbs(const transports& over, protection level,
                                                        const socket_address& at, int rank,
                                                        const environment& env = environment(), int place = 0,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a communicator keeps for parts of the library that it does not look into: devices, the progress thread, a
-// machine that is described, what outlives it.
+// What a communicator keeps for parts of the library whose contents it does not know: devices, the progress thread, a
+// described machine, what outlives the communicator.
 #pragma once
 
 #include <collx/core/config.hpp>
@@ -14,32 +14,32 @@ struct communicator_core;
 class operation;
 
 namespace detail {
-// What a communicator keeps for calls on device memory and does not look into (gpu/group.hpp).
+// What a communicator keeps for calls on device memory (gpu/group.hpp).
 struct device_part {
     virtual ~device_part() = default;
     // Throws if p is memory that only a device can read.
     virtual void require_host_memory(const void*, const char*) {}
 };
-// The progress thread, as a communicator knows it (progress_thread.hpp).
+// The progress thread, as a communicator sees it (progress_thread.hpp).
 struct progress_link {
     virtual ~progress_link() = default;
-    // Returns when the thread is out of the communicator for good.
+    // Returns when the thread will not use the communicator any more.
     virtual void leave() noexcept = 0;
-    // Something is outstanding. In a call.
+    // Tells the thread that an operation is outstanding. Requires: in a call.
     virtual void wake() = 0;
-    // Called by the thread, in the handler of what an operation threw.
+    // Called by the thread, in the handler of an exception that an operation threw.
     virtual void keep_exception(const operation&) = 0;
-    // Throws what was kept of this one, once, if anything was. In a call.
+    // Throws the exception that was kept for this operation, if any; once. Requires: in a call.
     virtual void rethrow(const operation&) = 0;
 };
-// What a job needs that was given a description of its machine: part of a program that includes collx/topology.hpp, or
-// compiled once in collx::collx.
+// For a job with a description of its machine. Part of a program that includes collx/topology.hpp, or compiled once in
+// collx::collx.
 struct topology_component {
     // Fills job::machine. Collective, on the first communicator of a job.
-    // Errors: on all ranks, naming the first whose file cannot be taken.
+    // Errors: on all ranks, naming the first rank whose file cannot be used.
     void (*merge)(communicator_core&);
-    // What the machine says of these ranks, once for a communicator. together: all of them are here, and take what the
-    // first finds; else each searches by itself.
+    // Looks up what the machine says of these ranks, once for a communicator. together: all ranks are in this call and
+    // take what the first finds; otherwise each searches by itself.
     void (*look_up)(communicator_core&, bool together);
     // The name of the card beside the `place`-th of `here` ranks on this host; empty: none is known.
     kept_text (*own_card)(const environment&, int place, int here);

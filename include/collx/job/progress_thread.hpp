@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One thread of the process that moves outstanding operations on while the program computes. Communicators join and
-// leave it; it ends with the last. It sleeps while none of them has anything under way. Who owns a communicator when,
-// and what happens to errors: docs/design/progress.md.
+// The thread of a process that advances outstanding operations while the program computes. Communicators join and leave
+// it; it ends with the last one. It sleeps while none of them has anything under way. docs/design/progress.md says who
+// owns a communicator at which time, and what happens to errors.
 #pragma once
 
 #include <pthread.h>
@@ -52,7 +52,7 @@ public:
             if (t.of == &op && t.what) std::rethrow_exception(std::exchange(t.what, nullptr));
     }
 
-    // True if anything moved. In a turn of the thread.
+    // True if anything moved. Requires: in a turn of the thread.
     bool take_turn() {
         const std::uint64_t before = core.moves;
         core.advance_pending();
@@ -63,7 +63,7 @@ public:
         if (!is_busy && (core.net.is_one_host() || now_ns() >= rest_at_ns_)) has_work.store(false);
         return carried || core.moves != before;
     }
-    // The next turn cannot go on with it.
+    // Abandons the communicator after its turn threw.
     void give_up() noexcept {
         core.abandon();
         has_work.store(false);
@@ -73,7 +73,7 @@ public:
     atomic<bool> has_work{false}; // set by calls, cleared in turns
 
 private:
-    // What a call has committed may wait for the system to take it: the thread looks a little longer.
+    // The system may not yet have taken what a call has committed, so the thread looks a little longer.
     static std::int64_t later_ns() { return now_ns() + 5'000'000; }
     struct kept_exception {
         const operation* of = nullptr;
@@ -102,7 +102,7 @@ public:
     }
     progress_engine(const progress_engine&) = delete;
     ~progress_engine() { ::pthread_cond_destroy(&bell_); }
-    // After the last member has left, by that one's thread.
+    // Called after the last member has left, by that member's thread.
     void stop() {
         {
             const locked_mutex here(lock_);
@@ -139,7 +139,7 @@ public:
         erase_if(all_, [&](progress_member* other) { return other == m; });
         return all_.empty();
     }
-    // A member has set has_work.
+    // Wakes the thread after a member has set has_work.
     void wake() {
         if (!sleeps_.load()) return;
         const locked_mutex here(lock_);
@@ -166,7 +166,7 @@ private:
             else pause(idle_since_ns);
         }
     }
-    // A turn for each member that has work and whose program is in no call.
+    // Gives a turn to each member that has work and whose program is in no call.
     round go_round() {
         round r;
         for (std::size_t i = 0;; ++i) {
@@ -182,13 +182,13 @@ private:
             }
             try {
                 r.moved = m->take_turn() || r.moved;
-            } catch (...) { // no memory
+            } catch (...) { // out of memory
                 m->give_up();
             }
-            m->core.caller.end_turn(); // from here on it may be gone
+            m->core.caller.end_turn(); // from here on the member may be gone
         }
     }
-    // Work that waits for others: first gives the core away, then naps for an eighth of the time waited.
+    // The work waits for other ranks: yields the core at first, then sleeps for an eighth of the time waited.
     void pause(std::int64_t& since_ns) {
         const std::int64_t now = now_ns();
         if (since_ns == 0) since_ns = now;
@@ -196,11 +196,11 @@ private:
         if (waited < 100'000) ::sched_yield();
         else sleep(waited / 8 < 1'000'000 ? waited / 8 + 10'000 : 1'000'000);
     }
-    // Until the bell, at most so long; 0: as long as there is no work.
+    // Sleeps until the bell, at most for ns; 0: until there is work.
     void sleep(std::int64_t ns) {
         const locked_mutex here(lock_);
         sleeps_.store(true);
-        const auto has_work = [&] { // looked at after sleeps_ was said: who sets it now rings
+        const auto has_work = [&] { // checked after sleeps_ is set: a member that sets has_work from now on rings
             for (const progress_member* m : all_)
                 if (m->has_work.load()) return true;
             return false;
@@ -229,8 +229,8 @@ private:
     pthread_t thread_{};
 };
 
-// The engine of this process, while it has one. A forked child begins without. Never destroyed: communicators may live
-// longer than statics.
+// The engine of this process, while it has one. A forked child begins without one. Never destroyed, because
+// communicators may outlive statics.
 struct progress_place {
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     progress_engine* engine = nullptr;
@@ -279,7 +279,7 @@ inline void progress_member::pin(int cpu) {
 
 inline void progress_member::leave() noexcept {
     progress_engine* const engine = std::exchange(engine_, nullptr);
-    if (engine == nullptr || core.home->mark.is_child()) return; // the parent's, in a child
+    if (engine == nullptr || core.home->mark.is_child()) return; // in a forked child the engine is the parent's
     bool is_last = false;
     {
         const one_caller::alone none_comes(core.caller);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What flight recorders left: files of records are read, the ranks' places compared, all of it made one trace. For
-// tools, and for programs that look at their own records; no part of a communicator.
+// Reads what flight recorders left: parses files of records, compares where the ranks are, and makes a trace of all
+// records. For tools, and for programs that look at their own records; no part of a communicator.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,11 @@ struct recorded_calls {
     std::vector<call_record> calls;
 };
 
-// The content of a file of records; another process wrote it, perhaps while it was killed. Records that make no sense
-// are left out.
-// Errors: protocol for what is no such file, or one of another version.
+// Parses a file of records. Another process wrote it, and may have been killed meanwhile. Records that make no sense
+// are left out. Errors: protocol if it is no such file, or one of another version.
 inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
     recorded_calls r{};
-    constexpr std::int32_t most_ranks = 1 << 20;    // of whom those without records are named
+    constexpr std::int32_t most_ranks = 1 << 20;    // the ranks without records are listed
     constexpr std::int64_t most_ns = INT64_MAX / 3; // three of them are added up
     const auto refuse = [](const char* what) {
         fail(errc::protocol, -1, -1, "give it a file that COLLX_RECORD_DIR made, and use the tools of the same version",
@@ -49,7 +48,7 @@ inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
         std::memcpy(static_cast<void*>(&c), static_cast<const char*>(bytes) + sizeof h + k % capacity * sizeof c,
                     sizeof c);
         c.verb[sizeof c.verb - 1] = c.algorithm[sizeof c.algorithm - 1] = '\0';
-        // They are printed: a terminal would obey what else a file may hold.
+        // They are printed, and a terminal would obey control characters.
         for (char* const word : {c.verb, c.algorithm})
             for (char* p = word; *p != '\0'; ++p)
                 if (*p < ' ' || *p > '~') *p = '?';
@@ -61,7 +60,7 @@ inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
     return r;
 }
 
-// The call that a rank is in or was in when it failed, else its last one. Null: none is recorded.
+// The call that a rank is in, or was in when it failed; otherwise its last one. Null: no call is recorded.
 inline const call_record* place_of(const recorded_calls& r) {
     const call_record* last = nullptr;
     const call_record* open = nullptr;
@@ -74,7 +73,7 @@ inline const call_record* place_of(const recorded_calls& r) {
 
 namespace detail {
 
-// By communicator, in the order in which their first ranks made them; in each by rank.
+// Groups records by communicator, in the order in which their first ranks made them; within a group, by rank.
 inline std::vector<std::vector<const recorded_calls*>> by_communicator(const std::vector<recorded_calls>& all) {
     std::map<std::pair<std::uint64_t, int>, std::vector<const recorded_calls*>> found;
     for (const recorded_calls& r : all) found[{r.head.communicator, r.head.size}].push_back(&r);
@@ -111,8 +110,8 @@ inline std::string listed(const std::vector<int>& ranks) {
 
 } // namespace detail
 
-// Which rank is in which call, a line for each place where some of them are; those who are behind come first. Ranks
-// are those of the communicator.
+// Says which rank is in which call, one line for each call with some ranks in it; ranks that are behind come first.
+// Rank numbers are those of the communicator.
 inline std::string compare_places(const std::vector<recorded_calls>& all) {
     std::string text;
     int number = 0;
@@ -132,7 +131,7 @@ inline std::string compare_places(const std::vector<recorded_calls>& all) {
                 places[{0, "made no call"}].ranks.push_back(r->head.rank);
                 continue;
             }
-            std::uint64_t order = c->collective; // messages stand with the collective before them
+            std::uint64_t order = c->collective; // a message counts with the collective before it
             for (const call_record& other : r->calls)
                 if (other.ordinal < c->ordinal) order = std::max(order, other.collective);
             const char* const how = c->outcome == call_outcome::done     ? "ended "
@@ -155,10 +154,10 @@ inline std::string compare_places(const std::vector<recorded_calls>& all) {
     return text;
 }
 
-// A process for each communicator, a line for each of its ranks. The ranks of a host share a clock. Those of other
-// hosts are moved by the difference of their wall clocks, and are as far off as these.
+// A trace with one process for each communicator and one line for each of its ranks. The ranks of a host share a clock.
+// Ranks of other hosts are shifted by the difference of the wall clocks, and are as inaccurate as these.
 inline std::string to_chrome_trace(const std::vector<recorded_calls>& all) {
-    std::map<std::uint64_t, std::int64_t> real_of; // by host: what its monotonic clock is behind real time
+    std::map<std::uint64_t, std::int64_t> real_of; // by host: real time minus its monotonic clock
     for (const recorded_calls& r : all) real_of.try_emplace(r.head.host, r.head.real_ns - r.head.monotonic_ns);
     const auto time = [&](const recorded_calls& r, std::int64_t ns) {
         return static_cast<double>(ns - r.head.monotonic_ns) +

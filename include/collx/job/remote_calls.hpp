@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Gives the engine what it needs where ranks do not share all memory (exec/remote.hpp): part of a program that includes
-// collx/net.hpp or brings a transport of its own, or compiled once in collx::collx.
+// Gives the engine what it needs where ranks do not share all memory (exec/remote.hpp). Part of a program that includes
+// collx/net.hpp or brings its own transport, or compiled once in collx::collx.
 #pragma once
 
 #include <cstddef>

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How survivors on several hosts agree on who goes on. The lowest rank whose listener still answers hears all others,
-// and proposes; when all who live have accepted, it confirms to them that this holds. A rank that takes over when it
-// dies proposes what it has accepted or heard that others have, so what one rank has gone on with, all go on with.
-// The connections and words are those of survivor_links.hpp.
+// How survivors on several hosts agree on who continues. The lowest rank whose listener still answers coordinates: it
+// waits for all others and proposes the members. When all live ranks have accepted, it sends them the commit. If it
+// dies, another rank takes over and proposes what it or others have accepted. So if one rank has continued with a
+// proposal, all continue with it. The connections and messages are those of survivor_links.hpp.
 //
 //   rank → coordinator: here (what I accepted before), accept
 //   coordinator → rank: waits (for whom), propose, commit, late or out
 //
-// Who has heard that it holds goes on, and answers all who still ask: ranks that follow it, and a coordinator that
-// waits for it. The coordinator before may have died when it had told only some.
+// A rank that has received the commit continues. It answers all ranks that still ask: ranks that follow it, and a
+// coordinator that waits for it. The previous coordinator may have died when it had notified only some ranks.
 //
-// A network that falls apart makes two communicators of one. Ranks come at their own times and so lose patience at
-// their own times: each names whom the coordinator said that it waits for.
+// A network that falls apart turns one communicator into two. Ranks come at different times and so time out at
+// different times; each names the rank that the coordinator said it waits for.
 #pragma once
 
 #include <utility>
@@ -36,8 +36,8 @@ public:
         if (is_decided_) links_.hub().helpers().leave(name_);
     }
 
-    // Those who go on. Errors: timeout naming a rank that lives and does not come · peer_failed when the others went on
-    // without this one.
+    // Returns the ranks that continue, a bit per rank. Errors: timeout naming a rank that lives and does not come ·
+    // peer_failed when the others continued without this one.
     [[gnu::cold]] const members& agree() {
         for (int k = 0; k < me_ && !is_decided_; ++k)
             if (follow(k)) is_decided_ = true;
@@ -45,8 +45,8 @@ public:
         core_ = nullptr;
         links_.leave_core();
         links_.part_all();
-        name_ = links_.hub().helpers().enter(
-            *this); // those who did not hear the end from the coordinator may hear it from us
+        // Ranks that did not get the commit from the coordinator may get it from this rank.
+        name_ = links_.hub().helpers().enter(*this);
         return decided_;
     }
     static bool is_in(const members& m, int r) {
@@ -57,9 +57,9 @@ private:
     using kind = survival_word::kind;
     using heard = survivor_links::heard;
     struct peer {
-        int ballot = 0; // of what it had accepted when it came
+        int ballot = 0; // of the proposal that it had accepted when it came
         members accepted;
-        int told = -1; // for whom it knows that all wait
+        int told = -1; // the missing rank that it was last told of
         bool has_come = false, was_asked = false, has_accepted = false;
         bool came_once = false;
     };
@@ -75,7 +75,7 @@ private:
              "rank %d lives, but did not come to shrink the communicator", late);
     }
 
-    // Of a connection of this rank to rank r, as soon as it is open.
+    // Sends `here` on a connection that this rank has made to rank r, as soon as it is open.
     void say_here(int r) {
         if (links_.take_new(r))
             links_.say(r, kind::here, core_->accepted_ballot,
@@ -83,10 +83,10 @@ private:
     }
 
     // ------------------------------------------------------------------ following
-    // True when rank k has said what holds; false when it is gone.
+    // Follows rank k. True when rank k has sent the commit; false when it is gone.
     [[gnu::cold]] bool follow(int k) {
         backoff wait(core_->settings.waiting);
-        // Well within the patience: who is not asked cannot answer.
+        // Well within the patience, because a rank that is not asked cannot answer.
         const std::int64_t most_ns = patience_ns() / 8 < 64'000'000 ? patience_ns() / 8 : 64'000'000;
         std::int64_t connect_at_ns = 0, pause_ns = most_ns < 1'000'000 ? most_ns : 1'000'000;
         missing_ = k;
@@ -108,12 +108,12 @@ private:
             if (links_.is_silent(k, now)) return links_.set_gone(k), false;
             if (links_.is_silent_for(k, now, patience_ns() / 8))
                 for (int r = k + 1; r < me_; ++r)
-                    links_.ask_to_connect(r, now), say_here(r); // hosts may be lost together
-            // Later than a coordinator that came at the same time.
+                    links_.ask_to_connect(r, now), say_here(r); // several hosts may be lost at once
+            // Times out later than a coordinator that came at the same time.
             if (now - begun_ns_ > limit_ns_ + limit_ns_ / 8) fail_late(missing_);
         }
     }
-    // True when it is decided.
+    // Handles a message of rank k. True when it is the commit.
     bool obey(int k, const heard& h) {
         switch (h.word.what) {
             case kind::waits: return missing_ = h.word.rank < 0 ? k : h.word.rank, false;
@@ -123,7 +123,7 @@ private:
                 links_.say(k, kind::accept, h.word.ballot, h.bits);
                 return false;
             case kind::commit: return decided_ = h.bits, true;
-            case kind::late: // with the patience of the coordinator, which may come again while there is patience here
+            case kind::late: // the coordinator has timed out; it may come again while this rank has time left
                 missing_ = h.word.rank < 0 ? k : h.word.rank;
                 if (now_ns() - begun_ns_ > limit_ns_ / 2) fail_late(missing_);
                 return false;
@@ -180,7 +180,7 @@ private:
                 p.accepted = std::move(h.bits);
             } else if (h.word.what == kind::accept && h.word.ballot == me_ + 1) {
                 p.has_accepted = true;
-            } else if (h.word.what == kind::commit || h.word.what == kind::out) { // it was asked, and has gone on
+            } else if (h.word.what == kind::commit || h.word.what == kind::out) { // it was asked, and has continued
                 if (!is_in(h.bits, me_)) fail_left_out(me_);
                 decided_ = h.bits, is_decided_ = true;
                 return true;
@@ -210,11 +210,11 @@ private:
         const std::int64_t now = now_ns();
         for (int r = missing; r < n_; ++r) {
             if (r == me_ || at(r).has_come || links_.is_gone(r)) continue;
-            // It may have gone on: it answers then. One that has not does not look, and comes by itself.
+            // If rank r has continued already, it answers. If not, it looks for no connections, and comes by itself.
             if (r > me_) links_.ask(r, now, begun_ns_), say_here(r);
             links_.probe(r, now);
         }
-        // A rank that came once and left again has lost patience with another one.
+        // A rank that came once and left again has timed out waiting for another one.
         for (int r = n_ - 1; r >= 0 && proposal.empty(); --r)
             if (r != me_ && !links_.is_known_gone(r) && !at(r).came_once) missing = r;
         if (now - begun_ns_ > limit_ns_) {
@@ -258,9 +258,9 @@ private:
     growing_array<peer> peers_;
     std::int64_t limit_ns_, begun_ns_, told_ns_ = 0;
     survivor_links links_;
-    int missing_ = -1; // for whom the coordinator waits, as far as it has said so
+    int missing_ = -1; // the rank that the coordinator waits for, as far as it has said so
     members decided_;
-    std::uint64_t name_ = 0; // as a helper
+    std::uint64_t name_ = 0; // its number as a helper
     bool is_decided_ = false;
     turn turn_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What world.hpp declares: finding the job of this process and joining it, where its launcher gave it a name and all
-// ranks share memory. What needs more is net_start.hpp's. Part of every program, or compiled once in collx::collx.
+// Implements world.hpp: finds the job of this process and joins it, if its launcher gave it a name and all ranks share
+// memory. net_start.hpp joins all other jobs. Part of every program, or compiled once in collx::collx.
 #pragma once
 
 #include <collx/bootstrap/environment.hpp>
@@ -15,7 +15,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// A job is joined once; who asks for transports afterwards must ask for its own.
+// Throws if a call asks for other transports than the job's: a job is joined only once.
 inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const transports* over) {
     if (over != nullptr && !(*over == j->settings.over))
         fail(errc::invalid_argument, j->rank, -1, "give all communicators of a process the same per_peer",
@@ -24,7 +24,7 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
     return j;
 }
 
-// The process's job in a program that has no net component.
+// Joins the process's job in a program that has no net component.
 [[gnu::cold]] inline counted_ptr<job> join_near(const job_description& d, const transports* over) {
     job_settings s;
     if (over != nullptr) s.over = *over;
@@ -36,7 +36,7 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
     settings_from(d, s);
     settle_waiting(d, d.local_size, s);
     return join_processes(d.job.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, deadline::in_ns(d.timeout_ns),
-                          connection_words({})); // a rank of the job may be a program that has the component
+                          connection_words({})); // another rank's program may have the component
 }
 
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> this_job(const transports* over) {

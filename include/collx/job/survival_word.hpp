@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What survivors on several hosts say to each other (remote_survivors.hpp), and how they find out that no rank listens
-// any more where a rank did.
+// The messages of survivors on several hosts (remote_survivors.hpp), and the check whether a rank still has a listener.
 #pragma once
 
 #include <poll.h>
@@ -15,17 +14,17 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Every message: this, and the members, a bit per rank.
+// Begins every message; the members follow, a bit per rank.
 struct survival_word {
     enum class kind : std::uint32_t { here = 1, accept, waits, propose, commit, late, out };
     static constexpr std::uint32_t tag = 0x5u << 24 | 0x70'1e;
     kind what;
     std::int32_t ballot; // number of the proposal: coordinator + 1; 0: none
-    std::int32_t rank;   // waits, late: who did not come
+    std::int32_t rank;   // waits, late: the rank that did not come
     std::int32_t zero = 0;
 };
 
-// Whether the listener of a rank is still there.
+// Checks whether the listener of a rank still exists.
 class listener_probe {
 public:
     enum class answer { unknown, open, closed };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The connections of a survivor to the others while they agree on who goes on (remote_survivors.hpp): new ones, one per
-// rank, for those of the old communicator may be cut in the middle of a word. Where the job has a key, they begin with
-// its proof.
+// The connections of a survivor to the others while they agree on who continues (remote_survivors.hpp). They are new,
+// one per rank, because those of the old communicator may be cut in the middle of a message. If the job has a key, they
+// begin with its proof.
 //
-// A rank is gone when its host refuses connections for it, when the kernel of this host says so, or when its host does
+// A rank is gone when its host refuses connections to it, when the kernel of this host says so, or when its host does
 // not answer for half of the time limit.
 #pragma once
 
@@ -30,7 +30,7 @@ public:
         members bits;
     };
 
-    // patience_ns: how long a host may not answer.
+    // patience_ns: how long a host may be silent.
     survivor_links(communicator_core& c, std::uint32_t round, std::int64_t patience_ns)
         : core_(&c), hub_(hub_of(*c.home->connector, c.net.rank())), n_(c.net.size()), me_(c.net.rank()),
           links_(static_cast<std::size_t>(n_)), shape_{.depth = 8, .slot_bytes = round_up(word_bytes(), page_bytes)},
@@ -42,17 +42,17 @@ public:
 
     socket_hub& hub() { return *hub_; }
     members none() const { return members((static_cast<std::size_t>(n_) + 63) / 64); }
-    // The old communicator is not looked at any more: no connect(), is_gone() or ask() from here on.
+    // Ends the use of the old communicator: no connect(), is_gone(), ask() or probe() from here on.
     void leave_core() { core_ = nullptr; }
 
     // ------------------------------------------------------------------ connections
-    // False when no rank listens there any more.
+    // Connects to rank r. False when no rank listens there any more.
     [[gnu::cold]] bool connect(int r) {
         link& l = at(r);
         l.connected_ns = now_ns();
         if (l.connection && listener_probe::is_closed_by(l.connection->error())) return false;
         descriptor s = hub_->connect_to(job_rank(r));
-        if (!s.is_open() && is_out_of_descriptors(errno)) fail_full(errno); // that says nothing of the other rank
+        if (!s.is_open() && is_out_of_descriptors(errno)) fail_full(errno); // this says nothing about the other rank
         if (!s.is_open()) return !listener_probe::is_closed_by(errno);
         stream_hello h = hub_->hello(id_, me_, r, shape_);
         h.from_side = stream_hello::side::higher; // no rank waits for a welcome here
@@ -60,15 +60,15 @@ public:
         if (by.key) return l.proof = make_sole<greeting>(std::move(s), h, by.key, hub_->calls()), true;
         return open(r, std::move(s), &h), l.is_new = true;
     }
-    // Takes connections that came, and calls f(rank) for each. The one that came last counts: an earlier one was cut or
-    // given up.
+    // Takes connections that came, and calls f(rank) for each. The latest one of a rank counts: an earlier one was cut
+    // or given up. False when this process may open no more files.
     template <class F>
     [[gnu::cold]] bool accept(F&& f) {
         return hub_->look(id_, [&](const stream_hello& h, descriptor s, const secret& session) {
             if (h.from < 0 || h.from >= n_ || h.from == me_ || h.to != me_ || h.slot_bytes != shape_.slot_bytes ||
                 h.depth != static_cast<std::uint32_t>(shape_.depth))
                 return;
-            at(h.from).proof = nullptr; // it comes by itself
+            at(h.from).proof = nullptr; // that rank has connected itself
             open(h.from, std::move(s), nullptr, session);
             f(h.from);
         });
@@ -86,7 +86,7 @@ public:
     bool is_connected(int r) { return at(r).proof || is_live(r); }
     void drop(int r) { at(r).connection = nullptr; }
     void close(int r) { at(r).connection->close(); }
-    // Says goodbye. What the system has not taken yet goes on in the hub.
+    // Says goodbye. The hub goes on sending what the system has not taken yet.
     void part(int r) {
         link& l = at(r);
         if (!l.connection) return;
@@ -104,14 +104,14 @@ public:
         link& l = at(r);
         if (!is_live(r)) return;
         std::byte* slot = l.tx.try_acquire(word_bytes());
-        if (slot == nullptr) return l.connection->close(); // it asks again and again and reads nothing
+        if (slot == nullptr) return l.connection->close(); // the rank asks again and again and reads nothing
         const survival_word w{what, ballot, about};
         std::memcpy(slot, &w, sizeof w);
         std::memcpy(slot + sizeof w, bits.data(), bits_bytes());
         l.tx.commit(word_bytes(), survival_word::tag);
         (void)l.connection->move();
     }
-    // True with the next word of a rank. What no survivor says ends its connection.
+    // True with the next message of a rank. A message that no survivor sends ends the connection.
     [[gnu::cold]] bool hear(int r, heard& h) {
         link& l = at(r);
         if (!l.connection || !l.rx.has_message()) return false;
@@ -127,7 +127,7 @@ public:
     }
 
     // ------------------------------------------------------------------ who is gone
-    // What ranks of this host see at once; those of others are asked for at their listeners.
+    // Ranks of this host show at once that they are gone. Ranks of other hosts are checked at their listeners: probe().
     bool is_gone(int r) {
         link& l = at(r);
         if (!l.is_gone) l.is_gone = core_->home->is_gone(job_rank(r));
@@ -135,7 +135,7 @@ public:
     }
     bool is_known_gone(int r) { return at(r).is_gone; }
     void set_gone(int r, bool is_gone = true) { at(r).is_gone = is_gone; }
-    // Neither the rank nor its host has answered for so long.
+    // Whether neither the rank nor its host has answered for longer than the patience.
     bool is_silent(int r, std::int64_t now) {
         link& l = at(r);
         if (is_established(r)) return l.silent_since_ns = 0, false;
@@ -145,14 +145,14 @@ public:
     bool is_silent_for(int r, std::int64_t now, std::int64_t ns) {
         return at(r).silent_since_ns != 0 && now - at(r).silent_since_ns > ns;
     }
-    // Connects again, now and then, to a rank that is not followed yet: hosts may be lost together.
+    // Connects again, at intervals, to a rank that is not followed yet, because several hosts may be lost at once.
     void ask_to_connect(int r, std::int64_t now) {
         link& l = at(r);
         (void)move(r);
         if (l.is_gone || is_connected(r) || now - l.connected_ns < retry_ns) return void(is_silent(r, now));
         l.is_gone = is_gone(r) || !connect(r);
     }
-    // Connects to a rank that has not come for a while since `begun_ns`.
+    // Connects to a rank that has not come for a while, since `begun_ns` or since the last attempt.
     void ask(int r, std::int64_t now, std::int64_t begun_ns) {
         link& l = at(r);
         const std::int64_t asked_ns = l.connected_ns != 0 ? l.connected_ns : begun_ns;
@@ -171,7 +171,7 @@ public:
 private:
     static constexpr std::int64_t retry_ns = 64'000'000;
     struct link {
-        sole_ptr<greeting> proof; // on its way to become the connection
+        sole_ptr<greeting> proof; // under way; becomes the connection
         sole_ptr<stream> connection;
         sending_end tx;
         receiving_end rx;

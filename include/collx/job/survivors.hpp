@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who goes on after a failure, and their new communicator: the work of communicator::shrink. The old one carries no
-// message any more. On several hosts its ranks agree over new connections (remote_survivors.hpp); on one host through
-// words in its memory: each says that it has come and waits until every other has come or is gone; the first to see
-// that proposes members and a place, and one compare-exchange decides whose proposal holds. So a rank that dies at any
-// moment in between changes nothing but the members.
+// Determines who continues after a failure, and makes their new communicator: the work of communicator::shrink. The old
+// communicator carries no messages any more. On several hosts its ranks agree over new connections
+// (remote_survivors.hpp), on one host through words in its memory. There each rank says that it has come, and waits
+// until every other has come or is gone. The first to see that proposes members and a place, and one compare-exchange
+// decides whose proposal holds. So a rank that dies at any moment in between changes nothing but the members.
 #pragma once
 
 #include <collx/core/atomic.hpp>
@@ -22,7 +22,7 @@ class survivors {
 public:
     explicit survivors(communicator_core& c) : c_(c), round_(++c.shrinks) {}
 
-    // The proposal that holds. Throws timed_out.
+    // Returns the proposal that holds. Throws: timed_out.
     const survival_note& agree() {
         mine().round.store(round_, memory_order::release);
         const deadline until = deadline::in_ns(c_.settings.timeout_ns);
@@ -40,7 +40,7 @@ public:
     }
 
 private:
-    // As if this rank had not come yet, so that it may come again.
+    // Withdraws and throws. It is as if this rank had not come yet, so that it may come again.
     [[noreturn, gnu::cold]] void withdraw(int late) {
         --c_.shrinks;
         mine().round.store(round_ - 1, memory_order::release);
@@ -48,7 +48,7 @@ private:
              "rank %d lives, but did not come to shrink the communicator", late);
     }
 
-    // False if a rank has withdrawn since it was seen: it lives and will come again.
+    // Proposes members and a place. False if a rank has withdrawn since it was seen: it lives and will come again.
     bool propose() {
         auto& note = mine();
         std::uint64_t before = decided().load(memory_order::acquire);
@@ -62,7 +62,7 @@ private:
         note.place = job::no_place;
         try {
             note.place = job::take_links(*c_.home->memory, links_layout::for_ranks(count));
-        } catch (const error&) { // all of them hear of it
+        } catch (const error&) { // the note says to all of them that there is no place
         }
         const std::uint64_t proposal = std::uint64_t{round_} << 32 | static_cast<std::uint64_t>(c_.net.rank() + 1);
         while (!is_decided())
@@ -83,8 +83,8 @@ private:
     std::uint32_t round_;
 };
 
-// The place in this host's memory of a communicator whose members are known to all of them: the first to come takes
-// it, without a wait.
+// The place in this host's memory for a communicator whose ranks all know its members. The first of them takes it,
+// without waiting.
 [[gnu::cold]] inline std::uint64_t place_of_survivors(communicator_core& c, std::uint32_t round,
                                                       const detail::growing_array<int>& members) {
     auto& decided = c.net.control().decided;
@@ -95,7 +95,7 @@ private:
         mine.place = job::no_place;
         try {
             mine.place = job::take_links(*c.home->memory, layout);
-        } catch (const error&) { // all of this host hear of it
+        } catch (const error&) { // the note says to all ranks of this host that there is no place
         }
         const std::uint64_t proposal = std::uint64_t{round} << 32 | static_cast<std::uint64_t>(c.net.rank() + 1);
         while (before >> 32 != round)
@@ -105,7 +105,7 @@ private:
     return c.net.note(static_cast<int>(before & 0xffff'ffff) - 1).place;
 }
 
-// Ranks of the old communicator whose bits are set, as ranks of the job; which of them is `me`.
+// The ranks of the old communicator whose bits are set, as ranks of the job. rank_there: this rank's place among them.
 inline detail::growing_array<int> chosen_members(const communicator_core& c, const std::uint64_t* bits,
                                                  int& rank_there) {
     detail::growing_array<int> members;
@@ -120,7 +120,7 @@ inline detail::growing_array<int> chosen_members(const communicator_core& c, con
 [[gnu::cold]] inline sole_ptr<communicator_core> shrink_across_hosts(communicator_core& c) {
     const std::uint32_t round = c.shrinks + 1;
     sole_ptr<kept> answers;
-    // Who goes on, a bit per rank; and what answers those who come late, to be kept.
+    // bits: the ranks that continue, a bit per rank. answers: answers ranks that come late, and so is kept.
     const auto bits = require_net(c.net.rank(), "a shrink across hosts").survivors(c, round, answers);
     c.home->late_answers.push_back(std::move(answers));
     c.accepted_ballot = 0;

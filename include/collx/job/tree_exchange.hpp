@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every rank shows the others a few bytes where there is no common memory: up a binomial tree to rank 0, and the whole
-// table down again, in messages of the blocking port. It is also how a communicator across hosts comes up: afterwards
-// its ranks hang together by connections, along which a failure notification reaches all.
+// Gives every rank a few bytes of each other rank where there is no common memory: up a binomial tree to rank 0, and
+// the whole table down again, in messages of the blocking port. A communicator across hosts also comes up in this way:
+// afterwards connections link all its ranks, and a failure notification reaches all of them along these.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Messages of an exchange, so that they are not taken for those of a collective that some rank calls instead.
+// Tag of an exchange's messages, so that they are not taken for those of a collective that some rank calls instead.
 inline constexpr std::uint32_t exchange_tag = 0xc0'11'ec'75;
 
 template <class Core>
@@ -37,7 +37,7 @@ public:
             done += here;
         }
     }
-    // Waits until the system has what was sent to a peer: this rank may not call again for a long time.
+    // Waits until the system has taken what was sent to a peer: this rank may not call again for a long time.
     [[gnu::cold]] void flush(int peer) {
         auto& tx = core_.net.tx(port::blocking, peer);
         core_.wait_until([&] { return tx.is_drained(); }, timeout_ns_, awaited(peer, awaited::why::room), parent_);
@@ -66,8 +66,8 @@ private:
     Core* parent_;
 };
 
-// All connections of the tree, without waiting for any: a rank that gives up while it waits for one neighbour must
-// reach the others.
+// Opens all connections of the tree, without waiting for any: a rank that gives up while it waits for one neighbour
+// must reach the others.
 template <class Links>
 [[gnu::cold]] void open_tree(Links& net) {
     const int n = net.size(), me = net.rank();
@@ -78,7 +78,7 @@ template <class Links>
     }
 }
 
-// Cost: 2 log2(n) messages one after the other, of up to n * bytes.
+// Calls visit(rank, its bytes) for every rank. Cost: 2 log2(n) messages one after the other, of up to n * bytes.
 template <class Core, class Visit>
 [[gnu::cold]] void exchange_over_tree(Core& c, const void* mine, std::size_t bytes, Visit&& visit,
                                       std::int64_t timeout_ns, Core* parent = nullptr) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How a program comes to its job: the one of run_threads in its threads, else the one of this process, joined at first
-// use from what the launcher left in the environment. Done in start.hpp and, for jobs that need sockets, in
-// net_start.hpp (collx/net.hpp); a program that links collx::collx does not compile either.
+// How a program gets its job: that of run_threads in its threads, otherwise that of this process, joined at first use
+// from what the launcher left in the environment. Implemented in start.hpp and, for jobs that need sockets, in
+// net_start.hpp (collx/net.hpp); a program that links collx::collx compiles neither.
 #pragma once
 
 #include <cstdint>
@@ -58,18 +58,18 @@ inline const net_component& require_net(int rank, const char* why) {
 template <class S>
 class store_face; // of a Store: in bootstrap/store.hpp, which a program with a store includes
 
-// The process's job: joined when the first communicator is made, left when the process ends, so that communicators may
-// come and go. over: null: what it was joined over, or all transports.
+// Returns the process's job. It is joined when the first communicator is made and left when the process ends, so that
+// communicators may come and go. over: null: what it was joined over, or all transports.
 // Errors: invalid_argument when it was joined over others.
 COLLX_ONCE counted_ptr<job> this_job(const transports* over = nullptr);
 
-// The job as it goes on: where its per_peer has a transport of the program's own, over that one. Collective then.
+// The job to use from here on: over the program's own transport if the job's per_peer has one. Collective then.
 inline counted_ptr<job> join_custom(const counted_ptr<job>& near) {
     const custom_transport* const own = near->settings.over.custom;
     return own != nullptr ? own->join(near) : near;
 }
 
-// Of a communicator, or of its start.
+// Checks a time limit of a communicator, or of its start.
 inline std::int64_t require_some_time(int rank, std::int64_t ns) {
     if (ns <= 0) [[unlikely]]
         fail(errc::invalid_argument, rank, -1, "say std::chrono::nanoseconds::max() for ever",
@@ -92,7 +92,7 @@ counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t ti
     }
 }
 
-// As a rank of that host, whatever the environment says, and with system calls of one's own: for tests. (net_start.hpp)
+// Joins as a rank of that host, whatever the environment says, with the given system calls: for tests. (net_start.hpp)
 COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
                                           const host_description& h, const socket_calls& calls);
 
@@ -108,7 +108,7 @@ inline growing_array<counted_ptr<job>> thread_jobs(const growing_array<int>& hos
     if (over.custom != nullptr) return over.custom->join_threads(host_of, over);
     return require_net(-1, "these threads do not all share memory").threads_on_hosts(host_of, over);
 }
-// by: for each rank, or null. at: an address to listen on, see host_description. (net_start.hpp)
+// by: one for each rank, or null. at: an address to listen on, see host_description. (net_start.hpp)
 COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,
                                                        const socket_calls& calls, const job_protection* by = nullptr,
                                                        const char* at = "127.0.0.1", int lanes = 1,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads, stores, atomics, and what a switch does with many memories [ld, st, atom, red, multimem]. All of them are seen
-// by all threads at once and in program order, which PTX does not promise: fences have nothing to do.
+// Loads, stores, atomics, and the operations of a switch on many memories [ld, st, atom, red, multimem]. All threads
+// see them at once and in program order, which PTX does not promise, so fences do nothing.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -37,7 +37,7 @@ std::uint64_t extended(std::uint64_t x, type t) {
     if (t == type::s16) return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int16_t>(x)));
     return x;
 }
-// Shared: addresses are offsets of the block's memory.
+// Shared: addresses are offsets into the block's shared memory.
 template <bool Shared>
 std::byte* reached(warp& w, const instruction& i, unsigned l, std::size_t bytes, bool writes) {
     std::uint64_t a = w.address_of(l, i.at);
@@ -144,7 +144,7 @@ template <reduces How>
 float reduced(float a, float b) {
     return How == reduces::sum ? a + b : How == reduces::min ? std::fmin(a, b) : std::fmax(a, b);
 }
-// One word of every memory, into one; of halves two at a time, kept as float until the end.
+// Reduces one word of every memory into one; halves two at a time, kept as float until the end.
 template <reduces How>
 void reduce_copies(warp& w, const instruction& i, lanes m) {
     const bool bfloat = i.kind == type::bf16x2;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What threads of a warp do together [section 9.7.13, shfl, vote, match, activemask].
+// Operations of a warp's threads together [section 9.7.13, shfl, vote, match, activemask].
 #include "decode.hpp"
 
 namespace software_gpu {
 namespace {
 
-// d|p = shfl(a, b, c): c holds the width's mask and the clamp.
+// d|p = shfl(a, b, c): c contains the mask of the width and the clamp.
 template <class From>
 void shuffle(warp& w, const instruction& i, lanes m, From from) {
     std::array<std::uint64_t, warp_size> values{};

@@ -18,7 +18,7 @@ using widest = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int1
 template <class T>
 using bits = std::make_unsigned_t<T>;
 
-// Wraps around as the hardware does; C++ leaves it open for signed integers.
+// Wraps around as the hardware does; for signed integers C++ leaves that undefined.
 template <class T>
 T plus(T a, T b) {
     if constexpr (std::is_floating_point_v<T>) return a + b;
@@ -53,7 +53,7 @@ T remainder(T a, T b) {
         if (b == -1) return 0;
     return static_cast<T>(a % b);
 }
-// A number wins against NaN, unless .NaN was said; -0 is less than +0.
+// A number wins against NaN unless KeepsNan (.NaN); -0 is less than +0.
 template <class T, bool Smaller, bool KeepsNan>
 T extreme(T a, T b) {
     if constexpr (std::is_floating_point_v<T>) {
@@ -67,7 +67,7 @@ T extreme(T a, T b) {
 }
 
 handler comparison(std::string_view how, type t) {
-    // Ordered ones are false with NaN; C++'s != is true with it, which is what "neu" means.
+    // Ordered comparisons are false with NaN. C++'s != is true with NaN, which is what "neu" means.
     const auto of = [&]<class F>(F) {
         return of_number(t, [](auto x) -> handler { return two<F{}, decltype(x), bool>; });
     };
@@ -87,7 +87,7 @@ handler comparison(std::string_view how, type t) {
     if (how == "num") return of([](auto a, auto b) { return a == a && b == b; });
     return nullptr;
 }
-// setp.lt.and.u32 p|q, a, b, c: not only p.
+// Whether only p is written, unlike in setp.lt.and.u32 p|q, a, b, c.
 bool is_plain_comparison(const opcode& op, const instruction& i) {
     return op.words.size() >= 3 && i.tos == 1 && i.froms == 2 && !op.has("ftz");
 }
@@ -138,7 +138,7 @@ handler move_of(const opcode& op, instruction& i) {
             std::uint64_t* d = w.row(x.to[0]);
             each(m, [&](unsigned l) { d[l] = w.address_of(l, x.at); });
         };
-    if (i.tos > 1) // a value into parts
+    if (i.tos > 1) // splits a value into parts
         return [](warp& w, const instruction& x, lanes m) {
             const row_view a(w, x.from[0]);
             const unsigned width = static_cast<unsigned>(8 * bytes_of(x.kind) / x.tos);
@@ -149,7 +149,7 @@ handler move_of(const opcode& op, instruction& i) {
                     if (x.to[k] >= 0) w.row(x.to[k])[l] = all >> (k * width) & mask;
             });
         };
-    if (i.froms > 1) // parts into a value
+    if (i.froms > 1) // joins parts into a value
         return [](warp& w, const instruction& x, lanes m) {
             std::uint64_t* d = w.row(x.to[0]);
             const unsigned width = static_cast<unsigned>(8 * bytes_of(x.kind) / x.froms);
@@ -200,7 +200,7 @@ T extracted(T a, std::uint64_t at, std::uint64_t length) {
     }
     return static_cast<T>(r);
 }
-// All bits may leave: 0, or copies of the sign.
+// Shifts may move out all bits: the result is 0, or copies of the sign.
 template <class T>
 T left(T a, std::uint32_t by) {
     return by >= 8 * sizeof(T) ? T{0} : static_cast<T>(static_cast<bits<T>>(a) << by);
@@ -216,7 +216,7 @@ std::uint32_t looked_up(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::
     return r;
 }
 
-// Those with operands of several types.
+// Instructions with operands of several types.
 handler mixed_of(const opcode& op, type t) {
     const std::string_view name = op.name();
     if (name == "selp")
@@ -357,7 +357,7 @@ handler logic_of(std::string_view name, type t) {
 handler arithmetic_of(const opcode& op, instruction& i) {
     const std::string_view name = op.name();
     const type t = op.last_type();
-    // Flushing, saturation, carries and other roundings are not there.
+    // Flushing, saturation, carries and other roundings are not implemented.
     for (const char* word : {"ftz", "sat", "cc", "rz", "rm", "rp", "approx", "full"})
         if (name != "cvt" && op.has(word) && !(op.has("approx") && t == type::f32)) return nullptr;
     if (name == "mov") return move_of(op, i);

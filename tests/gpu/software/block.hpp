@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A block: warps, their shared memory, their barriers; and a grid: the blocks of one launch.
+// A block: warps, their shared memory and barriers. A grid: the blocks of one launch.
 #pragma once
 
 #include <deque>
@@ -14,8 +14,8 @@ struct grid {
     const memory& global;
     const module& code;
     std::size_t shared_bytes = 0; // static and dynamic
-    std::size_t wrote = 0;        // stores and atomics so far: a grid without any only waits
-    // Pieces of 256 bytes known to be touchable; forgotten now and then, for memory may be freed meanwhile.
+    std::size_t wrote = 0;        // stores and atomics so far: a grid that makes none only waits
+    // Units of 256 bytes that kernels may access; cleared now and then, because memory may be freed meanwhile.
     std::unordered_set<std::uint64_t> known;
 
     bool holds(address at, std::size_t bytes);
@@ -42,9 +42,9 @@ public:
     std::deque<warp>& warps() { return warps_; }
     bool all_ended() const;
 
-    // [bar, barrier]: lane of w has come to barrier `id`, which `expected` threads meet (0: all that live).
+    // [bar, barrier]: lane of w has arrived at barrier `id`, which waits for `expected` threads (0: all that live).
     void come(warp& w, unsigned lane, unsigned id, unsigned expected, bool vote);
-    void look_again(); // a thread has ended, which others need not wait for
+    void look_again(); // a thread has ended, so others need not wait for it
 
 private:
     struct barrier {
@@ -60,7 +60,7 @@ private:
     unsigned number_;
     std::unique_ptr<std::byte[]> shared_;
     std::byte* shared_begin_;
-    std::vector<std::byte> frames_; // of all threads
+    std::vector<std::byte> frames_; // of all threads, with all variables
     std::deque<warp> warps_;
     std::array<barrier, 16> barriers_;
     friend class warp;

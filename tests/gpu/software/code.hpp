@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a module is made of once its text has been read: functions of decoded instructions. PTX ISA 9.0 names in
-// brackets.
+// The content of a module after its text was read: functions of decoded instructions. Brackets refer to the PTX ISA
+// 9.0.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace software_gpu {
 inline constexpr unsigned warp_size = 32;
 using lanes = std::uint32_t; // a set of a warp's threads
 
-// Types as opcodes name them. Registers are 64 bits wide here; narrower values are kept with zeros above them.
+// Types as opcodes name them. Registers are 64 bits wide here; narrower values have zeros above them.
 enum class type : std::uint8_t {
     none,
     pred,
@@ -51,8 +51,8 @@ std::size_t bytes_of(type);
 // "ld.relaxed.sys.global.v2.u64": ld, and its words in order.
 struct opcode {
     std::string text;
-    std::vector<std::string_view> words; // into text, the first is the instruction
-    std::vector<type> types;             // those of the words that are types, in order
+    std::vector<std::string_view> words; // views of `text`; the first is the instruction
+    std::vector<type> types;             // the words that are types, in order
     explicit opcode(std::string_view);
     opcode(const opcode&) = delete;
     bool has(std::string_view word) const;
@@ -62,7 +62,7 @@ struct opcode {
 
 // A register, or a constant.
 struct source {
-    int slot = -1; // of the function's registers; -1: constant
+    int slot = -1; // index of the function's register; -1: constant
     bool negated = false;
     std::uint64_t constant = 0;
 };
@@ -75,7 +75,7 @@ struct place {
     std::int64_t offset = 0;
 };
 
-// Registers that the hardware fills [chapter 10].
+// Registers that the hardware sets [chapter 10].
 enum class special : std::uint8_t {
     none,
     tid_x,
@@ -140,7 +140,7 @@ using handler = void (*)(warp&, const instruction&, lanes);
 enum class flow : std::uint8_t { on, jump, call, back, end, meet_warp, meet_block, trap, sleep };
 
 struct instruction {
-    handler run = nullptr; // of flow::on, and of meet_warp once all have come
+    handler run = nullptr; // for flow::on, and for meet_warp once all threads have arrived
     flow next = flow::on;
     bool guarded = false, guard_negated = false;
     bool aligned = false, is_all = false; // of barriers
@@ -149,9 +149,9 @@ struct instruction {
     std::array<int, 5> to{-1, -1, -1, -1, -1}; // -1: discarded
     std::array<source, 5> from{};
     place at;
-    bool is_address = false; // of a variable: the address of `at`, not what is there
+    bool is_address = false; // the result is the address of `at`, not the value there
     special hardware = special::none;
-    type kind = type::none, other = type::none; // last and first type of the opcode
+    type kind = type::none, other = type::none; // last and first type in the opcode
     std::uint8_t count = 1;                     // of a vector
     std::uint32_t target = 0;                   // jump
     const function* callee = nullptr;           // call
@@ -169,7 +169,7 @@ struct function {
     bool is_kernel = false;
     std::vector<instruction> code;
     std::uint32_t registers = 0;
-    std::uint32_t stack_bytes = 0; // with those of all that it calls
+    std::uint32_t stack_bytes = 0; // including the functions that it calls
     std::uint32_t frame_bytes = 0; // .param and .local variables of one thread
     struct variable {
         std::uint32_t offset, bytes;
@@ -195,12 +195,12 @@ struct code_of_module {
     std::map<std::string, std::unique_ptr<function>, std::less<>> functions;
     std::map<std::string, global_variable, std::less<>> globals;
     std::vector<shared_variable> shared;
-    std::uint32_t shared_bytes = 0; // of all that is not dynamic
+    std::uint32_t shared_bytes = 0; // of all non-dynamic variables
 };
 
 // text.cpp: reads a translation unit. Throws fault (unsupported).
 code_of_module read_module(std::string_view ptx);
-// decode.cpp: which handler and which flow; an instruction that is not known gets one that throws when it is met.
+// decode.cpp: sets the handler and the flow. An unknown instruction gets a handler that throws when it runs.
 void decode(instruction&, const opcode&);
 
 } // namespace software_gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Conversions of values [cvt] and of addresses [cvta, isspacep]. Narrow floats by the toolkit's own host functions.
+// Conversions of values [cvt] and addresses [cvta, isspacep]. Narrow floats use the toolkit's own host functions.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -21,7 +21,7 @@ std::uint8_t e5m2_of(float x) { return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, 
 std::uint16_t half_of_e4m3(std::uint8_t x) { return __nv_cvt_fp8_to_halfraw(x, __NV_E4M3).x; }
 std::uint16_t half_of_e5m2(std::uint8_t x) { return __nv_cvt_fp8_to_halfraw(x, __NV_E5M2).x; }
 
-// Toward zero; what does not fit becomes the nearest that does, and NaN becomes 0.
+// Rounds toward zero; a value out of range becomes the nearest in range, and NaN becomes 0.
 template <class To, class From>
 To truncated(From x) {
     if (std::isnan(x)) return 0;
@@ -62,7 +62,7 @@ handler plain(type to, type from, bool rounds_to_whole) {
     });
 }
 
-// Two floats in one register, the first in the upper half.
+// Packs two floats into one register, the first into the upper half.
 template <auto F, unsigned Width>
 void packed(warp& w, const instruction& i, lanes m) {
     std::uint64_t* d = w.row(i.to[0]);
@@ -96,7 +96,7 @@ handler narrow(const opcode& op, type to, type from) {
     return nullptr;
 }
 
-// Shared memory has addresses of its own; all others are generic ones already.
+// Shared memory has its own addresses; all other addresses are generic already.
 template <int Sign>
 void shared_address(warp& w, const instruction& i, lanes m) {
     std::uint64_t* d = w.row(i.to[0]);

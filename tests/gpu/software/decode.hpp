@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What handlers are made of: functions of values, over the threads of a set, chosen by type.
+// Building blocks of handlers: functions of values, over a set of threads, chosen by type.
 #pragma once
 
 #include "block.hpp"
@@ -20,7 +20,7 @@ std::uint64_t raw_of(T x) {
     else return static_cast<std::make_unsigned_t<T>>(x);
 }
 
-// F of one, two or three values of type T, its result kept as R.
+// Stores F of one, two or three values of type T, as R.
 template <auto F, class T, class R = T>
 void one(warp& w, const instruction& i, lanes m) {
     std::uint64_t* d = w.row(i.to[0]);
@@ -33,7 +33,7 @@ void two(warp& w, const instruction& i, lanes m) {
     const row_view a(w, i.from[0]), b(w, i.from[1]);
     each(m, [&](unsigned l) { d[l] = raw_of(static_cast<R>(F(value_of<T>(a[l]), value_of<T>(b[l])))); });
 }
-// The second is a number of bits, of 32 bits whatever T is.
+// The second operand is a number of bits, 32 bits wide whatever T is.
 template <auto F, class T>
 void shifted(warp& w, const instruction& i, lanes m) {
     std::uint64_t* d = w.row(i.to[0]);
@@ -49,7 +49,7 @@ void three(warp& w, const instruction& i, lanes m) {
     });
 }
 
-// The handler that f names for the type; f is called with a value of it, and null for types that it has none for.
+// Returns f(a value of type t), which is a handler; null for types without one.
 template <class F>
 handler of_integer(type t, F f) {
     switch (t) {
@@ -72,10 +72,10 @@ handler of_number(type t, F f) {
     return of_integer(t, f);
 }
 
-// Each knows some instructions and gives null for the others.
+// Each returns a handler for the instructions that it implements, and null for others.
 handler arithmetic_of(const opcode&, instruction&); // arithmetic.cpp
 handler conversion_of(const opcode&, instruction&); // conversion.cpp
 handler access_of(const opcode&, instruction&);     // access.cpp
-handler agreement_of(const opcode&, instruction&);  // agreement.cpp: what threads of a warp do together
+handler agreement_of(const opcode&, instruction&);  // agreement.cpp: a warp's threads together
 
 } // namespace software_gpu

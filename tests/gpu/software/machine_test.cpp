@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The software GPU itself, by kernels written out in PTX.
+// Tests of the software GPU itself, with kernels written in PTX.
 #include <catch2/catch.hpp>
 
 #include <bit>
@@ -29,7 +29,7 @@ public:
     static constexpr address multicast = 0x7000'0000'0000;
 
 private:
-    static constexpr std::size_t gap = 128; // a piece of 256 bytes is never all inside by accident
+    static constexpr std::size_t gap = 128; // so that a unit of 256 bytes is never inside by accident
     std::vector<std::uint32_t> words_;
 };
 
@@ -60,7 +60,7 @@ void run(const std::string& text, one_buffer& m, shape s = {}) {
     const std::atomic<bool> stop{false};
     run(l, m, stop);
 }
-// What one thread makes of the 32-bit register %r10 (or %f0), for given values of %r8 and %r9.
+// The value of the 32-bit register %r10 (or %f0) in one thread, for given values of %r8 and %r9.
 std::uint32_t result_of(const std::string& instructions, std::uint32_t a = 0, std::uint32_t b = 0) {
     one_buffer m(8);
     run(kernel("mov.b32 %r8, " + std::to_string(a) + "; mov.b32 %r9, " + std::to_string(b) + ";\n" + instructions +
@@ -115,7 +115,7 @@ TEST_CASE("Floats of a software GPU, narrow ones too, are the hardware's", "[sof
 }
 
 TEST_CASE("Threads of a warp part and meet again", "[software_gpu]") {
-    // Odd threads loop as often as they are numbered, even ones do not; all of them then vote and exchange.
+    // Odd threads loop as often as their number says, even ones do not loop; then all vote and exchange.
     const std::string text = kernel("mov.u32 %r4, 0; and.b32 %r5, %r0, 1; setp.eq.s32 %p0, %r5, 0;\n"
                                     "@%p0 bra DONE;\n"
                                     "MORE: add.s32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, %r0; @%p1 bra MORE;\n"

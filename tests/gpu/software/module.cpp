@@ -10,7 +10,7 @@ struct module::parts {
     code_of_module code;
 };
 namespace {
-// Of a thread that runs f and all that it calls; of calls that may nest without end, a limit.
+// The stack size of a thread that runs f and all its callees; a fixed limit where calls may nest without end.
 std::uint32_t stack_of(const function& f, unsigned depth) {
     if (depth > 16) return 8 * 1024;
     std::uint32_t deepest = 0;

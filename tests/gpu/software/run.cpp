@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Blocks, their barriers, and launches: which warp runs when.
+// Blocks, their barriers, and launches: determines which warp runs when.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -21,7 +21,7 @@ block::block(grid& g, extent index, unsigned number)
     : grid_(g), index_(index), number_(number), shared_(new std::byte[g.shared_bytes + 1024]) {
     shared_begin_ = shared_.get();
     while (reinterpret_cast<std::uintptr_t>(shared_begin_) % 1024 != 0) ++shared_begin_;
-    std::memset(shared_begin_, 0xcd, g.shared_bytes); // shared memory begins with anything
+    std::memset(shared_begin_, 0xcd, g.shared_bytes); // initially, shared memory has arbitrary contents
     const extent size = g.what.block;
     const unsigned threads = size.x * size.y * size.z;
     frames_.resize(std::size_t{threads} * g.what.kernel->stack_bytes + 16);
@@ -55,7 +55,7 @@ void block::open_if_complete(barrier& b) {
     if (b.here.empty()) return;
     const unsigned expected = b.expected == 0 ? living() : b.expected;
     if (b.here.size() < expected) return;
-    // [aligned]: all living threads of a warp come, and to the same instruction.
+    // [aligned]: all living threads of a warp must arrive at the same instruction.
     std::vector<std::pair<warp*, unsigned>> here = std::exchange(b.here, {});
     for (const auto& [w, lane] : here) {
         if (!w->instruction_of(lane).aligned) continue;

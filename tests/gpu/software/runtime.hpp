@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What stands behind the functions of the CUDA runtime that runtime_*.cpp define, in place of libcudart: devices,
-// memory, streams, captures. Everything is made once and never destroyed, for other static objects may call until the
-// very end.
+// The state behind the functions of the CUDA runtime that runtime_*.cpp define, in place of libcudart: devices, memory,
+// streams, captures. It is never destroyed, because other static objects may call the functions until the very end.
 #pragma once
 
 #include <cuda.h>
@@ -24,21 +23,21 @@
 namespace software_gpu {
 
 // ---------------------------------------------------------------------------------------------------- errors
-// What a call returns; kept for cudaGetLastError. After a fault of a kernel every call returns that.
+// The result of a call; kept for cudaGetLastError. After a kernel's fault every call returns that error.
 cudaError_t returned(cudaError_t);
 cudaError_t sticky_error();
 void set_sticky(cudaError_t);
-// Whether calls may go on at all: not in the child of a process that has used CUDA, not without a device.
+// Whether calls are allowed: not in a child of a process that has used CUDA, and not without a device.
 cudaError_t ready();
 bool is_in_forked_child();
 
 // ---------------------------------------------------------------------------------------------------- devices
-int device_count(); // SOFTWARE_GPUS, 1 if that is not set
-int processors();   // SOFTWARE_GPU_SMS of each, 8 if that is not set
+int device_count(); // SOFTWARE_GPUS; 1 if not set
+int processors();   // SOFTWARE_GPU_SMS of each device; 8 if not set
 int& current_device();
-bool may_access(int from, int to); // in this process, as cudaDeviceEnablePeerAccess has said
+bool may_access(int from, int to); // in this process, as cudaDeviceEnablePeerAccess has set
 void let_access(int from, int to);
-// Blocks that are resident together on a device; a kernel waits until there is room.
+// The blocks that are resident together on a device; a kernel waits until there is room for its blocks.
 class residents {
 public:
     void enter(unsigned blocks, const std::atomic<bool>& stop);
@@ -52,7 +51,7 @@ private:
 };
 residents& residents_of(int device);
 extern std::atomic<bool> stopped;   // the process ends
-extern std::atomic<bool> cancelled; // it does, or a kernel failed: the others end too
+extern std::atomic<bool> cancelled; // the process ends or a kernel failed: the other kernels end, too
 inline constexpr std::size_t device_bytes = std::size_t{1} << 33;
 
 // ---------------------------------------------------------------------------------------------------- memory
@@ -61,10 +60,10 @@ struct allocation {
     address begin = 0;
     std::size_t bytes = 0;
     int device = 0;
-    std::set<int> allowed; // mapped: devices that cuMemSetAccess has named
+    std::set<int> allowed; // mapped: devices named in cuMemSetAccess
     int file = -1;         // closed with it
-    unsigned users = 1;    // opened: how often
-    std::string handle;    // opened: of which
+    unsigned users = 1;    // opened: how many times
+    std::string handle;    // opened: from which handle
     bool covers(address at, std::size_t n) const {
         return at >= begin && at - begin <= bytes && n <= bytes - (at - begin);
     }
@@ -77,7 +76,7 @@ struct multicast_range {
 class allocations {
 public:
     void add(const allocation&);
-    bool take(address begin, allocation& taken); // false where none begins there
+    bool take(address begin, allocation& taken); // false if none begins there
     bool find(address at, std::size_t bytes, allocation& found) const;
     std::size_t total(allocation::origin, int device) const;
     bool change(address begin, const std::function<void(allocation&)>&);
@@ -95,18 +94,18 @@ private:
     std::map<address, multicast_range> multicasts_;
 };
 allocations& memories();
-// New memory of a device, of which other processes can open the file; -1 in its place where there is none.
+// New memory of a device, as a file that other processes can open; -1 if there is no memory.
 int new_file(std::size_t bytes, int device);
 void* map_file(int file, std::size_t bytes, void* at = nullptr);
 void fill(void* at, int value, std::size_t bytes);
 
 // ---------------------------------------------------------------------------------------------------- streams
-class finished { // something that will be done
+class finished { // a future completion
 public:
     void set();
-    void wait() const; // returns early when the process ends
+    void wait() const; // returns early if the process ends
     bool is_set() const;
-    std::int64_t at_ns() const; // when
+    std::int64_t at_ns() const; // the time of completion
 
 private:
     mutable std::mutex mutex_;
@@ -117,14 +116,14 @@ private:
 using finished_ptr = std::shared_ptr<finished>;
 using work = std::function<void()>;
 
-// What streams do while one of them is captured, in the order of each.
+// The steps of streams during a capture, in the order of each stream.
 struct captured_step {
-    work run;           // or, without it, one of these
-    int marks = -1;     // an event
-    int waits_for = -1; // an event of this capture
+    work run;           // if empty, one of the next two applies
+    int marks = -1;     // the event that it records
+    int waits_for = -1; // the event of this capture that it waits for
 };
 struct graph {
-    std::vector<std::vector<captured_step>> streams; // the first is the one that was captured
+    std::vector<std::vector<captured_step>> streams; // the first is the captured stream
     int marks = 0;
 };
 struct capture {
@@ -138,10 +137,10 @@ struct capture {
 
 struct stream {
     int device = 0;
-    bool is_blocking = true; // with regard to the legacy stream
+    bool is_blocking = true; // with respect to the legacy stream
     bool is_legacy = false;
     std::shared_ptr<capture> capturing; // guarded by streams_mutex()
-    std::size_t place = 0;              // in the capture's streams
+    std::size_t place = 0;              // index in the capture's streams
 
     std::mutex mutex;
     std::condition_variable added;
@@ -163,15 +162,15 @@ struct event {
     std::size_t steps = 0;
 };
 std::recursive_mutex& streams_mutex();
-std::set<stream*>& streams();               // all there are but the destroyed
+std::set<stream*>& streams();               // all streams that were not destroyed
 stream* stream_of(cudaStream_t);            // null: no such stream
-stream* usable(cudaStream_t, cudaError_t&); // the same; null also where calls must not go on, and why
-// Into a stream's queue, or into its capture.
+stream* usable(cudaStream_t, cudaError_t&); // also null, with the reason, where calls are not allowed
+// Appends to a stream's queue, or to its capture.
 cudaError_t enqueue(cudaStream_t, work);
 finished_ptr enqueue_now(stream&, work, std::vector<finished_ptr> first = {});
-// Whether a call that must not be made while anything is captured may be made now; breaks the captures if not.
+// Checks a call that must not be made during a capture; breaks the captures if there are any.
 cudaError_t refuse_while_capturing();
-// The same of what waits for a device, or for the legacy stream, which a captured blocking stream would be part of.
+// The same for calls that wait for a device, or for the legacy stream, and so for captured blocking streams.
 cudaError_t refuse_of_captured_device(int device);
 cudaError_t refuse_of_captured_blocking(int device);
 cudaError_t wait_for_device(int device);

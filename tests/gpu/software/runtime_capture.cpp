@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is recorded instead of done: captures, what must not be called meanwhile, and the graphs that come of them.
+// Recording instead of execution: captures, calls that are not allowed meanwhile, and the resulting graphs.
 #include <algorithm>
 
 #include "runtime.hpp"
@@ -16,7 +16,7 @@ cudaError_t break_those(const std::function<bool(const stream&)>& which, cudaErr
     return any ? e : cudaSuccess;
 }
 } // namespace
-// As cudaThreadExchangeStreamCaptureMode's description has it.
+// As described for cudaThreadExchangeStreamCaptureMode.
 cudaError_t refuse_while_capturing() {
     if (mode_of_thread == cudaStreamCaptureModeRelaxed) return cudaSuccess;
     return break_those(
@@ -37,14 +37,14 @@ cudaError_t refuse_of_captured_blocking(int device) {
 
 namespace {
 
-// All of a graph in one stream: side streams run beside it.
+// Runs a whole graph in one stream; side streams run in their own threads.
 void run_graph(const graph& g) {
     std::vector<finished_ptr> marks(static_cast<std::size_t>(g.marks));
     for (auto& m : marks) m = std::make_shared<finished>();
     const auto run = [&](const std::vector<captured_step>& steps) {
         for (const captured_step& s : steps) {
             if (s.waits_for >= 0) marks[static_cast<std::size_t>(s.waits_for)]->wait();
-            if (s.run && !cancelled) s.run(); // after a fault there are only marks: others wait for them
+            if (s.run && !cancelled) s.run(); // after a fault only the marks are set: others wait for them
             if (s.marks >= 0) marks[static_cast<std::size_t>(s.marks)]->set();
         }
     };
@@ -60,7 +60,7 @@ void run_graph(const graph& g) {
 using namespace software_gpu;
 
 namespace {
-// Whether all that was captured comes before the end of the first stream: marks are followed back from there.
+// Whether everything captured comes before the end of the first stream: follows the marks back from there.
 bool is_joined(const graph& g) {
     std::vector<std::size_t> reached(g.streams.size());
     reached[0] = g.streams[0].size();
@@ -84,7 +84,7 @@ bool is_joined(const graph& g) {
 }
 struct executable {
     std::shared_ptr<graph> of;
-    finished_ptr last; // launch; null before the first
+    finished_ptr last; // the last launch; null before the first
 };
 } // namespace
 
@@ -168,7 +168,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
     if (x == nullptr) return returned(cudaErrorInvalidValue);
     const std::lock_guard lock(streams_mutex());
     auto& e = *reinterpret_cast<executable*>(x);
-    auto done = std::make_shared<finished>(); // launches of one executable graph follow each other
+    auto done = std::make_shared<finished>(); // launches of one executable graph run one after the other
     const stream* const on = stream_of(s);
     const bool is_captured = on != nullptr && on->capturing; // then it is part of another graph
     const cudaError_t result = enqueue(s, [g = e.of, before = e.last, done] {
@@ -184,7 +184,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t g) {
     return returned(cudaSuccess);
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) {
-    delete reinterpret_cast<executable*>(x); // launches that run keep what they run
+    delete reinterpret_cast<executable*>(x); // running launches keep their graph
     return returned(cudaSuccess);
 }
 

@@ -25,8 +25,8 @@ TEST_CASE("what is captured is done when the graph is launched, each time") {
     OK(cudaGraphDestroy(graph));
     any_stream other;
     OK(cudaGraphLaunch(exec, s));
-    OK(cudaGraphLaunch(exec, other)); // after the first: they are launches of one executable graph
-    OK(cudaGraphExecDestroy(exec));   // they still run
+    OK(cudaGraphLaunch(exec, other)); // runs after the first: both launch one executable graph
+    OK(cudaGraphExecDestroy(exec));   // the launches still run
     OK(cudaStreamSynchronize(other));
     CHECK(d.read()[0] == 6);
 }
@@ -69,10 +69,10 @@ TEST_CASE("a capture must be joined, in its own stream") {
     OK(start(add_one, d, 0, 1, side));
     REFUSED(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureUnjoined);
     CHECK(graph == nullptr);
-    fork_to_side(); // but did nothing there
+    fork_to_side(); // but does nothing there
     OK(cudaStreamEndCapture(s, &graph));
     OK(cudaGraphDestroy(graph));
-    fork_to_side(); // something after what was joined
+    fork_to_side(); // work after the joined event
     OK(cudaEventRecord(joined, side));
     OK(start(add_one, d, 0, 1, side));
     OK(cudaStreamWaitEvent(s, joined, 0));
@@ -135,7 +135,7 @@ TEST_CASE("what a capture forbids breaks it") {
     breaks(
         blocking, relaxed, [&] { return cudaStreamSynchronize(nullptr); }, implicit);
 
-    // Other threads and relaxed captures may.
+    // Other threads may, and so may relaxed captures.
     const auto from_other_thread = [&](auto call) {
         cudaError_t e = cudaSuccess;
         std::thread([&] { e = call(), cudaGetLastError(); }).join();
@@ -149,7 +149,7 @@ TEST_CASE("what a capture forbids breaks it") {
     OK(cudaStreamBeginCapture(s, relaxed));
     OK(cudaMalloc(&p, 4));
     OK(cudaFree(p));
-    OK(start(add_one, d)); // s does not block
+    OK(start(add_one, d)); // s is not a blocking stream
     OK(cudaStreamEndCapture(s, &graph));
     OK(cudaGraphDestroy(graph));
     OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));

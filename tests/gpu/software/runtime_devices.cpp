@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What calls return, and devices.
+// Results of calls, and devices.
 #include <pthread.h>
 
 #include <cstdio>
@@ -34,7 +34,7 @@ cudaError_t sticky_error() { return static_cast<cudaError_t>(sticky.load()); }
 void set_sticky(cudaError_t e) {
     int none = cudaSuccess;
     sticky.compare_exchange_strong(none, e);
-    cancelled = true; // a fault ends the context, and with it the kernels that wait for the one that failed
+    cancelled = true; // a fault ends the context, and with it kernels that wait for the failed one
 }
 cudaError_t ready() {
     if (is_forked_child) return cudaErrorInitializationError;

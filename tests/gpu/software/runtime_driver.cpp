@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The functions of the driver's library that collx asks the runtime for: virtual memory, multicast objects, contexts.
+// The driver library's functions that collx asks the runtime for: virtual memory, multicast objects, contexts.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t granularity = 2 * 1024 * 1024;
 
-struct physical { // what a handle stands for; kept until the process ends
+struct physical { // the object of a handle; kept until the process ends
     int file = -1, device = 0;
     std::size_t bytes = 0;
     bool is_multicast = false;
@@ -29,7 +29,7 @@ CUmemGenericAllocationHandle handle(physical* p) { return reinterpret_cast<std::
 void* pointer(CUdeviceptr p) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(p)); }
 
 CUresult device_attribute(int* value, CUdevice_attribute a, CUdevice) {
-    const char* const text = std::getenv("SOFTWARE_GPU_VIRTUAL_MEMORY"); // 0: as if the driver had none
+    const char* const text = std::getenv("SOFTWARE_GPU_VIRTUAL_MEMORY"); // 0: as if the driver had no virtual memory
     if (text != nullptr && std::strcmp(text, "0") == 0) return *value = 0, CUDA_SUCCESS;
     switch (a) {
         case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
@@ -56,7 +56,7 @@ CUresult create(CUmemGenericAllocationHandle* h, std::size_t bytes, const CUmemA
     *h = handle(made);
     return CUDA_SUCCESS;
 }
-// Files that stand for multicast objects, which other processes cannot open: by their inode.
+// Files that stand for multicast objects, by inode; other processes cannot open these objects.
 std::mutex objects_mutex;
 std::map<ino_t, physical*> objects;
 ino_t inode_of(int file) {
@@ -67,15 +67,15 @@ CUresult release(CUmemGenericAllocationHandle h) {
     physical& p = *of(h);
     if (p.is_multicast && p.file >= 0) {
         const std::lock_guard lock(objects_mutex);
-        objects.erase(inode_of(p.file)); // another file may get the number
+        objects.erase(inode_of(p.file)); // another file may get the inode number
     }
     if (p.file >= 0) close(p.file);
-    p.file = -1; // mappings go on
+    p.file = -1; // mappings stay
     return CUDA_SUCCESS;
 }
 CUresult reserve(CUdeviceptr* at, std::size_t bytes, std::size_t, CUdeviceptr, unsigned long long) {
     if (bytes == 0 || bytes % granularity != 0) return CUDA_ERROR_INVALID_VALUE;
-    // Begins at a multiple of the granularity, as the driver's do.
+    // Begins at a multiple of the granularity, as in the driver.
     void* const p = mmap(nullptr, bytes + granularity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     const auto all = reinterpret_cast<std::uintptr_t>(p), begin = (all + granularity - 1) / granularity * granularity;
@@ -94,7 +94,7 @@ CUresult map(CUdeviceptr at, std::size_t bytes, std::size_t offset, CUmemGeneric
              unsigned long long) {
     const physical& p = *of(h);
     if (offset != 0 || bytes > p.bytes) return CUDA_ERROR_INVALID_VALUE;
-    if (p.is_multicast) { // its addresses have no memory of their own
+    if (p.is_multicast) { // its addresses have no memory behind them
         memories().add(at, p.copies);
         return CUDA_SUCCESS;
     }
@@ -193,7 +193,7 @@ CUresult multicast_bind(CUmemGenericAllocationHandle h, std::size_t at, CUmemGen
     return CUDA_SUCCESS;
 }
 
-// One context for each device: its primary one.
+// One context per device: its primary one.
 CUcontext context_of(int device) {
     static char contexts[64];
     return reinterpret_cast<CUcontext>(&contexts[device]);

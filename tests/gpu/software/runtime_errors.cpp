@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the runtime's errors are called. Those that nothing here returns have a name and no words of their own.
+// Names of the runtime's errors. Errors that nothing here returns have a name but no description.
 #include <cuda_runtime_api.h>
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Programs: the PTX that nvcc put into them, their kernels' names, their launches.
+// Programs: the PTX that nvcc embedded in them, their kernels' names, and launches.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace software_gpu {
 namespace {
 
-// What nvcc emits, in the order of its fields (crt/host_runtime.h and fatbinary.h of the toolkit).
+// The structure that nvcc emits, in the order of its fields (crt/host_runtime.h and fatbinary.h of the toolkit).
 struct wrapper {
     unsigned magic, version;
     const std::byte* data;
@@ -21,7 +21,7 @@ T read(const std::byte* p) {
     std::memcpy(&x, p, sizeof x);
     return x;
 }
-// The PTX of a fat binary: entries of a header and a text each; the first PTX is taken.
+// Loads the first PTX of a fat binary, whose entries have a header and a text each.
 std::unique_ptr<module> load(const wrapper& w) {
     constexpr unsigned binary_magic = 0xba55ed50;
     if (read<std::uint32_t>(w.data) != binary_magic) throw fault(fault::kind::unsupported, "no fat binary");
@@ -44,7 +44,7 @@ std::unique_ptr<module> load(const wrapper& w) {
 
 struct program {
     const wrapper* from;
-    std::map<int, std::unique_ptr<module>> code; // each device's, with its variables; read when first needed
+    std::map<int, std::unique_ptr<module>> code; // one per device, with its variables; read when first needed
     std::mutex mutex;
     const module& loaded(int device) {
         const std::lock_guard lock(mutex);
@@ -94,7 +94,7 @@ cudaError_t error_of(fault::kind k) {
     }
 }
 
-// More than 48 KiB must have been asked for (cudaFuncSetAttribute).
+// More than 48 KiB must have been requested (cudaFuncSetAttribute).
 std::mutex allowed_mutex;
 std::map<const void*, std::size_t>& allowed_shared() {
     static auto* const all = new std::map<const void*, std::size_t>;
@@ -106,7 +106,7 @@ std::size_t dynamic_shared_allowed(const void* stub) {
     return found == allowed_shared().end() ? 0 : found->second;
 }
 
-// Blocks of one multiprocessor: 512 threads fill it, for kernels of collx have up to 128 registers.
+// Blocks per multiprocessor: 512 threads fill it, because kernels of collx have up to 128 registers.
 unsigned per_processor(unsigned threads) { return std::max(1u, 512 / threads); }
 
 cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** arguments, std::size_t shared,
@@ -141,7 +141,7 @@ cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** ar
         device = on->device;
         if (s != nullptr && device != current_device()) return cudaErrorInvalidResourceHandle;
     }
-    // Whole multiprocessors, as many as it needs at once.
+    // Takes whole multiprocessors, as many as it needs at once.
     const unsigned each = per_processor(static_cast<unsigned>(threads));
     const auto taken = static_cast<unsigned>(
         std::min<std::uint64_t>((blocks + each - 1) / each, static_cast<std::uint64_t>(processors())));

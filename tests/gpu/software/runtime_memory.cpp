@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory: of devices (files in memory, so that other processes can map them), pinned, opened from other processes.
+// Memory: of devices (memory files, so that other processes can map them), pinned, opened from other processes.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -97,7 +97,7 @@ std::vector<address> allocations::copies(int device, address at, std::size_t byt
     return all;
 }
 
-// The device is in the file's name, which a process that imports it can read.
+// The device is part of the file's name, which an importing process can read.
 int new_file(std::size_t bytes, int device) {
     const int file = memfd_create(("software-gpu-" + std::to_string(device)).c_str(), MFD_CLOEXEC);
     if (file < 0) return -1;
@@ -105,17 +105,17 @@ int new_file(std::size_t bytes, int device) {
     close(file);
     return -1;
 }
-// No address is used twice, so that code that uses freed memory never meets another allocation.
+// No address is used twice, so that a use of freed memory never reaches another allocation.
 void* map_file(int file, std::size_t bytes, void* at) {
     static std::atomic<std::uintptr_t> next{std::uintptr_t{1} << 45};
-    constexpr std::uintptr_t gap = 1 << 16; // unused: code that runs over its memory does not reach the next
+    constexpr std::uintptr_t gap = 1 << 16; // unused, so that an overrun does not reach the next allocation
     void* const wanted =
         at != nullptr ? at : reinterpret_cast<void*>(next.fetch_add((bytes + 2 * gap - 1) / gap * gap));
     void* const p = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
                          MAP_SHARED | (at != nullptr ? MAP_FIXED : MAP_FIXED_NOREPLACE), file, 0);
     return p == MAP_FAILED ? nullptr : p;
 }
-// Zeros in whole pages are what a file without them has, and cost nothing.
+// For whole pages of zeros it punches holes in the file, which costs nothing.
 void fill(void* at, int value, std::size_t bytes) {
     constexpr std::size_t page = 4096;
     auto* const p = static_cast<std::byte*>(at);
@@ -157,7 +157,7 @@ cudaError_t allocate(void** p, std::size_t bytes, allocation::origin from) {
         close(a.file);
         return returned(cudaErrorMemoryAllocation);
     }
-    std::memset(at, 0xcd, std::min<std::size_t>(bytes, 16 << 20)); // new memory holds anything
+    std::memset(at, 0xcd, std::min<std::size_t>(bytes, 16 << 20)); // new memory has arbitrary contents
     a.begin = address_of(at);
     memories().add(a);
     *p = at;
@@ -170,14 +170,14 @@ cudaError_t free_memory(void* p, allocation::origin from) {
     allocation a;
     if (!memories().find(address_of(p), 1, a) || a.begin != address_of(p) || a.from != from)
         return returned(cudaErrorInvalidValue);
-    const cudaError_t e = wait_for_device(a.device); // as the real one does
+    const cudaError_t e = wait_for_device(a.device); // as the real runtime does
     memories().take(a.begin, a);
     munmap(p, paged(a.bytes));
     if (a.file >= 0) close(a.file);
     return returned(e);
 }
 
-// One side of a copy. Outside: runs over its allocation, or no device was given access to it.
+// The kind of memory of one side of a copy. Outside: beyond its allocation, or no device has access to it.
 enum class side { pageable, pinned, device, outside };
 side side_of(const void* p, std::size_t bytes) {
     allocation a;
@@ -197,15 +197,15 @@ bool is_of_kind(cudaMemcpyKind k, side from, side to) {
     }
 }
 
-// What a handle says: whose file, and how much.
+// The content of a handle: whose file, and how large.
 struct shown {
     pid_t process;
     int file, device;
     std::size_t bytes;
-    ino_t number; // of the file: the descriptor may have become another one's
+    ino_t number; // of the file: the descriptor may have been reused
 };
 static_assert(sizeof(shown) <= sizeof(cudaIpcMemHandle_t));
-// Opening a handle twice yields the same address.
+// Opening a handle twice returns the same address.
 std::map<std::string, address>& opened() {
     static auto* const all = new std::map<std::string, address>;
     return *all;
@@ -270,7 +270,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k) {
     if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
     if (const cudaError_t e = cudaMemcpyAsync(to, from, bytes, k, nullptr); e != cudaSuccess || bytes == 0) return e;
-    // The host does not wait for copies without host memory.
+    // The host does not wait for copies between devices.
     if (side_of(to, bytes) == side::device && side_of(from, bytes) == side::device) return returned(cudaSuccess);
     return cudaStreamSynchronize(nullptr);
 }
@@ -291,7 +291,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* h, void* p) {
         return returned(cudaErrorInvalidValue);
     struct stat known {};
     if (fstat(a.file, &known) != 0) return returned(cudaErrorInvalidValue);
-    const shown s{getpid(), a.file, a.device, a.bytes, known.st_ino}; // of all the allocation, wherever in it p is
+    const shown s{getpid(), a.file, a.device, a.bytes, known.st_ino}; // of the whole allocation, wherever p is in it
     std::memset(h, 0, sizeof *h);
     std::memcpy(h, &s, sizeof s);
     return returned(cudaSuccess);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory of the software GPU between processes, by handles and by virtual memory, and devices.
+// The software GPU's memory shared between processes, by handles and by virtual memory; and its devices.
 #include <cuda.h>
 
 #include "runtime_program.hpp"
@@ -33,13 +33,13 @@ TEST_CASE("alone: opens a handle", "[.]") {
     OK(start(add_one, p, 0, 2));
     OK(cudaDeviceSynchronize());
     cudaIpcMemHandle_t mine;
-    REFUSED(cudaIpcGetMemHandle(&mine, p), cudaErrorInvalidValue); // not from cudaMalloc
+    REFUSED(cudaIpcGetMemHandle(&mine, p), cudaErrorInvalidValue); // its memory is not from cudaMalloc
     REFUSED(cudaFree(p), cudaErrorInvalidValue);
     OK(cudaIpcCloseMemHandle(again));
     OK(start(add_one, p));
     OK(cudaIpcCloseMemHandle(p));
     REFUSED(cudaIpcCloseMemHandle(p), cudaErrorInvalidValue);
-    OK(cudaIpcOpenMemHandle(&again, h, cudaIpcMemLazyEnablePeerAccess)); // anew
+    OK(cudaIpcOpenMemHandle(&again, h, cudaIpcMemLazyEnablePeerAccess)); // opened again
     OK(start(add_one, again));
     OK(cudaIpcCloseMemHandle(again));
 }
@@ -54,7 +54,7 @@ TEST_CASE("another process opens memory by its handle") {
     {
         device_words d(4);
         OK(cudaMemset(d, 0, 16));
-        OK(cudaIpcGetMemHandle(&h, static_cast<char*>(d.at) + 8)); // of all of it
+        OK(cudaIpcGetMemHandle(&h, static_cast<char*>(d.at) + 8)); // a handle of the whole allocation
         REFUSED(cudaIpcOpenMemHandle(&p, h, cudaIpcMemLazyEnablePeerAccess), cudaErrorDeviceUninitialized);
         const ended e = run_alone("alone: opens a handle", "HANDLE=" + hex(&h, sizeof h));
         INFO(e.text);
@@ -64,7 +64,7 @@ TEST_CASE("another process opens memory by its handle") {
         cudaIpcMemHandle_t no;
         REFUSED(cudaIpcGetMemHandle(&no, pinned.word), cudaErrorInvalidValue);
     }
-    device_words d(4); // may have the descriptor of what was freed
+    device_words d(4); // may get the descriptor of the freed memory
     const ended e = run_alone("alone: opens nothing", "HANDLE=" + hex(&h, sizeof h));
     INFO(e.text);
     CHECK(e.status == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels for the tests of the software GPU's runtime: PTX written out, in a fat binary as nvcc would put it into a
-// program; and processes of the same test program, for what a process can do only once.
+// Kernels for the tests of the software GPU's runtime: PTX in a fat binary, as nvcc embeds it. Also processes of the
+// same test program, for actions that a process can take only once.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,11 +26,11 @@ void __cudaRegisterFatBinaryEnd(void**);
 void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*, dim3*, dim3*, int*);
 }
 
-// The addresses of these stand for the kernels, as nvcc's stubs do.
+// As with nvcc's stubs, the address of each variable stands for a kernel.
 inline char fill_words;     // (p, x): p[thread] = x
-inline char await_word;     // (p, x): until *p == x; the host or another kernel writes it
+inline char await_word;     // (p, x): waits until *p == x; the host or another kernel writes it
 inline char add_one;        // (p, -): ++p[thread]
-inline char at_most_64;     // (p, x): nothing; 64 threads at most
+inline char at_most_64;     // (p, x): does nothing; 64 threads at most
 inline char count_launches; // (p, -): *p = ++variable of the module
 
 inline const char* const program_text = R"(
@@ -127,7 +127,7 @@ inline cudaError_t start(const char& kernel, void* p, std::uint64_t x = 0, unsig
     return cudaLaunchKernel(&kernel, dim3(1), dim3(threads), arguments, shared, s);
 }
 
-// What another process of this program says, and how it ended, that runs the test case of this name.
+// The output and the status of another process of this program that ran one test case.
 struct ended {
     int status = -1;
     std::string text;
@@ -149,7 +149,7 @@ inline ended run_alone(const std::string& test_case, const std::string& environm
 inline const int two_devices = setenv("SOFTWARE_GPUS", "2", 0);
 
 #define OK(call) REQUIRE((call) == cudaSuccess)
-// An error is returned, and is what cudaGetLastError returns next.
+// The call returns the error, and so does the next cudaGetLastError().
 #define REFUSED(call, error)                  \
     do {                                      \
         CHECK((call) == (error));             \
@@ -168,7 +168,7 @@ struct device_words {
     std::size_t count;
     void* at = nullptr;
 };
-// A word of the host that kernels wait for. Tells them to go on when it ends, or tests would wait for ever.
+// A host word that kernels wait for. Its destructor lets them continue, so that tests do not hang.
 struct gate {
     gate() {
         void* p = nullptr;
@@ -198,15 +198,15 @@ struct any_event {
 };
 inline void a_little() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
 
-// A fault while another kernel waits for ever: both end, and the error stays.
+// A fault while another kernel waits forever: both end, and the error stays.
 inline void expect_sticky(void* where, cudaError_t expected) {
     gate g;
     any_stream s, other;
     OK(start(await_word, g.word, 1, 1, other));
     cudaError_t seen = cudaSuccess;
-    std::thread waiting([&] { seen = cudaStreamSynchronize(other); }); // from before the fault
+    std::thread waiting([&] { seen = cudaStreamSynchronize(other); }); // started before the fault
     a_little();
-    const cudaError_t started = start(fill_words, where, 1, 1, s); // may see the fault already
+    const cudaError_t started = start(fill_words, where, 1, 1, s); // may return the fault already
     waiting.join();
     CHECK((started == cudaSuccess || started == expected));
     CHECK(seen == expected);

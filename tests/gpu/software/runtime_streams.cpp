@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Streams and events. Each stream is a thread that does one thing after the other.
+// Streams and events. Each stream is a thread that runs its work in order.
 #include <algorithm>
 #include <cstdlib>
 
@@ -50,9 +50,9 @@ stream* new_stream(int device, bool is_blocking, bool is_legacy) {
     streams().insert(s);
     std::thread([s] { s->serve(); }).detach();
     static const int at_exit = std::atexit([] {
-        if (is_in_forked_child()) return; // it has none of the threads, and perhaps a lock of theirs
+        if (is_in_forked_child()) return; // it has none of the threads, and a lock may be held by one of them
         stopped = cancelled = true;
-        // What runs looks at `stopped` between its turns.
+        // Running work checks `stopped` between its turns.
         for (int i = 0; i < 200; ++i) {
             bool idle = true;
             const std::lock_guard lock(streams_mutex());
@@ -109,7 +109,7 @@ stream* usable(cudaStream_t s, cudaError_t& e) {
 }
 
 finished_ptr enqueue_now(stream& s, work w, std::vector<finished_ptr> first) {
-    // What the legacy stream does comes behind all that blocking streams were given, and before all that they will be.
+    // Work of the legacy stream runs after all earlier work of blocking streams, and before all later work.
     for (stream* other : streams())
         if (other != &s && other->device == s.device && other->is_blocking && s.is_blocking &&
             (s.is_legacy || other->is_legacy))
@@ -153,7 +153,7 @@ cudaError_t wait_for_device(int device) {
 using namespace software_gpu;
 
 namespace {
-// Calls that wait must not be made of a stream that is captured.
+// Waits for a stream. Not allowed for a stream that is being captured.
 cudaError_t synchronize(cudaStream_t given) {
     finished_ptr last;
     cudaError_t e = ready();
@@ -200,7 +200,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t given) {
     if (s == nullptr) return returned(e);
     if (s->is_legacy) return returned(cudaErrorInvalidResourceHandle);
     if (s->capturing) s->capturing->broken = true;
-    streams().erase(s); // its thread does what it was given, and its memory is kept
+    streams().erase(s); // its thread completes its work, and its memory is kept
     const std::lock_guard inner(s->mutex);
     s->ends = true;
     s->added.notify_one();
@@ -212,7 +212,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t given, int* d) {
     const std::lock_guard lock(streams_mutex());
     stream* const s = usable(given, e);
     if (s == nullptr) return returned(e);
-    if (s->capturing) { // as an H100's driver 580 does
+    if (s->capturing) { // as with driver 580 on an H100
         s->capturing->broken = true;
         return returned(cudaErrorStreamCaptureUnsupported);
     }
@@ -290,7 +290,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t given, unsigned) {
         if (!c || c->broken) return returned(cudaErrorStreamCaptureInvalidated);
         if (s->is_legacy) return returned(cudaErrorStreamCaptureImplicit);
         if (s->capturing && s->capturing != c) return returned(cudaErrorStreamCaptureMerge);
-        if (!s->capturing) { // joins it
+        if (!s->capturing) { // joins the capture
             s->capturing = c, s->place = c->streams.size();
             c->streams.push_back(s);
             c->made.streams.emplace_back();
@@ -298,7 +298,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t given, unsigned) {
         c->made.streams[s->place].push_back({{}, -1, x->mark});
         return returned(cudaSuccess);
     }
-    if (s->capturing) { // of something outside
+    if (s->capturing) { // waits for an event outside the capture
         s->capturing->broken = true;
         return returned(cudaErrorStreamCaptureIsolation);
     }
@@ -307,7 +307,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t given, unsigned) {
     if (x->recorded) enqueue_now(*s, {}, {x->recorded});
     return returned(cudaSuccess);
 }
-// Even of an event that was recorded before: PyTorch's pull request 104487 is about that.
+// Fails even for an event that was recorded before a capture: see PyTorch's pull request 104487.
 cudaError_t cudaEventQuery(cudaEvent_t given) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());

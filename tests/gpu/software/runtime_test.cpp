@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The CUDA runtime of the software GPU: what it does, and what it refuses as the real one does.
+// The CUDA runtime of the software GPU: what it does, and what it refuses like the real one.
 #include "runtime_program.hpp"
 
 using Catch::Matchers::Contains;
@@ -53,7 +53,7 @@ TEST_CASE("a kernel is given its arguments as they were, and its variables last"
     OK(start(count_launches, d));
     OK(start(count_launches, d));
     CHECK(d.read()[0] == 2);
-    OK(cudaSetDevice(1)); // which has variables of its own
+    OK(cudaSetDevice(1)); // it has its own variables
     {
         device_words other(1);
         OK(start(count_launches, other));
@@ -85,7 +85,7 @@ TEST_CASE("launches that cannot be are refused") {
     REFUSED(cudaLaunchCooperativeKernel(&at_most_64, dim3(fit + 1), dim3(64), arguments, 0, nullptr),
             cudaErrorCooperativeLaunchTooLarge);
     OK(cudaDeviceSynchronize());
-    any_stream s; // of device 0
+    any_stream s; // on device 0
     OK(cudaSetDevice(1));
     REFUSED(start(at_most_64, d, 0, 1, s), cudaErrorInvalidResourceHandle);
     OK(cudaSetDevice(0));
@@ -104,8 +104,8 @@ TEST_CASE("a stream does one thing after the other, beside the others and beside
     OK(cudaStreamSynchronize(quick));
     a_little();
     CHECK(cudaStreamQuery(slow) == cudaErrorNotReady);
-    CHECK(cudaGetLastError() == cudaSuccess); // which is no error
-    CHECK(d.read()[0] == 0);                  // the legacy stream does not wait for such streams
+    CHECK(cudaGetLastError() == cudaSuccess); // not ready is not an error
+    CHECK(d.read()[0] == 0);                  // the legacy stream does not wait for non-blocking streams
     CHECK(e.read()[0] == 8);
     g.open();
     OK(cudaStreamSynchronize(slow));
@@ -133,7 +133,7 @@ TEST_CASE("events order streams and tell the time") {
     device_words d(1);
     any_stream a, b;
     any_event begin(cudaEventDefault), end(cudaEventDefault), silent;
-    OK(cudaEventQuery(begin)); // nothing was recorded
+    OK(cudaEventQuery(begin)); // nothing was recorded yet
     OK(cudaEventRecord(begin, a));
     OK(start(await_word, g.word, 1, 1, a));
     OK(cudaMemsetAsync(d, 0, 4, a));
@@ -184,7 +184,7 @@ TEST_CASE("alone: misaligned", "[.]") {
     expect_sticky(static_cast<char*>(d.at) + 2, cudaErrorMisalignedAddress);
 }
 TEST_CASE("alone: a peer without leave", "[.]") {
-    device_words d(1); // of device 0
+    device_words d(1); // on device 0
     OK(cudaSetDevice(1));
     expect_sticky(d, cudaErrorIllegalAddress);
 }

@@ -14,7 +14,7 @@ std::uint32_t rounded(std::uint64_t x, std::uint64_t step) {
     return static_cast<std::uint32_t>((x + step - 1) / step * step);
 }
 
-// ".align 8 .b8 name[40]" without what follows it.
+// ".align 8 .b8 name[40]" without the rest of the line.
 struct declared {
     std::string name;
     std::uint32_t align = 1, bytes = 0;
@@ -63,7 +63,7 @@ private:
                 continue;
             }
             const type t = type_of(in_.take().substr(1));
-            if (t == type::none) continue; // .ptr, .global: notes of the compiler
+            if (t == type::none) continue; // .ptr, .global: hints of the compiler
             d.bytes = static_cast<std::uint32_t>(bytes_of(t));
             d.align = std::max(d.align, d.bytes);
         }
@@ -142,7 +142,7 @@ private:
         f_->name = name, f_->is_kernel = is_kernel;
         f_->facts.max_threads = max_threads_;
         max_threads_ = 1024;
-        if (in_.take_if(";")) return; // declared only
+        if (in_.take_if(";")) return; // a declaration only
         scopes_.assign(1, {});
         labels_.clear(), jumps_.clear();
         std::uint32_t at = 0;
@@ -169,7 +169,7 @@ private:
             else if (in_.take_if("}")) --depth, depth > 0 ? scopes_.pop_back() : void();
             else read_statement();
         }
-        instruction last; // a body may end without one
+        instruction last; // ends a body that has no final return
         last.next = f_->is_kernel ? flow::end : flow::back;
         last.text = "the end of the function";
         f_->code.push_back(last);
@@ -256,7 +256,7 @@ private:
         f_->code.push_back(std::move(i));
     }
     void read_registers() {
-        in_.take(); // whatever their type is
+        in_.take(); // whatever the type
         do {
             const std::string name(in_.take());
             if (in_.take_if("<")) {
@@ -293,7 +293,7 @@ private:
     }
     static bool is_number(std::string_view w) { return !w.empty() && w[0] >= '0' && w[0] <= '9'; }
 
-    // Where a variable is, for a place or for its address; the variable's own place only.
+    // The place of a variable, or its address; for variables only.
     place place_of(std::string_view name) {
         place p;
         if (const variable* v = find_variable(name)) {
@@ -308,7 +308,7 @@ private:
             if (module_.shared[k].name == name) {
                 f_->shared_used.push_back(k);
                 p.from = place::origin::shared;
-                // What is dynamic comes behind all else; the size of that is known at the end.
+                // Dynamic variables come after all others, whose size is known only at the end.
                 p.offset = module_.shared[k].is_dynamic ? dynamic_shared : module_.shared[k].offset;
                 return p;
             }
@@ -323,7 +323,7 @@ private:
             if (!in_.take_if(",")) break;
         }
     }
-    // 1 where the first operand is written.
+    // 1 if the instruction writes its first operand.
     static int results_of(const opcode& op) {
         static constexpr std::string_view none[] = {"st",  "red",  "bra",  "bar",       "barrier",  "membar", "fence",
                                                     "ret", "exit", "trap", "nanosleep", "prefetch", "brkpt"};
@@ -374,7 +374,7 @@ private:
                 i.hardware = special_named(w);
                 return;
             }
-            if (s.slot < 0) { // the address of a variable
+            if (s.slot < 0) { // a variable's address
                 i.at = place_of(w);
                 i.is_address = true;
                 return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The words of PTX (PTX ISA, chapter 4).
+// The tokens of PTX (PTX ISA, chapter 4).
 #pragma once
 
 #include <cctype>
@@ -33,7 +33,7 @@ public:
         while (!ended() && !is(w)) advance();
         advance();
     }
-    // "{ ... }" with all that is in it.
+    // Skips "{ ... }" and its content.
     void skip_braces() {
         int depth = 0;
         do {
@@ -72,7 +72,7 @@ private:
             ++position_;
         }
         word_ = text_.substr(begin, position_ - begin);
-        if (word_ == ".loc" || word_ == ".file") { // end with their line
+        if (word_ == ".loc" || word_ == ".file") { // they end at the end of the line
             position_ = std::min(text_.find('\n', position_), text_.size());
             advance();
         }

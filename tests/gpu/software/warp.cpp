@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How threads of a warp part and meet, and what they may touch.
+// How threads of a warp diverge and reconverge, and which memory they may access.
 #include <algorithm>
 
 #include "block.hpp"
@@ -22,7 +22,7 @@ std::byte* warp::reach(unsigned lane, std::uint64_t a, std::size_t bytes, std::s
     auto* const p = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(a));
     if (block_.is_shared(a, bytes)) return p;
     const std::byte* mine = frames_ + std::size_t{lane} * stack_bytes_;
-    const auto is_in = [&](const std::byte* begin, std::size_t size) { // the last addresses end in none
+    const auto is_in = [&](const std::byte* begin, std::size_t size) { // ranges may end at the end of the address space
         const std::uint64_t from = a - reinterpret_cast<std::uintptr_t>(begin);
         return from <= size && bytes <= size - from;
     };
@@ -46,7 +46,7 @@ void warp::fail(fault::kind k, unsigned lane, const std::string& what) const {
 }
 
 namespace {
-// Registers of warps that have ended, for the next ones: most of a short launch's time would go into new pages else.
+// Registers of ended warps, for reuse: otherwise short launches would spend most of their time on new pages.
 std::vector<std::vector<std::uint64_t>>& spare_registers() {
     thread_local std::vector<std::vector<std::uint64_t>> kept;
     return kept;
@@ -60,7 +60,7 @@ warp::warp(block& b, unsigned first, unsigned count) : block_(b), threads_(count
     const function& kernel = *b.of().what.kernel;
     const extent size = b.of().what.block;
     if (auto& kept = spare_registers(); !kept.empty()) registers_ = std::move(kept.back()), kept.pop_back();
-    registers_.assign(std::size_t{kernel.registers} * warp_size, 0xcdcdcdcdcdcdcdcd); // registers begin with anything
+    registers_.assign(std::size_t{kernel.registers} * warp_size, 0xcdcdcdcdcdcdcdcd); // initially arbitrary
     frames_ = b.frames_begin() + std::size_t{first} * kernel.stack_bytes;
     stack_bytes_ = kernel.stack_bytes;
     for (unsigned l = 0; l < count; ++l) {
@@ -71,8 +71,8 @@ warp::warp(block& b, unsigned first, unsigned count) : block_(b), threads_(count
     }
 }
 
-// The threads at one place that run next, and the place at which others of them wait: the earliest place mostly, so
-// that threads which parted meet again; any other now and then, for those may be waited for.
+// Chooses the threads at one place that run next, and the place where others wait. Mostly it is the earliest place, so
+// that diverged threads reconverge; now and then another, for others may wait for those threads.
 lanes warp::choose(std::minstd_rand& dice, std::uint32_t& stop_at) {
     int best = -1;
     lanes ready = 0;
@@ -144,8 +144,8 @@ void warp::let_go(unsigned lane, standing s) {
     ++threads_[lane].at;
 }
 
-// [bar.warp.sync, shfl.sync, vote.sync, match.sync]: threads wait until all whom they name are at the same instruction.
-// True where all of the group went on together.
+// [bar.warp.sync, shfl.sync, vote.sync, match.sync]: threads wait until all threads in the mask are at the same
+// instruction. Returns true if the whole group continued together.
 bool warp::meet(const instruction& i, lanes group, lanes guarded, std::uint32_t at) {
     set(group & ~guarded, at + 1);
     set(guarded, at);
@@ -192,7 +192,7 @@ bool warp::turn(unsigned instructions, std::minstd_rand& dice) {
     const function& f = *first.in;
     std::uint32_t at = first.at;
     base_ = first.base;
-    // What is said of a failure is said of the instruction at which threads are.
+    // Failures are reported for the instruction at which the threads are.
     for (; instructions != 0; --instructions) {
         const instruction& i = f.code[at];
         lanes m = group;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A warp: threads that run the same instruction together as long as they agree where they are, and apart where they do
-// not (independent thread scheduling, as from compute capability 7.0 on).
+// A warp: threads that run the same instruction together while they are at the same place, and separately otherwise
+// (independent thread scheduling, as from compute capability 7.0 on).
 #pragma once
 
 #include <bit>
@@ -16,16 +16,16 @@ class block;
 
 enum class standing : std::uint8_t { ready, meets_warp, meets_block, ended };
 
-// A thread: where it is, and where it goes back to.
+// A thread: its place, and its return addresses.
 struct thread {
     const function* in = nullptr;
     std::uint32_t at = 0;    // index of its next instruction
-    std::uint32_t base = 0;  // its registers' first row
-    std::uint32_t frame = 0; // its frame's first byte
+    std::uint32_t base = 0;  // the first row of its registers
+    std::uint32_t frame = 0; // the first byte of its frame
     standing state = standing::ready;
-    lanes with = 0;           // meets_warp: whom
-    unsigned barrier = 0;     // meets_block: which
-    std::uint32_t number = 0; // of it, in the block
+    lanes with = 0;           // meets_warp: with which lanes
+    unsigned barrier = 0;     // meets_block: at which barrier
+    std::uint32_t number = 0; // its number in the block
     extent id;
     struct call {
         const function* from;
@@ -41,7 +41,7 @@ public:
     warp(const warp&) = delete;
     warp& operator=(const warp&) = delete;
 
-    // Runs the threads of one place for a while; false where none is ready.
+    // Runs the threads of one place for a while; returns false if none is ready.
     bool turn(unsigned instructions, std::minstd_rand& dice);
     bool all_ended() const { return ended_ == all_; }
     lanes living() const { return all_ & ~ended_; }
@@ -52,12 +52,12 @@ public:
     const thread& at(unsigned lane) const { return threads_[lane]; }
     block& of() { return block_; }
     std::byte* frame_of(unsigned lane) { return frames_ + std::size_t{lane} * stack_bytes_ + threads_[lane].frame; }
-    // The memory behind an address, or fault. shared: the address is an offset of shared memory.
+    // The memory behind an address, or throws fault. shared: the address is an offset into shared memory.
     std::byte* reach(unsigned lane, std::uint64_t address, std::size_t bytes, std::size_t alignment, bool writes);
     std::uint64_t address_of(unsigned lane, const place& p);
     [[noreturn]] void fail(fault::kind, unsigned lane, const std::string& what) const;
 
-    void let_go(unsigned lane, standing = standing::ready); // of a barrier
+    void let_go(unsigned lane, standing = standing::ready); // from a barrier
     const instruction& instruction_of(unsigned lane) const { return threads_[lane].in->code[threads_[lane].at]; }
 
 private:
@@ -73,13 +73,13 @@ private:
     std::vector<thread> threads_;
     std::vector<std::uint64_t> registers_;
     std::byte* frames_;
-    std::uint32_t stack_bytes_; // of a thread's variables, all calls together
+    std::uint32_t stack_bytes_; // a thread's variables, for all nested calls
     std::uint32_t base_ = 0;
-    const instruction* now_ = nullptr; // whom a handler fails for
+    const instruction* now_ = nullptr; // the instruction that a handler's failure names
     lanes all_ = 0, ended_ = 0;
 };
 
-// Threads of a set, one after the other; a full set is a loop that a compiler makes vectors of.
+// Calls f for the threads of a set; for a full set a compiler can vectorise the loop.
 template <class F>
 inline void each(lanes m, F&& f) {
     if (m == ~lanes{0})
@@ -88,7 +88,7 @@ inline void each(lanes m, F&& f) {
         for (; m != 0; m &= m - 1) f(static_cast<unsigned>(std::countr_zero(m)));
 }
 
-// A source of all lanes.
+// One source operand for all lanes.
 class row_view {
 public:
     row_view(warp& w, const source& s)

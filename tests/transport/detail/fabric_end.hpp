@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One queue pair of the fabric of tests, and what carries its posts out: late, in parts and in any order as far as a
-// device may, and never touching more than a device does. Everything here happens under the fabric's lock; bytes are
-// copied by a DMA engine, so that ThreadSanitizer sees them ordered by completions only.
+// One queue pair of the tests' fabric. It carries out posts late, in parts and in any order, as far as a device may,
+// and accesses no other memory than a device would. Everything here runs under the fabric's lock. A DMA engine copies
+// the bytes, so that only completions order them for ThreadSanitizer.
 #pragma once
 
 #include <collx/core/clock.hpp>
@@ -20,7 +20,7 @@
 
 namespace collx_test {
 
-// The call number `at` (from 1; 0: none) and `times` - 1 more after it, of one device or of all together.
+// Hits call number `at` (from 1; 0: none) and the `times` - 1 calls after it, of one device or of all together.
 struct fabric_fault {
     int at = 0, times = 1, device = -1;
     int seen = 0;
@@ -33,16 +33,16 @@ struct fabric_fault {
 
 struct fabric_options {
     std::uint64_t seed = 1;
-    int devices = 64;         // 0: a machine without
-    int most_delay_polls = 3; // that a post or a completion waits, besides those before it
-    bool is_messy = true;     // parts land early, some of them as garbage; what has failed may land all the same
-    // After this a send that finds no receive, and whatever does not reach its peer, fails.
+    int devices = 64;         // 0: a machine without devices
+    int most_delay_polls = 3; // extra delay of a post or a completion
+    bool is_messy = true;     // parts arrive early, some as garbage; failed posts may arrive nevertheless
+    // A send without a receive, or a post that does not reach its peer, fails after this time.
     std::int64_t patience_ns = 1'000'000'000;
     std::uint32_t most_write_bytes = 8u << 20, most_head_bytes = 128;
-    int most_posts = 4096; // that a queue pair may ask for
+    int most_posts = 4096; // limit for one queue pair
     fabric_fault refuse_memory{}, refuse_queue_pair{}, refuse_connect{};
-    // What happens at a post: its queue pair fails and its peer hears nothing of it; or nothing of the pair reaches the
-    // other side any more.
+    // Faults at a post: break_pair: the queue pair fails and its peer is not notified. cut_pair: nothing of the pair
+    // reaches the other side any more.
     fabric_fault break_pair{}, cut_pair{};
 };
 
@@ -79,8 +79,8 @@ struct posted_send {
     std::vector<unsigned char> head;
     std::uint64_t id = 0, ready_at = 0; // in steps of its queue pair, then in polls
     bool breaks = false, is_written = false;
-    bool is_alone = false, is_read = false; // one transfer, which completes by itself
-    std::uint64_t placed_before = 0;        // writes that completed early, of its queue pair
+    bool is_alone = false, is_read = false; // one transfer, with its own completion
+    std::uint64_t placed_before = 0;        // early completed writes of the queue pair until then
     moment posted{0}, done{0};
     std::uint64_t destination(const collx::verbs_write& w) const {
         return is_read ? reinterpret_cast<std::uint64_t>(w.from) : w.to;
@@ -92,7 +92,7 @@ struct posted_receive {
     std::uint64_t id, ready_at = 0;
     moment posted{0}, done{0};
 };
-// On its way when its queue pair failed.
+// A write in transit when its queue pair failed.
 struct straggler {
     std::vector<unsigned char> bytes;
     std::uint64_t to;
@@ -104,7 +104,7 @@ struct straggler {
 struct device_end {
     int number = 0;
     unsigned char gid[16] = {};
-    bool is_lost = false; // nothing reaches it or comes from it
+    bool is_lost = false; // nothing reaches it or leaves it
     int queue_pairs = 0;
     std::vector<region> regions{};
     fabric_counters counts{};
@@ -127,9 +127,9 @@ struct bad_bytes {
         for (unsigned char& b : at) b = 0xdb;
     }
 };
-inline constexpr bad_bytes garbage{}; // never written, so no engine needs to know of it
+inline constexpr bad_bytes garbage{}; // never written, so engines need not be ordered with it
 
-// What all of a fabric share.
+// The state of a whole fabric.
 struct shared {
     fabric_options options;
     std::vector<struct end*> ends{};
@@ -149,20 +149,20 @@ struct end {
     const collx::verbs_limits limits;
     collx::queue_pair_address address{}, peer_address{};
     dice roll;
-    bool is_connected = false, is_cut = false, is_told = false; // told: poll() has said that it failed
-    const char* why = nullptr;                                  // it failed
+    bool is_connected = false, is_cut = false, is_told = false; // told: poll() has reported the failure
+    const char* why = nullptr;                                  // not null: it failed, for this reason
     std::uint64_t steps = 0, polls = 0;
     std::int64_t waits_since_ns = 0;
     std::deque<std::unique_ptr<posted_send>>
-        sends{}; // until their completions are taken; the first `carried` are there
+        sends{}; // until their completions are taken; the first `carried` are carried out
     std::size_t carried = 0;
     std::deque<std::unique_ptr<posted_receive>> receives{}, received{};
     std::vector<std::unique_ptr<straggler>> stragglers{};
-    // Writes whose completion says no more than that the peer's device has them, and those of them that have landed,
+    // unplaced: completed writes that only the peer's device has. placed: those that have arrived in memory since,
     // until this side knows it.
     std::deque<std::unique_ptr<straggler>> unplaced{}, placed{};
     std::uint64_t placed_count = 0, forgotten_count = 0;
-    moment quiet{0}, quiet_peer{0}; // the program leaves alone what was posted here; no write arrives here
+    moment quiet{0}, quiet_peer{0}; // the device has released what was posted here; no write arrives here
     dma_engine writer{}, lander{};
 
     std::uint64_t delay() { return roll(static_cast<std::uint64_t>(net.options.most_delay_polls) + 1); }
@@ -225,7 +225,7 @@ struct end {
             waits_since_ns = 0;
         }
     }
-    // Of this queue pair only: the other side sees its posted receives fail if the device there has noticed.
+    // Only this queue pair fails: the other side sees its receives fail only if the device there has noticed.
     void fail(const char* reason) {
         if (why != nullptr) return;
         why = reason;
@@ -236,7 +236,7 @@ struct end {
                 if (!sends[i]->is_read && roll(2) == 0) leave_straggler(*sends[i], w, *to);
         come_to_rest();
     }
-    // The device is through with what was posted here, and with what comes here.
+    // The device is finished with the posts of this side and with writes to it.
     void come_to_rest() {
         const auto rest = [](dma_engine& a, moment& m) {
             m.fetch_add(1, std::memory_order_release);
@@ -246,7 +246,7 @@ struct end {
         rest(lander, quiet_peer);
         if (end* const to = peer()) rest(to->writer, quiet_peer);
     }
-    // This side has the completion of a post behind them.
+    // This side has the completion of a later post.
     void forget_placed(std::uint64_t before) {
         for (; forgotten_count < before; ++forgotten_count) placed.pop_front();
     }
@@ -263,7 +263,7 @@ private:
     }
     bool write_all(posted_send& s, end& to) {
         for (const collx::verbs_write& w : s.writes) {
-            if (w.bytes == 0) continue; // no device looks at keys then
+            if (w.bytes == 0) continue; // devices do not check keys then
             const region* const r = to.device.by_remote_key(w.remote_key);
             if (r == nullptr || !r->holds(w.to, w.bytes) || (s.is_read && !r->is_readable)) {
                 net.misuse(device, r == nullptr               ? "a write with a remote key that is not one"
@@ -273,10 +273,10 @@ private:
                 return false;
             }
             if (s.is_alone && !s.is_read && net.options.is_messy && roll(2) == 0) {
-                leave(unplaced, s, w, &s.done); // behind those that are not there yet either
+                leave(unplaced, s, w, &s.done); // behind earlier unplaced ones
                 continue;
             }
-            place_all(); // writes stay in order, and a read sees them
+            place_all(); // writes stay in order, and a read sees earlier ones
             if (s.is_read) {
                 device.counts.bytes_read += w.bytes;
                 writer.copy(const_cast<std::byte*>(w.from), reinterpret_cast<const void*>(w.to), w.bytes, &s.posted,
@@ -308,7 +308,7 @@ private:
         to.receives.pop_front();
         return true;
     }
-    // A part of any write that no earlier one overlaps, as it will be or with bytes that no program may rely on.
+    // Writes a part of any write that overlaps no earlier one: its data, or garbage that no program may rely on.
     void land_early(end& to) {
         if (!net.options.is_messy || roll(2) == 0) return;
         const std::size_t i = carried + roll(sends.size() - carried);

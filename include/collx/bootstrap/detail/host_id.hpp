@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which host this is, as a number: two processes with the same one can find each other by abstract sockets. Names of
-// hosts are not asked, as containers give themselves any.
+// A number for this host: two processes with the same number can find each other by abstract sockets. Host names are
+// not used, because containers give themselves arbitrary ones.
 #pragma once
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// From this boot of the kernel and the network namespace, which abstract sockets belong to.
+// Made from this boot of the kernel and from the network namespace, which abstract sockets belong to.
 inline std::uint64_t host_id() {
     char boot[64] = {};
     const descriptor fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Text made of pieces: joined({"rank ", rank, " of ", size}). One function for all places that make some, because a
-// sum of strings is compiled, with what throws away its parts, at each of them.
+// Text made of pieces: joined({"rank ", rank, " of ", size}). It is one function for all callers, because a sum of
+// strings would be compiled at each of them, with the code that destroys its parts.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// What the piece was made of must outlive it; a number it keeps itself.
+// A piece keeps a number itself; text that it was made of must outlive it.
 class text_piece {
 public:
     text_piece(name_view text) : text_(text.data()), bytes_(text.size()) {}
@@ -26,7 +26,7 @@ public:
     template <class Number>
     requires std::is_integral_v<Number> text_piece(Number n) {
         bool is_negative = false;
-        if constexpr (std::is_signed_v<Number>) is_negative = n < 0; // nvcc warns of the question to what has no sign
+        if constexpr (std::is_signed_v<Number>) is_negative = n < 0; // nvcc warns of this test on an unsigned type
         write(is_negative, is_negative ? 0 - static_cast<std::uint64_t>(n) : static_cast<std::uint64_t>(n));
     }
     name_view text() const { return {text_, bytes_}; }

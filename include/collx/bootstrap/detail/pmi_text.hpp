@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The text of PMI-1, as functions of text alone: reading a reply, names and values as words, the process mapping. What
-// arrives is not believed: a number is a number within bounds or it is refused. After MPICH's description of the wire
+// The text of PMI-1, as functions of text alone: reading a reply, names and values as words, the process mapping. Input
+// is not trusted: a number within bounds is accepted, anything else is refused. After MPICH's description of the wire
 // protocol, src/pmi/maint/pmi-1.1.txt.
 #pragma once
 
@@ -15,8 +15,8 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The value of `key` in a line such as "cmd=get_result rc=0 value=x", empty if it is not there. `is_there` may say
-// which.
+// The value of `key` in a line such as "cmd=get_result rc=0 value=x". It is empty if the key is not there; `is_there`
+// tells that from an empty value.
 inline name_view pmi_value(name_view line, name_view key, bool* is_there = nullptr) {
     for (std::size_t at = 0; at < line.size();) {
         std::size_t end = line.find(' ', at);
@@ -32,7 +32,7 @@ inline name_view pmi_value(name_view line, name_view key, bool* is_there = nullp
     return {};
 }
 
-// A number from 0 to `most` that is all of the text, else -1.
+// A number from 0 to `most` if it is the whole text, else -1.
 inline std::int64_t pmi_number(name_view text, std::int64_t most) {
     const kept_text copy(text);
     const char* at = copy.c_str();
@@ -40,8 +40,8 @@ inline std::int64_t pmi_number(name_view text, std::int64_t most) {
     return at == copy.c_str() + copy.size() ? n : -1;
 }
 
-// Any bytes as one word without blanks, equals signs and line ends: letters, digits and ._- stay, the rest is %xx. The
-// first letter makes sure that there is one.
+// Writes any bytes as one word without blanks, equals signs and line ends: letters, digits and ._- stay, other bytes
+// become %xx. A first letter is added, so the word is never empty.
 inline kept_text pmi_word(name_view bytes) {
     kept_text word = "c";
     for (const char c : bytes) {
@@ -54,7 +54,7 @@ inline kept_text pmi_word(name_view bytes) {
     }
     return word;
 }
-// The way back. False for what pmi_word() has not made.
+// Reads such a word back. False if pmi_word() has not made it.
 inline bool read_pmi_word(name_view word, kept_text& bytes) {
     const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
     bytes.clear();
@@ -73,7 +73,7 @@ inline bool read_pmi_word(name_view word, kept_text& bytes) {
     return true;
 }
 
-// A key as a word of at most `most` letters; what gets too long becomes a hash.
+// A key as a word of at most `most` letters; a longer word becomes a hash.
 inline kept_text pmi_key(name_view key, std::size_t most) {
     kept_text word = pmi_word(key);
     if (word.size() <= most) return word;
@@ -84,9 +84,9 @@ inline kept_text pmi_key(name_view key, std::size_t most) {
     return hashed;
 }
 
-// Where each rank runs, as process managers say it: (vector,(FIRST,NODES,RANKS),…) puts RANKS on each of NODES nodes
-// from number FIRST on, block after block, and begins again until all ranks have a place. False for text that is no
-// such mapping.
+// Where each rank runs, as process managers describe it: (vector,(FIRST,NODES,RANKS),…) puts RANKS ranks on each of
+// NODES nodes, starting at node FIRST, block after block, and begins again until all ranks have a place. read() returns
+// false for text that is no such mapping.
 struct pmi_block {
     int first = 0, nodes = 0, ranks = 0;
 };
@@ -110,7 +110,7 @@ public:
         }
         return skip(at, ')') && at == copy.c_str() + copy.size() && cycle_ > 0;
     }
-    // The node of a rank, after read() has said yes.
+    // The node of a rank. Requires: read() has returned true.
     int node_of(int rank) const {
         std::int64_t place = rank % cycle_;
         for (int i = 0; i < count_; ++i) {

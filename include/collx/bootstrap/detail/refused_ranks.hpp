@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A rank that comes to a store with another key, or none, or one where none is wanted, tries again for two seconds, as
-// the port may still be another job's. Who has done so for this long, and has no connection, is in the way of a start:
-// those who wait there, and those who come to wait soon afterwards, hear which rank it is. Its number is not checked.
+// A rank that comes to a store with another key, none, or an unwanted one tries again for two seconds, because the port
+// may still be another job's. A rank that has done so for this long, and has no connection, blocks a start. Ranks that
+// wait there, and those that wait soon afterwards, receive its number. The number is not checked.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ public:
     static constexpr int after_times = 16;
     static constexpr std::size_t most = 256;
 
-    // Notes that the rank was refused once more. True: often and long enough.
+    // Notes that the rank was refused once more. True: often enough and for long enough.
     bool is_in_the_way(std::int64_t rank, std::int64_t now) {
         erase_if(all_, [&](const refused& r) { return now - r.last_ns > after_ns; });
         auto r = all_.begin();

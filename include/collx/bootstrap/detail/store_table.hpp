@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the server of a store keeps: values by key, bounded in number and bytes.
+// The values that the server of a store keeps, by key, bounded in number and bytes.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ public:
             if (e.hash == hash && e.key == key) return &e;
         }
     }
-    // held: what find() says of the key. False when there is no room.
+    // Sets a value. held: the result of find() for the key. False when there is no room.
     [[gnu::cold]] bool put(entry* held, const kept_text& key, const kept_text& value) {
         const std::size_t more = value.size() + (held == nullptr ? key.size() : 0),
                           less = held != nullptr ? held->value.size() : 0;
@@ -41,7 +41,7 @@ public:
     }
 
 private:
-    // The entry at `place` - 1 becomes one that find() finds.
+    // Adds the entry at `place` - 1 to the index.
     void note_entry(std::uint32_t place) {
         std::uint64_t at = entries_[place - 1].hash;
         while (index_[at & (index_.size() - 1)] != 0) ++at;

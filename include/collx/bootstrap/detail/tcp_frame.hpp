@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a tcp_store and its server say to each other: one request, one reply, both with a fixed head. Lengths from the
-// other end are compared with fixed limits before a byte is kept. In a job with a key both prove first that they have
-// it (core/authentication.hpp). Little-endian; a big-endian peer fails at the first word.
+// The protocol of a tcp_store and its server: one request, one reply, both with a fixed header. Lengths from the other
+// end are compared with fixed limits before a byte is kept. In a job with a key both first prove that they have it
+// (core/authentication.hpp). Little-endian; a big-endian peer fails at the first word.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,9 +22,9 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// get: its value is the bell to listen to, if any. claim: sets what is not set. watch: the key is the bell to ring if
-// this connection is lost before `bye`, which has no answer. arrive: the same key, a get of the second bell, which is
-// rung when all ranks of the meeting have said so.
+// get: the value is the bell to listen to, if any. claim: sets a key that is not set. watch: the key is the bell to
+// ring if this connection is lost before `bye`; bye has no reply. arrive: counts the rank under the same key and waits
+// as a get of the second bell, which is rung when all ranks of the meeting have sent it.
 enum class tcp_word : std::uint8_t { hello = 1, set, get, add, keyed_hello, claim, watch, bye, arrive };
 enum class tcp_status : std::uint8_t {
     ok = 1,
@@ -37,10 +37,10 @@ enum class tcp_status : std::uint8_t {
     wrong_key,
     odd_rank,
     rung, // the value is the bell's
-    ended // the store is taken away with its work done
+    ended // the store is closed with its work done
 };
 
-// Not the same, so that a peer that echoes our words is not taken for a server.
+// The two differ, so that a peer that echoes requests is not taken for a server.
 inline constexpr std::uint32_t tcp_request_magic = 0x3153'5843, tcp_reply_magic = 0x3153'5852;
 inline constexpr std::uint16_t tcp_version = 2;
 
@@ -51,10 +51,10 @@ struct tcp_request {
     std::uint8_t zero = 0;
     std::uint32_t key_bytes = 0, value_bytes = 0;
     // get, arrive: how long to wait in ns; add: the delta; hellos: the rank, -1: not known; watch: the rank, and the
-    // ranks in the upper half.
+    // number of ranks in the upper half.
     std::int64_t number = 0;
 
-    // Whether this head may begin a frame at all.
+    // Whether a frame may begin with this header.
     bool is_sound() const {
         if (magic != tcp_request_magic || version != tcp_version || zero != 0) return false;
         const bool has_words = word != tcp_word::hello && word != tcp_word::keyed_hello && word != tcp_word::bye;
@@ -81,7 +81,7 @@ struct tcp_reply {
 };
 static_assert(sizeof(tcp_request) == 24 && sizeof(tcp_reply) == 24);
 
-// A keyed_hello. Its answer is a tcp_reply and an auth_answer; then comes an auth_proof, and a tcp_reply to that.
+// Answered by a tcp_reply and an auth_answer. The client then sends an auth_proof, which a tcp_reply answers.
 struct tcp_keyed_hello {
     tcp_request head{.word = tcp_word::keyed_hello};
     unsigned char nonce[32] = {};
@@ -94,8 +94,8 @@ struct tcp_address {
     sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
 };
 
-// A numeric address, [v6] with or without brackets, a scope kept. Names are not looked up: what they say differs from
-// host to host.
+// Reads a numeric address, [v6] with or without brackets; a scope is kept. Names are not looked up, because they
+// resolve differently from host to host.
 inline tcp_address numeric_address(kept_text host, int port) {
     if (host.size() > 2 && host[0] == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     tcp_address a;
@@ -108,7 +108,7 @@ inline tcp_address numeric_address(kept_text host, int port) {
         return a;
     }
     addrinfo hints{}, *found = nullptr;
-    hints.ai_family = AF_INET6; // knows what inet_pton() does not: scopes
+    hints.ai_family = AF_INET6; // getaddrinfo() reads scopes, which inet_pton() does not
     hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
     hints.ai_socktype = SOCK_STREAM;
     const bool is_v6 = is_port && host.find(':') != kept_text::npos &&
