@@ -2,7 +2,7 @@
 // ZeRO: data parallelism without storing the same data n times. An allocator counts what each rank holds, and the
 // communicator counts what it sends; both are compared with the formulas. The weights of all ways are those of plain
 // data parallelism and of the serial program, to the bit. docs/lessons/23_zero.md has the formulas.
-// collx-example: everywhere timeout=60
+// collx-example: everywhere timeout=60 optimised
 #include <collx/collx.hpp>
 #include <collx/net.hpp>
 

@@ -267,7 +267,7 @@ ROWS = [
     ("counts that overflow are taken", "exec/count_table.hpp", "if (at > SIZE_MAX / 2 ||", "if (false && at > SIZE_MAX / 2 ||",
      ["exec/layout"]),
     ("a root that is no rank is taken", "call/checks.hpp", "if (root < 0 || root >= c.net.size())", "if (root < 0)", ["call/bad_input"]),
-    ("buffers that overlap are taken", "call/checks.hpp", "!is_own_place || !is_same_type) refuse_overlap(me);", "false) refuse_overlap(me);",
+    ("buffers that overlap are taken", "call/checks.hpp", "if (!is_own_place) refuse_overlap(me);", "",
      ["call/bad_input"]),
     ("the sizes that a verb's row says are not asked for", "call/check_call.hpp", "require_size(c, \"output\", out_elems, needed);", "{}",
      ["call/bad_input"]),
