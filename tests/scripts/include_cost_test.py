@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """scripts/include_cost with a compiler that is a shell script: budgets are kept or exceeded, and no compiler cache answers
-in the compiler's place."""
+in the compiler's place. And which headers of the standard library every program reads."""
 import os
 import pathlib
 import subprocess
@@ -40,6 +40,23 @@ class IncludeCost(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("The budget is exceeded by half", done.stdout)
         self.assertIn("again", done.stdout, "what seems too dear is measured twice")
+
+
+class StandardHeaders(unittest.TestCase):
+    # Each takes a tenth of a second or more of every source, and nvcc reads it three times (docs/design/compile-once.md).
+    # <memory>, for one, includes <ostream> in C++20.
+    SLOW = {"algorithm", "chrono", "functional", "iostream", "locale", "map", "memory", "mutex", "optional", "ostream",
+            "ranges", "regex", "sstream", "string", "string_view", "thread", "unordered_map"}
+
+    def test_what_every_program_reads_is_quick(self):
+        for header in ("collx/collx.hpp", "collx/gpu/calls.hpp"):
+            done = subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", f"-I{ROOT}/include", "-M", "-x", "c++", "-"],
+                                  input=f"#include <{header}>\n", capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            # No header of collx or of the system has a name without an ending.
+            read = {pathlib.Path(word).name for word in done.stdout.split()}
+            self.assertIn("cstddef", read)
+            self.assertEqual(self.SLOW & read, set(), header)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 
 #include <type_traits>
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/launchers.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE

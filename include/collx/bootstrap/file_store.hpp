@@ -11,9 +11,9 @@
 
 #include <cstring>
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/atomic.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/system_limits.hpp>
 

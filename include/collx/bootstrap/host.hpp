@@ -8,13 +8,13 @@
 
 #include <utility>
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/local_address.hpp>
 #include <collx/bootstrap/protection.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE

@@ -8,9 +8,9 @@
 #include <initializer_list>
 
 #include <collx/bootstrap/description.hpp>
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/variables.hpp>
 #include <collx/core/descriptor.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE

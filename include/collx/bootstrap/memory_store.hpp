@@ -7,8 +7,8 @@
 
 #include <vector>
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE

@@ -9,9 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/pmi_text.hpp>
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/system_limits.hpp>
 

@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 
 #include <collx/bootstrap/description.hpp>
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/environment.hpp>
 #include <collx/core/authentication.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/sealing.hpp>
 

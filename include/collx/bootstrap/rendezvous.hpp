@@ -5,9 +5,9 @@
 // after the other; the tree has logarithmic depth (docs/design/startup.md).
 #pragma once
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/start_watch.hpp>
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE

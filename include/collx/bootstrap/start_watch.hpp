@@ -6,8 +6,8 @@
 
 #include <exception>
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/start_check.hpp>
 

@@ -11,10 +11,10 @@
 #include <cstdio>
 #include <type_traits>
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store_alarm.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/core/clock.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE

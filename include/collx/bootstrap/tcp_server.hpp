@@ -10,13 +10,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/refused_ranks.hpp>
 #include <collx/bootstrap/detail/store_table.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/names.hpp>
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/signals_blocked.hpp>
 

@@ -3,7 +3,6 @@
 // machines without fork.
 #pragma once
 
-#include <memory>
 #include <type_traits>
 
 #include <collx/comm/communicator.hpp>
@@ -19,8 +18,8 @@ class thread_body {
 public:
     template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, thread_body>)
-        thread_body(F&& f)                   // NOLINT(google-explicit-constructor)
-        : object_((void*)std::addressof(f)), // a C-style cast, because F may be a function
+        thread_body(F&& f)                        // NOLINT(google-explicit-constructor)
+        : object_((void*)__builtin_addressof(f)), // a C-style cast, because F may be a function
           call_([](void* object, communicator& world) {
               auto& g = *(std::remove_reference_t<F>*)object;
               if constexpr (std::is_invocable_v<F&, communicator&>) g(world);

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -308,7 +307,7 @@ void synchronize(Comm&& comm, const device_call_options& o = {}) {
 // Says which way calls on device memory take, and why not a shorter one: "kernels over nvlink", "staged through the
 // host: rank 0 cannot reach rank 3: it is on another host". Collective where nothing has been set up.
 template <class Comm>
-std::string device_route(Comm&& comm) {
+kept_text device_route(Comm&& comm) {
     using policies = std::remove_cvref_t<decltype(detail::policies_of(comm))>;
     using runtime = typename detail::runtime_of<policies>::type;
     return detail::gpu_group<runtime>::of(detail::base_of(comm),

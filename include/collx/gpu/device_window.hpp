@@ -46,7 +46,7 @@ public:
     // This rank's part, in memory of its device.
     T* local() const { return reinterpret_cast<T*>(bytes_.part()); }
     // How kernels reach the peers, in words.
-    std::string route() const { return bytes_.route(); }
+    kept_text route() const { return bytes_.route(); }
     // The argument by which kernels use the window: see window_handle.
     device::window_handle<T> handle() const { return {bytes_.table()}; }
 

@@ -6,12 +6,12 @@
 
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <collx/comm/split.hpp>
 #include <collx/core/clock.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/gpu/route.hpp>
 #include <collx/sched/node_map.hpp>
 
@@ -70,11 +70,11 @@ public:
         return n;
     }
 
-    std::string text() const {
+    kept_text text() const {
         const node_view v = map();
-        std::string sizes = std::to_string(v.smallest());
-        if (!v.is_even()) sizes += " to " + std::to_string(v.largest());
-        return "kernels inside " + std::to_string(v.nodes()) + " domains of " + sizes + " ranks, staged between them: ";
+        const kept_text more = v.is_even() ? kept_text() : joined({" to ", v.largest()});
+        return joined(
+            {"kernels inside ", v.nodes(), " domains of ", v.smallest(), more, " ranks, staged between them: "});
     }
 
     links::traffic sent_to(int peer) const { // along this rank's rail; peer: its number among all ranks

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -108,13 +107,13 @@ public:
     const device::staging_peers& staging_peers() const { return staging_peers_; }
 
     // Says which way calls take, and why not a shorter one.
-    std::string route() const {
+    kept_text route() const {
         if (domains_ == nullptr) return route_.text();
-        return domains_->text() + route_.obstacle() + "; here " + domains_->route().text() +
-               (domains_->map().in_rank_order()
-                    ? ""
-                    : "; scans and operators that do not commute staged, for domains are no "
-                      "intervals of ranks");
+        return joined({domains_->text(), route_.obstacle(), "; here ", domains_->route().text(),
+                       domains_->map().in_rank_order()
+                           ? ""
+                           : "; scans and operators that do not commute staged, for domains are no "
+                             "intervals of ranks"});
     }
 
     // Bytes that calls, captured ones included, have copied out to the host and in again. Counted when a call is put
@@ -249,7 +248,9 @@ private:
                     &reinterpret_cast<device::rank_control*>(p.memory)->abort;
             staging_peers_.me = domains_->rank();
         }
-        proxy_ = make_sole<gpu_proxy>(parent, side_, staging_, [this] { stop_kernels(); });
+        proxy_ = make_sole<gpu_proxy>(
+            parent, side_, staging_,
+            gpu_proxy::stopper{this, [](void* group) { static_cast<gpu_group*>(group)->stop_kernels(); }});
     }
     void make_staging() {
         counts_ = reinterpret_cast<device::staging_counts*>(

@@ -5,21 +5,22 @@
 // GPU: it reads and writes words.
 #pragma once
 
-#include <cstring>
-
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <mutex>
-#include <thread>
+#include <cstdio>
+#include <cstring>
+#include <utility>
 
 #include <collx/comm/communicator.hpp>
 #include <collx/core/atomic.hpp>
 #include <collx/core/descriptor.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/locked_mutex.hpp>
+#include <collx/core/pointers.hpp>
 #include <collx/core/signals_blocked.hpp>
 #include <collx/core/system_limits.hpp>
 #include <collx/exec/device/staging.hpp>
@@ -27,11 +28,33 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
+// What the proxy does with a staged piece.
+class proxy_order {
+public:
+    virtual ~proxy_order() = default;
+    // Runs collectives over `side` on the piece at `in`, and leaves the result at `out`.
+    virtual void run(communicator& side, const std::byte* in, std::byte* out) = 0;
+};
+// An order that calls f(side, in, out).
+template <class F>
+sole_ptr<proxy_order> make_order(F f) {
+    struct calls final : proxy_order {
+        explicit calls(F&& g) : f(std::move(g)) {}
+        void run(communicator& side, const std::byte* in, std::byte* out) override { f(side, in, out); }
+        F f;
+    };
+    return make_sole<calls>(std::move(f));
+}
+
 class gpu_proxy {
 public:
-    // Runs collectives over `side` on a staged piece at `in`, and leaves the result at `out`.
-    using order = std::function<void(communicator& side, const std::byte* in, std::byte* out)>;
+    using order = sole_ptr<proxy_order>;
 
+    // Ends the kernels of a group.
+    struct stopper {
+        void* group;
+        void (*stop)(void* group);
+    };
     struct buffers {
         device::staging_words* words = nullptr; // null: nothing is staged, the thread only checks for failures
         int lanes = 0;
@@ -39,27 +62,27 @@ public:
         std::size_t bytes = 0;                   // of one buffer
     };
 
-    // parent: its failures end the kernels. stop_kernels: called once, by the first end().
-    gpu_proxy(communicator_core& parent, communicator& side, buffers b, std::function<void()> stop_kernels)
-        : parent_(parent), side_(side), with_(b), stop_kernels_(std::move(stop_kernels)),
-          bell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    // parent: its failures end the kernels. kernels: stopped once, by the first end().
+    // Errors: resource when there is no descriptor or no thread.
+    gpu_proxy(communicator_core& parent, communicator& side, buffers b, stopper kernels)
+        : parent_(parent), side_(side), with_(b), kernels_(kernels), bell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
         if (!bell_.is_open())
             fail(errc::resource, side.rank(), -1, remedy_for_descriptor(errno), "cannot make an eventfd: %s",
                  std::strerror(errno));
         side.internals().heeded = &parent;
-        try {
-            const signals_blocked here;
-            thread_ = std::thread([this] { run(); });
-        } catch (...) {
+        const signals_blocked here;
+        if (const int reason = ::pthread_create(&thread_, nullptr, &gpu_proxy::start, this); reason != 0) {
             side.internals().heeded = nullptr;
-            throw;
+            fail(errc::resource, side.rank(), -1, remedy_for_thread(),
+                 "cannot start the thread that serves kernels: %s", std::strerror(reason));
         }
+        ::pthread_setname_np(thread_, "collx-proxy");
     }
     gpu_proxy(const gpu_proxy&) = delete;
     ~gpu_proxy() {
         stops_.store(true, memory_order::release);
         ring();
-        thread_.join();
+        ::pthread_join(thread_, nullptr);
         side_.internals().heeded = nullptr;
     }
 
@@ -67,8 +90,8 @@ public:
     // because CUDA does not report the end of a graph; any other is kept until it has been carried out.
     std::uint64_t add(order f, bool is_in_graph) {
         const std::uint64_t id = ++orders_made_;
-        const std::lock_guard lock(mutex_);
-        orders_.emplace(id, entry{std::move(f), is_in_graph});
+        const locked_mutex here(mutex_);
+        orders_.emplace_back(std::move(f), id, is_in_graph);
         if (is_in_graph) has_graphs_.store(true, memory_order::relaxed);
         else issued_.fetch_add(1, memory_order::relaxed);
         return id;
@@ -80,11 +103,11 @@ public:
     }
     // Removes an order whose kernel was refused.
     void drop(std::uint64_t id) {
-        const std::lock_guard lock(mutex_);
-        const auto at = orders_.find(id);
-        if (at == orders_.end()) return;
-        if (!at->second.is_in_graph) issued_.fetch_sub(1, memory_order::relaxed);
-        orders_.erase(at);
+        const locked_mutex here(mutex_);
+        const entry* const e = find(id);
+        if (e == nullptr) return;
+        if (!e->is_in_graph) issued_.fetch_sub(1, memory_order::relaxed);
+        orders_.erase(e);
     }
 
     // Throws the error that ended the calls on device memory of this communicator.
@@ -95,7 +118,7 @@ public:
     // Ends the calls with an error; the first one stays. From any thread.
     void end(const error& e) {
         {
-            const std::lock_guard lock(mutex_);
+            const locked_mutex here(mutex_);
             if (cause_ != nullptr) return;
             cause_ = make_sole<error>(e);
         }
@@ -103,16 +126,32 @@ public:
         const bool may_be_own = e.peer() < 0 && e.code() != errc::timeout && e.code() != errc::mismatch;
         side_.internals().net.report(failure(e.code(), may_be_own ? side_.rank() : e.peer()));
         is_ended_.store(true, memory_order::release);
-        stop_kernels_();
+        kernels_.stop(kernels_.group);
     }
 
 private:
     struct entry {
-        order f;
+        entry(order o, std::uint64_t number, bool in_graph) : what(std::move(o)), id(number), is_in_graph(in_graph) {}
+        order what;
+        std::uint64_t id;
         bool is_in_graph;
     };
     static constexpr std::int64_t look_every_ns = 5'000'000;
 
+    static void* start(void* self) {
+        static_cast<gpu_proxy*>(self)->run();
+        return nullptr;
+    }
+    // Null if there is none. Requires: the mutex is held.
+    entry* find(std::uint64_t id) {
+        std::size_t begin = 0, end = orders_.size(); // sorted, because ids grow
+        while (begin < end) {
+            const std::size_t middle = begin + (end - begin) / 2;
+            if (orders_[middle].id < id) begin = middle + 1;
+            else end = middle;
+        }
+        return begin < orders_.size() && orders_[begin].id == id ? &orders_[begin] : nullptr;
+    }
     void run() {
         for (backoff idle(side_.internals().settings.waiting); !stops_.load(memory_order::acquire);) {
             if (!has_ended() && is_staged(next_)) {
@@ -143,21 +182,22 @@ private:
     void carry_out() {
         const std::uint64_t id = load(with_.words->order[next_ % device::staging_orders]);
         const std::size_t at = next_ % device::staging_turns * with_.bytes;
-        order f;
+        order once;
+        proxy_order* what = nullptr;
         {
-            const std::lock_guard lock(mutex_);
-            const auto e = orders_.find(id);
-            if (e == orders_.end()) return end(lost(id));
-            if (e->second.is_in_graph) {
-                f = e->second.f;
-            } else {
-                f = std::move(e->second.f);
-                orders_.erase(e);
-                issued_.fetch_sub(1, memory_order::relaxed);
+            const locked_mutex here(mutex_);
+            if (entry* const e = find(id)) {
+                what = e->what.get();
+                if (!e->is_in_graph) {
+                    once = std::move(e->what);
+                    orders_.erase(e);
+                    issued_.fetch_sub(1, memory_order::relaxed);
+                }
             }
         }
+        if (what == nullptr) return end(lost(id));
         try {
-            f(side_, with_.in + at, with_.out + at);
+            what->run(side_, with_.in + at, with_.out + at);
         } catch (const error& e) {
             return end(e);
         } catch (const std::exception& e) {
@@ -212,16 +252,16 @@ private:
     communicator_core& parent_;
     communicator& side_;
     buffers with_;
-    std::function<void()> stop_kernels_;
+    stopper kernels_;
     descriptor bell_;
-    std::mutex mutex_; // of orders_ and cause_
-    std::map<std::uint64_t, entry> orders_;
+    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER; // of orders_ and cause_
+    growing_array<entry> orders_;                       // in the order of their ids
     sole_ptr<error> cause_;
     atomic<bool> is_ended_{false}, stops_{false}, has_graphs_{false};
     atomic<long> issued_{0}; // orders that are not part of a graph and not carried out
     std::uint64_t orders_made_ = 0, next_ = 0;
     std::int64_t next_look_ns_ = 0;
-    std::thread thread_; // the last member, because it uses the others
+    pthread_t thread_{}; // the last member, because it uses the others
 };
 
 } // namespace detail

@@ -9,11 +9,12 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <collx/comm/communicator.hpp>
+#include <collx/core/joined.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/exec/device/control.hpp>
 #include <collx/exec/device/mapping_proof.hpp>
 #include <collx/gpu/switch_memory.hpp>
@@ -98,32 +99,30 @@ public:
     const std::vector<typename device::gpu_links<Runtime>::peer>& peers() const { return links_.peers(); }
 
     // Says which way calls take, and why not a shorter one.
-    std::string text() const {
-        if (!is_direct_) {
-            const std::string text = "staged through the host: ";
-            if (settings_.staged) return text + "device_settings::staged";
-            return text + obstacle();
-        }
+    kept_text text() const {
+        if (!is_direct_)
+            return joined(
+                {"staged through the host: ", settings_.staged ? kept_text("device_settings::staged") : obstacle()});
         if (side_.size() == 1) return "a kernel on this device";
-        std::string text = "kernels over";
+        kept_text text = "kernels over";
         bool maps = false;
         for (const auto w :
              {device::gpu_way::shared, device::gpu_way::nvlink, device::gpu_way::pcie, device::gpu_way::unseen}) {
             bool has = false;
             for (const auto& p : links_.peers()) has = has || p.way == w, maps = maps || p.opened.at != nullptr;
-            if (has) text += std::string(" ") + device::name_of(w);
+            if (has) text += joined({" ", device::name_of(w)});
         }
-        if (maps) text += std::string(", memory by ") + device::name_of(memory_.kind) + found_out();
+        if (maps) text += joined({", memory by ", device::name_of(memory_.kind), found_out()});
         if (switch_.of_all() != nullptr) text += ", long sums by the switch";
-        else if (!switch_.obstacle().empty()) text += "; not by the switch: " + switch_.obstacle();
+        else if (!switch_.obstacle().empty()) text += joined({"; not by the switch: ", switch_.obstacle()});
         return text;
     }
 
     // The first pair whose kernels do not reach each other: the rank that is not reached, and the reason in words.
     int obstacle_peer() const { return obstacle_peer_; }
-    std::string obstacle() const {
-        return "rank " + std::to_string(obstacle_rank_) + " cannot reach rank " + std::to_string(obstacle_peer_) +
-               ": " + device::name_of(obstacle_) + found_out();
+    kept_text obstacle() const {
+        return joined({"rank ", obstacle_rank_, " cannot reach rank ", obstacle_peer_, ": ", device::name_of(obstacle_),
+                       found_out()});
     }
 
     // Unmaps the peers' memory. Requires: no kernel of this rank runs any more.
@@ -186,7 +185,7 @@ private:
         if (kind == device::handle_kind::file && !is_one_host) return false;
         // Ranks of one process need no handle, except for memory that a switch multicasts to.
         if (is_one_process && (kind == device::handle_kind::fabric || !may_multicast(cards))) return false;
-        if (without >= 0) note(kind, "the driver of rank " + std::to_string(without) + " offers none");
+        if (without >= 0) note(kind, joined({"the driver of rank ", without, " offers none"}));
         return without < 0;
     }
 
@@ -219,11 +218,11 @@ private:
         close_file(); // all have opened it
         if (all && (side_.size() == 1 || proves(cards, kind))) return true;
         if (!is_last)
-            note(kind, "rank " + std::to_string(obstacle_rank_) +
-                           (obstacle_ == device::gpu_obstacle::corrupted     ? " finds wrong data of rank "
-                            : obstacle_ == device::gpu_obstacle::not_at_once ? " runs no kernel beside rank "
-                                                                             : " could not map memory of rank ") +
-                           std::to_string(obstacle_peer_));
+            note(kind, joined({"rank ", obstacle_rank_,
+                               obstacle_ == device::gpu_obstacle::corrupted     ? " finds wrong data of rank "
+                               : obstacle_ == device::gpu_obstacle::not_at_once ? " runs no kernel beside rank "
+                                                                                : " could not map memory of rank ",
+                               obstacle_peer_}));
         links_.close();
         together(core(), "unmap its peers' memory", [] {}); // before it is freed
         if (memory_.at != nullptr) runtime_.free_shared(memory_);
@@ -292,10 +291,10 @@ private:
     void close_file() {
         if (memory_.file >= 0) ::close(std::exchange(memory_.file, -1));
     }
-    void note(device::handle_kind kind, const std::string& why) {
-        notes_ += (notes_.empty() ? "" : "; ") + std::string(device::name_of(kind)) + ": " + why;
+    void note(device::handle_kind kind, const kept_text& why) {
+        notes_ += joined({notes_.empty() ? "" : "; ", device::name_of(kind), ": ", why});
     }
-    std::string found_out() const { return notes_.empty() ? "" : " (" + notes_ + ")"; }
+    kept_text found_out() const { return notes_.empty() ? kept_text() : joined({" (", notes_, ")"}); }
 
     Runtime runtime_;
     communicator& side_;
@@ -307,7 +306,7 @@ private:
     bool is_direct_ = false;
     device::gpu_obstacle obstacle_{};
     int obstacle_rank_ = -1, obstacle_peer_ = -1, first_reached_ = -1;
-    std::string notes_; // kinds of handles that were not taken, and why
+    kept_text notes_; // kinds of handles that were not taken, and why
 };
 
 } // namespace detail

@@ -139,13 +139,13 @@ private:
         using bound = std::remove_cvref_t<decltype(on_side(call.comm, call.c))>;
         const call_options with{.timeout = call.o.timeout, .root = call.o.root};
         const std::int64_t limit = call.core().settings.timeout_ns;
-        return [bound_to = bound(on_side(call.comm, call.c)), f, with, in_count, out_count,
-                limit](communicator& side, const std::byte* in, std::byte* out) {
+        return make_order([bound_to = bound(on_side(call.comm, call.c)), f, with, in_count, out_count,
+                           limit](communicator& side, const std::byte* in, std::byte* out) {
             side.internals().settings.timeout_ns = limit;
             auto c = bound_to.rebound(side);
             f(c, contiguous_view<const InType>(reinterpret_cast<const InType*>(in), in_count),
               contiguous_view<OutType>(reinterpret_cast<OutType*>(out), out_count), with);
-        };
+        });
     }
     template <collective C, class Comm, class In, class Out, class Op>
     static void call_reduction(Comm& c, const In& in, const Out& out, const Op& op, const call_options& with) {

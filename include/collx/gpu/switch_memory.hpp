@@ -6,10 +6,10 @@
 
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include <collx/comm/communicator.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/exec/device/switch_proof.hpp>
 #include <collx/transport/gpu_runtime.hpp>
 #include <collx/transport/peer_file.hpp>
@@ -39,7 +39,7 @@ public:
     }
     // The common address; null if there is none.
     std::byte* of_all() const { return is_open_ ? object_.at : nullptr; }
-    const std::string& obstacle() const { return obstacle_; }
+    const kept_text& obstacle() const { return obstacle_; }
 
     // Requires: no kernel of this rank runs any more.
     void close() {
@@ -118,11 +118,11 @@ private:
     template <class F>
     bool all_could(const char* what, F&& f) {
         std::int32_t is_done = 1;
-        std::string why;
+        kept_text why;
         try {
             f();
         } catch (const error& e) {
-            is_done = 0, why = std::string(" (") + e.what() + ")";
+            is_done = 0, why = joined({" (", e.what(), ")"});
         }
         int first = -1;
         core().exchange(&is_done, sizeof is_done, [&](int q, const std::byte* line) {
@@ -132,7 +132,7 @@ private:
         });
         if (is_done == 0) first = first < 0 ? side_.rank() : first;
         if (first >= 0 && obstacle_.empty())
-            obstacle_ = "rank " + std::to_string(first) + " could not " + what + (first == side_.rank() ? why : "");
+            obstacle_ = joined({"rank ", first, " could not ", what, first == side_.rank() ? why : kept_text()});
         return first < 0;
     }
     // Waits until all ranks have closed the object, before bound memory is freed anywhere.
@@ -147,7 +147,7 @@ private:
     communicator& side_;
     device::gpu_mapping object_;
     bool is_open_ = false;
-    std::string obstacle_;
+    kept_text obstacle_;
 };
 
 } // namespace detail

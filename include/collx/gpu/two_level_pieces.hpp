@@ -129,15 +129,15 @@ public:
         const std::int64_t own_ns = started.o.timeout.count();
         const call_options with{.timeout = duration::from_ns(own_ns > 0 ? longer(own_ns, rail_patience_ns) : own_ns)};
         const std::int64_t limit = longer(started.core().settings.timeout_ns, rail_patience_ns);
-        return [d = &domains, bound_to = bound(on_side(started.comm, started.c)), f, with, in_count, out_count,
-                limit](communicator& side, const std::byte* in, std::byte* out) {
+        return make_order([d = &domains, bound_to = bound(on_side(started.comm, started.c)), f, with, in_count,
+                           out_count, limit](communicator& side, const std::byte* in, std::byte* out) {
             d->on_rail(side, [&](communicator& rail) {
                 rail.internals().settings.timeout_ns = limit;
                 auto c = bound_to.rebound(rail);
                 f(c, contiguous_view<const Sent>(reinterpret_cast<const Sent*>(in), in_count),
                   contiguous_view<out_type>(reinterpret_cast<out_type*>(out), out_count), with);
             });
-        };
+        });
     }
 
     const collective what;

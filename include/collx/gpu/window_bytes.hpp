@@ -69,7 +69,7 @@ public:
         return reinterpret_cast<const table_type*>(table_.memory[rank()] + table_type::at);
     }
     // How kernels reach the peers, in words.
-    std::string route() const { return route_.text(); }
+    kept_text route() const { return route_.text(); }
 
     // Checks a call by the host before it is launched.
     void require_place(const char* what, int peer, std::uint64_t at, std::uint64_t bytes) const {

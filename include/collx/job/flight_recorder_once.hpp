@@ -13,8 +13,8 @@
 #include <cstring>
 
 #include <collx/bootstrap/detail/host_id.hpp>
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/core/descriptor.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/system_limits.hpp>
 #include <collx/job/communicator_core.hpp>
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include <collx/bootstrap/description.hpp>
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/variables.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/job/job.hpp>

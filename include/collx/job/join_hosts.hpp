@@ -8,9 +8,9 @@
 #include <exception>
 #include <utility>
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/host.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/job/communicator_core.hpp>

@@ -7,10 +7,10 @@
 
 #include <utility>
 
-#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/host.hpp>
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/job/tree_exchange.hpp>
 #include <collx/transport/remote_links.hpp>

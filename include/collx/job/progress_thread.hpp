@@ -15,6 +15,7 @@
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/locked_mutex.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/core/signals_blocked.hpp>
 #include <collx/core/system_limits.hpp>
@@ -24,17 +25,6 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 class progress_engine;
-
-class locked_mutex {
-public:
-    explicit locked_mutex(pthread_mutex_t& m) : m_(m) { ::pthread_mutex_lock(&m_); }
-    ~locked_mutex() { ::pthread_mutex_unlock(&m_); }
-    locked_mutex(const locked_mutex&) = delete;
-    locked_mutex& operator=(const locked_mutex&) = delete;
-
-private:
-    pthread_mutex_t& m_;
-};
 
 // A communicator that the thread serves.
 class progress_member final : public progress_link {

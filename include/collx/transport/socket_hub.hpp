@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A rank's one listener for ranks on other hosts: the listening socket, connections whose communicator has not been
 // made here yet, and connections that communicators left while the system was still sending. A stranger, a port scan,
-// half a hello or a proof without the key costs a descriptor for two seconds and nothing else.
+// half a hello or a proof without the key costs a descriptor for two to thirty seconds and nothing else.
 #pragma once
 
 #include <arpa/inet.h>
@@ -183,8 +183,8 @@ public:
             const std::uint64_t wanted = parked_[i].hello.communicator;
             if (wanted != communicator && wanted != detail::trunks::name) {
                 // Perhaps no rank takes a lane that does not lead: its communicator may have gone.
-                const bool is_late = parked_[i].hello.lane != 0 && now_ns() > parked_[i].until_ns;
-                if (is_late) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
+                const bool is_left = parked_[i].hello.lane != 0 && is_late(parked_[i], parked_.size());
+                if (is_left) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
                 else ++i;
                 continue;
             }
@@ -211,10 +211,19 @@ private:
         sole_ptr<stream> connection;               // until it has said goodbye
         detail::growing_array<descriptor> sockets; // the leading lane's first
     };
-    // Plus a turn of each rank: many may share the cores of the one that connects.
+    // How long a guest may take, plus a turn of each rank: many may share the cores of the one that connects. While few
+    // guests are half-open they have time, because on a busy machine a rank may not run for seconds, and what closes
+    // its connection looks like its death to the other ranks.
     static constexpr std::int64_t hello_limit_ns = 2'000'000'000, hello_turn_ns = 10'000'000;
+    static constexpr std::int64_t calm_limit_ns = 30'000'000'000;
+    static constexpr std::size_t few_guests = 16;
     static constexpr std::int64_t told_limit_ns = 500'000'000;
 
+    // Whether a guest, one of so many, has taken too long.
+    bool is_late(const detail::guest& g, std::size_t guests) const {
+        const std::int64_t turns_ns = static_cast<std::int64_t>(peers_.size()) * hello_turn_ns;
+        return now_ns() > g.since_ns + (guests > few_guests ? hello_limit_ns : calm_limit_ns) + turns_ns;
+    }
     // Half-open guests are limited, so that strangers cannot use up the descriptors: see most_strangers(). Ranks that
     // come all at once still find room.
     std::size_t most_guests() const {
@@ -240,8 +249,7 @@ private:
             // A rank says its hello at once, so the one that has been silent for longest is no rank.
             if (guests_.size() >= most_guests()) greet_guests();
             if (guests_.size() >= most_guests()) guests_.erase(guests_.begin());
-            const std::int64_t turns_ns = static_cast<std::int64_t>(peers_.size()) * hello_turn_ns;
-            guests_.emplace_back(std::move(s), now_ns() + hello_limit_ns + turns_ns, *calls_);
+            guests_.emplace_back(std::move(s), now_ns(), *calls_);
         }
         return true;
     }
@@ -252,7 +260,7 @@ private:
             const detail::greeted how = g.move(token_, protection_.level, protection_.key);
             if (g.is_odd() && !was_odd && is_starting_ && odd_.size() < most_guests())
                 odd_.emplace_back(g.hello.communicator, g.hello.from);
-            if (how == detail::greeted::not_yet && now_ns() <= g.until_ns) {
+            if (how == detail::greeted::not_yet && !is_late(g, guests_.size())) {
                 ++i;
                 continue;
             }

@@ -152,11 +152,11 @@ private:
 // The accepting side, in a job with a key or without (then a sound hello is enough).
 class guest {
 public:
-    guest(descriptor socket, std::int64_t until_ns, const socket_calls& calls)
-        : socket(static_cast<descriptor&&>(socket)), until_ns(until_ns), in_(calls), out_(calls) {}
+    guest(descriptor socket, std::int64_t since_ns, const socket_calls& calls)
+        : socket(static_cast<descriptor&&>(socket)), since_ns(since_ns), in_(calls), out_(calls) {}
 
     descriptor socket;
-    std::int64_t until_ns;
+    std::int64_t since_ns;
     stream_hello hello{};
 
     [[gnu::cold]] greeted move(const char (&token)[stream_hello::token_bytes], protection asked, const job_key& key) {
