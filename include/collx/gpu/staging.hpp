@@ -35,6 +35,9 @@ public:
                  "one element of %zu bytes for each rank does not fit a staging buffer", bytes);
         return most;
     }
+    template <class Wire, class In, class Range, class F>
+    requires std::is_invocable_v<F&, communicator&, const std::byte*, std::byte*>
+    void put(const In& in, const Range& from, F f) { put<Wire>(in, from, make_order(std::move(f))); }
     template <class Wire, class In, class Range>
     void put(const In& in, const Range& from, gpu_proxy::order f) {
         const std::uint64_t id = group_.proxy().add(std::move(f), is_in_graph_);
