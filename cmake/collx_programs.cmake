@@ -36,7 +36,7 @@ if(COLLX_SANITIZE)
   if("undefined" IN_LIST COLLX_SANITIZE)
     add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>")
     # clang's check of the table of virtual functions opens a pipe, and some tests leave no descriptor for it.
-    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=vptr>")
+    add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fno-sanitize=vptr>")
   endif()
   add_link_options(-fsanitize=${collx_sanitizers})
 endif()

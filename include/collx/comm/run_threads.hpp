@@ -19,7 +19,7 @@ public:
     template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, thread_body>)
         thread_body(F&& f)                        // NOLINT(google-explicit-constructor)
-        : object_((void*)__builtin_addressof(f)), // a C-style cast, because F may be a function
+        : object_((void*)__builtin_addressof(f)), // not of <memory>, which includes <ostream>
           call_([](void* object, communicator& world) {
               auto& g = *(std::remove_reference_t<F>*)object;
               if constexpr (std::is_invocable_v<F&, communicator&>) g(world);

@@ -183,8 +183,8 @@ public:
             const std::uint64_t wanted = parked_[i].hello.communicator;
             if (wanted != communicator && wanted != detail::trunks::name) {
                 // Perhaps no rank takes a lane that does not lead: its communicator may have gone.
-                const bool is_left = parked_[i].hello.lane != 0 && is_late(parked_[i], parked_.size());
-                if (is_left) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
+                const bool is_unclaimed = parked_[i].hello.lane != 0 && is_late(parked_[i], parked_.size());
+                if (is_unclaimed) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
                 else ++i;
                 continue;
             }
