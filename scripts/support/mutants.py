@@ -199,6 +199,13 @@ ROWS = [
      ["bootstrap/store"]),
     ("a silent connection stays", "bootstrap/tcp_server.hpp", "if (c.awaited.empty()) c.socket.close();", "if (c.awaited.empty()) continue;",
      ["bootstrap/tcp_store"]),
+    ("a client that is slow to say its first word is closed like one stranger of many", "bootstrap/tcp_server.hpp",
+     "(strangers > 16 ? crowded_limit_ns : slow_limit_ns)", "crowded_limit_ns", ["bootstrap/tcp_store:of many*"]),
+    ("the store waits thirty seconds for each of many strangers", "bootstrap/tcp_server.hpp",
+     "(strangers > 16 ? crowded_limit_ns : slow_limit_ns)", "slow_limit_ns", ["bootstrap/tcp_store:of many*"]),
+    ("a client that is slow in the middle of a request is closed like a stranger", "bootstrap/tcp_server.hpp",
+     "if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + slow_limit_ns;",
+     "if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + crowded_limit_ns;", ["bootstrap/tcp_store:of many*"]),
     # ---------------------------------------------------------------- exec
     ("the last chunk has the size of the others", "exec/layout.hpp", "return total_ - begin < stride_ ? total_ - begin : stride_;",
      "return stride_;", ["exec/layout"]),

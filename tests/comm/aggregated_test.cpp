@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 needs=rapidcheck sanitize=nightly
+// collx-test: optimised timeout=300 needs=rapidcheck sanitize=nightly
 //
 // all_to_all_v with messages between nodes aggregated: each rank knows only its own counts, carriers and leaders learn
 // the other counts. The tests compare with what every rank should receive, and count messages while threads run.

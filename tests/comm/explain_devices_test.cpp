@@ -3,7 +3,7 @@
 // Calls among the devices of a machine, explained and predicted. Predictions are compared with measurements on one
 // device and with closed formulas, and the table of choices with the best prediction. Also machines that cannot run
 // the calls. One thread, no shared memory.
-// collx-test: sanitize=nightly
+// collx-test: optimised sanitize=nightly
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/broadcast.hpp>

@@ -3,7 +3,7 @@
 // Large messages between processes, copied through shared memory or read in place. The results are the same either
 // way, buffers are free when a call returns, and a failure ends with an error.
 //
-// collx-test: timeout=240 sanitize=address
+// collx-test: optimised timeout=240 sanitize=address
 #include <collx/algo/pairwise.hpp>
 #include <collx/collx.hpp>
 

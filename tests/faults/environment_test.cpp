@@ -60,10 +60,8 @@ const bool is_program = [] {
     try {
         collx::communicator world = world_over(what);
         int x = 1;
-        if (std::strcmp(what, "survives") == 0)
-            x = go_on(world);
-        else
-            collx::all_reduce(world, collx::value(x));
+        if (std::strcmp(what, "survives") == 0) x = go_on(world);
+        else collx::all_reduce(world, collx::value(x));
         if (std::strcmp(what, "apart") == 0) { // no memory is shared, and another list of transports is refused
             if (world.internals().net.is_one_host() || world.sent().messages == 0) x = -1;
             const collx::communicator other(collx::per_peer{collx::shm{}});

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: optimised
+//
 // The proofs continue at run time: every algorithm for every rank count up to 64, larger ones where that is fast. No
 // channel may be one message shallower than declared. mutants_test.cpp tests what verify() refuses.
 #include <algorithm>

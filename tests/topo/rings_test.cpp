@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: optimised
 //
 // Sets of rings: known answers for known machines, comparison with trying all sets on small graphs, validity on
 // random graphs, and the text of explain().

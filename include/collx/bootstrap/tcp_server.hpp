@@ -26,8 +26,9 @@ class tcp_server {
 public:
     static constexpr std::size_t most_connections = (1 << 15) + 64; // or the limit of open files, if that is less
     static constexpr std::size_t most_entries = detail::store_table::most_entries;
-    // Time limit for a first frame, for the rest of a frame, and for the client to read a reply.
-    static constexpr std::int64_t slow_limit_ns = 2'000'000'000;
+    // Time limits for a first frame, once more than 16 connections have not sent one, and for all else: a first frame,
+    // the rest of a frame, and for the client to read a reply. On a busy machine a rank may not run for seconds.
+    static constexpr std::int64_t crowded_limit_ns = 2'000'000'000, slow_limit_ns = 30'000'000'000;
     // How long the server stays at the end, so that late ranks still receive the verdict of their start.
     static constexpr std::int64_t notify_limit_ns = 500'000'000;
 
@@ -207,8 +208,7 @@ private:
     }
 
     [[gnu::cold]] void accept_some() {
-        const std::size_t most = detail::most_strangers();
-        std::size_t strangers = 0;
+        std::size_t most = detail::most_strangers(), strangers = 0;
         for (const connection& c : connections_) strangers += !c.is_known;
         for (int i = 0; i < 64; ++i) {
             connection c;
@@ -225,7 +225,7 @@ private:
             }
             ++strangers;
             detail::send_at_once(c.socket.get());
-            c.limit_ns = now_ns() + slow_limit_ns;
+            c.limit_ns = now_ns() + (strangers > 16 ? crowded_limit_ns : slow_limit_ns);
             connections_.push_back(static_cast<connection&&>(c));
         }
     }
