@@ -270,6 +270,48 @@ TEST_CASE("a call that throws leaves nothing under way that would touch its buff
     });
 }
 
+TEST_CASE("handles may outlive a communicator that has failed, in whatever way they learn of it") {
+    for (const int ranks_per_host : {0, 1})
+        for (const int way : {0, 1, 2, 3, 4}) {
+            std::atomic<int> started{0};
+            on_hosts(3, {ranks_per_host}, [&](collx::communicator& w) {
+                at("%d ranks on a host, way %d", ranks_per_host, way);
+                auto other = w.dup();
+                other.set_checked(false);
+                collx::barrier(w);
+                if (w.rank() == 2) {
+                    collx_test::until([&] { return started == 2; });
+                    other.abort();
+                    (void)thrown<collx::aborted>(w, [&] { collx::barrier(other); });
+                    return collx::barrier(w);
+                }
+                std::vector<float> x(800, 1.0f), y(800, 1.0f);
+                std::vector<collx::work<void>> list;
+                list.push_back(collx::async::all_reduce(other, x));
+                list.push_back(collx::async::all_reduce(other, y));
+                ++started;
+                collx_test::until([&] { return started == 2; });
+                if (way == 0) collx_test::until([&] { return other.progress() == 0; });
+                if (way == 1) (void)thrown<collx::aborted>(w, [&] { list[0].wait(); });
+                if (way == 2) (void)thrown<collx::aborted>(w, [&] { collx::wait_all(list); });
+                if (way == 3)
+                    (void)thrown<collx::aborted>(w, [&] {
+                        while (!list[0].test()) {
+                        }
+                    });
+                { const collx::communicator gone = std::move(other); }
+                for (auto& l : list) {
+                    (void)thrown<collx::aborted>(w, [&] { l.wait(); });
+                    (void)thrown<collx::aborted>(w, [&] { (void)l.test(); });
+                    (void)thrown<collx::aborted>(w, [&] { (void)l.wait_for(1ms); });
+                }
+                if (way != 2) (void)thrown<collx::aborted>(w, [&] { collx::wait_all(list); });
+                list.clear();
+                collx::barrier(w);
+            });
+        }
+}
+
 TEST_CASE("calls that need scratch memory may overlap with larger ones") {
     // Ports are reused in turn: every third call waits behind the first, and a larger one must not take its scratch
     // memory.

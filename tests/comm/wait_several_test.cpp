@@ -208,3 +208,100 @@ TEST_CASE("wait_any and wait_some throw a failure once; the loop may go on with 
         });
     }
 }
+
+TEST_CASE("handles that were moved from, or whose communicator is gone, may be in the list, also first") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<int> x(100, 1);
+        auto a = collx::async::all_reduce(w, x);
+        auto b = std::move(a);
+        collx::wait_all(a, b);
+        EXPECT(collx::wait_any(a, b) == collx::no_work && x.back() == 2);
+        works list;
+        {
+            auto other = w.dup();
+            list.push_back(collx::async::barrier(other));
+            collx_test::until([&] { return list[0].test(); });
+            list.push_back(collx::async::barrier(w));
+        }
+        collx::wait_all(list);
+        auto p = collx::persistent::all_reduce(w, x);
+        auto q = std::move(p);
+        collx::wait_all(p, q); // neither is under way
+        EXPECT(collx::wait_some(p, q).empty());
+    });
+}
+
+TEST_CASE("persistent calls in a list: those under way are waited for, and can be started again") {
+    for (const int ranks_per_host : {0, 1})
+        on_hosts(2, {ranks_per_host}, [](collx::communicator& w) {
+            std::vector<int> x(10, 1), y(40'000, 1), from(3), to(3, w.rank());
+            std::vector<collx::persistent_call> list;
+            list.push_back(collx::persistent::all_reduce(w, x));
+            list.push_back(collx::persistent::all_reduce(w, y));
+            list.push_back(collx::persistent::send(w, to, 1 - w.rank()));
+            list.push_back(collx::persistent::recv(w, from, 1 - w.rank()));
+            for (int k = 1; k <= 3; ++k) {
+                EXPECT(collx::wait_any(list) == collx::no_work);
+                for (auto& c : list) c.start();
+                auto fence = collx::async::barrier(w);
+                std::size_t seen = 0;
+                if (k == 1) {
+                    std::size_t at = 0;
+                    for (int turns = 0; turns < 5 && (at = collx::wait_any(list)) != collx::no_work; ++turns)
+                        seen |= 1u << at;
+                } else if (k == 2) {
+                    for (int turns = 0; turns < 5; ++turns)
+                        for (const std::size_t at : collx::wait_some(list)) seen |= 1u << at;
+                } else {
+                    collx::wait_all(list[3], fence, list[1], list[2], list[0]);
+                    seen = 15;
+                }
+                collx::wait_all(fence);
+                EXPECT(seen == 15 && x.back() == 1 << k && y.back() == 1 << k && from.back() == 1 - w.rank());
+                EXPECT(w.progress() == 0);
+                const auto e = thrown<collx::invalid_argument>(w, [&] { list[0].wait(); });
+                EXPECT(says(e, "start() it first")); // wait_all() was its wait()
+            }
+        });
+}
+
+TEST_CASE("a persistent call that fails in a list leaves nothing under way") {
+    for (const int how : {0, 1, 2}) { // wait_all, wait_any, wait_some
+        std::atomic<bool> go{false};
+        on_ranks(2, [how, &go](collx::communicator& w) {
+            auto good = w.dup(), bad = w.dup();
+            std::vector<int> x(100, 1), y(100, 1), z(100, 1);
+            auto fine = collx::persistent::all_reduce(good, y);
+            auto lost = collx::persistent::recv(bad, x, 1 - w.rank());
+            auto never = collx::persistent::recv(bad, z, 1 - w.rank());
+            fine.start();
+            if (w.rank() == 1) {
+                wait_until(go);
+                bad.abort();
+                fine.wait();
+                EXPECT(y.back() == 2);
+                return;
+            }
+            lost.start();
+            go = true;
+            if (how == 0) (void)thrown<collx::aborted>(w, [&] { collx::wait_all(lost, never, fine); });
+            if (how == 1)
+                (void)thrown<collx::aborted>(w, [&] {
+                    while (collx::wait_any(never, lost, fine) == 2) {
+                    }
+                });
+            if (how == 2)
+                (void)thrown<collx::aborted>(w, [&] {
+                    while (!collx::wait_some(never, lost, fine).empty()) {
+                    }
+                });
+            EXPECT(bad.internals().pending.empty());
+            collx::wait_all(lost, never, fine); // the failure was thrown once
+            EXPECT(y.back() == 2);
+            (void)thrown<collx::aborted>(w, [&] { lost.wait(); });
+            (void)thrown<collx::aborted>(w, [&] { (void)lost.test(); });
+            (void)thrown<collx::aborted>(w, [&] { lost.start(); });
+            (void)thrown<collx::aborted>(w, [&] { never.start(); });
+        });
+    }
+}

@@ -19,6 +19,10 @@
 
 COLLX_BEGIN_NAMESPACE
 
+namespace detail {
+class listed_handle; // comm/wait_several.hpp
+}
+
 // A call that is ready to run. Refers to the communicator and to the buffers, which must stay in place and keep their
 // sizes; temporary inputs are moved in. Movable. Destroying one that is under way aborts the communicator, as dropping
 // a work does. One that is done but was not waited for is reported on stderr; one that was never started is no error.
@@ -53,14 +57,16 @@ public:
     void start();
     // True once the started call is done. Never waits. Throws what ended it; invalid_argument if none was started.
     bool test();
-    // Waits until the started call is done. Errors: as test(), and timed_out.
+    // Waits until the started call is done. Errors: as test(), and timed_out. For several calls: wait_all().
     void wait();
 
     // For calls that are made of several calls.
     sole_ptr<detail::ready_call> release() { return std::move(call_); }
 
 private:
-    enum stage : unsigned char { idle, under_way, done };
+    friend class detail::listed_handle;
+    // given_up: wait_all() or another function of wait_several.hpp has thrown the call's error.
+    enum stage : unsigned char { idle, under_way, done, given_up };
     void require_startable() const {
         if (call_ == nullptr || end_->has_come || state_ == under_way || core_->net.failed()) [[unlikely]]
             refuse();

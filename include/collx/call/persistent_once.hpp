@@ -34,7 +34,7 @@ COLLX_ONCE void persistent_call::start() {
 }
 COLLX_ONCE bool persistent_call::test() {
     if (state_ == idle) refuse_idle();
-    if (state_ == under_way && call_->test()) state_ = done;
+    if (state_ != done && call_->test()) state_ = done;
     return state_ == done;
 }
 COLLX_ONCE void persistent_call::wait() {

@@ -27,6 +27,9 @@ public:
     virtual void wait() = 0;
     // As start() and wait(), on the shortest path.
     virtual void run() = 0;
+    // Ends a call that was started and cannot continue: nothing touches its buffers any more, and test() and wait()
+    // throw.
+    virtual void leave() = 0;
 };
 
 [[noreturn]] void refuse_moved(const communicator_core& c, const char* which, std::size_t elems, std::size_t now);
@@ -42,6 +45,9 @@ public:
         if (under_way_) under_way_->wait();
     }
     COLLX_ONCE void run() override;
+    void leave() final {
+        if (under_way_) under_way_->settle_failed();
+    }
 
 protected:
     ready_operation(communicator_core& c, int queue, std::int64_t timeout_ns)
@@ -97,6 +103,9 @@ public:
         if (calls_.size() == 1) return calls_[0]->run();
         start();
         wait();
+    }
+    void leave() override {
+        for (const auto& c : calls_) c->leave();
     }
 
 private:

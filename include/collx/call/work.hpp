@@ -76,11 +76,14 @@ public:
     }
     // Throws where test() would refuse, because another call of the communicator is under way.
     void require_caller() const {
-        if (!is_settled() && !is_over() && !op_->is_left) const one_caller::call here(core_->caller, core_->net.rank());
+        if (may_advance()) const one_caller::call here(core_->caller, core_->net.rank());
     }
-    const wait_policy& waiting() const { return core_->settings.waiting; }
+    // Null if there is nothing to wait for.
+    const wait_policy* waiting() const { return may_advance() ? &core_->settings.waiting : nullptr; }
 
 private:
+    // Otherwise the communicator may be gone.
+    bool may_advance() const { return !is_settled() && !is_over() && !op_->is_left; }
     // Throws if the communicator that could advance the call is gone, or belongs to the parent of this process.
     bool is_done() const {
         if (op_ == nullptr || op_->state == task_state::done) return true;

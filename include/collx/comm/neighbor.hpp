@@ -61,6 +61,7 @@ public:
         start();
         wait();
     }
+    void leave() override { messages.leave(); }
 
 private:
     communicator_core& core_;

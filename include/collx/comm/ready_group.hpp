@@ -60,6 +60,7 @@ public:
         gather_->run();
         finish();
     }
+    void leave() override { gather_->leave(); }
 
 private:
     std::byte* mine() { return all_.data() + static_cast<std::size_t>(core_.net.rank()) * bytes_; }
@@ -109,6 +110,9 @@ public:
         start();
         wait();
     }
+    void leave() override {
+        if (under_way_) under_way_->settle_failed();
+    }
 
 private:
     communicator_core& core_;
@@ -151,6 +155,7 @@ public:
         begin();
         parts.run();
     }
+    void leave() override { parts.leave(); }
 
     Calls calls;
     ready_sequence parts;

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// wait_all, wait_any, wait_some: wait for several handles, of any communicators and verbs. All that are under way
-// advance together, so the order of the list does not matter, and no communicator keeps another one waiting.
+// wait_all, wait_any, wait_some: wait for several handles, of any communicators and verbs: async calls (work) and
+// persistent calls. All that are under way advance together, so the order of the list does not matter, and no
+// communicator keeps another one waiting.
 //
 //   std::vector<collx::work<void>> under_way = ...;
 //   collx::wait_all(under_way);
 //   for (std::size_t k; (k = collx::wait_any(under_way)) != collx::no_work;) use(k);
+//
+// A persistent call that is not under way counts as waited for. One that these functions have waited for can be
+// started again, as after wait().
 #pragma once
 
 #include <cstddef>
 #include <exception>
 #include <type_traits>
 
+#include <collx/call/persistent.hpp>
 #include <collx/call/work.hpp>
 #include <collx/core/growing_array.hpp>
 
@@ -22,12 +27,12 @@ inline constexpr std::size_t no_work = static_cast<std::size_t>(-1);
 namespace detail {
 
 template <class X>
-inline constexpr bool is_work_v = false;
+inline constexpr bool is_handle_v = std::is_same_v<X, persistent_call>;
 template <class R>
-inline constexpr bool is_work_v<work<R>> = true;
+inline constexpr bool is_handle_v<work<R>> = true;
 
 template <class X>
-concept Handle = is_work_v<std::remove_cvref_t<X>>;
+concept Handle = is_handle_v<std::remove_cvref_t<X>>;
 template <class X>
 concept HandleList = requires(X& list) {
     list.begin() != list.end();
@@ -36,9 +41,49 @@ concept HandleList = requires(X& list) {
 
 struct handle_access {
     template <class R>
-    static call_under_way* of(work<R>& w) {
-        return &w.call_;
+    static call_under_way& of(work<R>& w) {
+        return w.call_;
     }
+};
+
+// A handle of either kind. See call_under_way for the meaning of its functions.
+class listed_handle {
+public:
+    template <class R>
+    explicit listed_handle(work<R>& w) : once_(&handle_access::of(w)) {}
+    explicit listed_handle(persistent_call& p) : again_(&p) {}
+
+    bool test() const { return once_ != nullptr ? once_->test() : again_->test(); }
+    bool is_settled() const {
+        return once_ != nullptr ? once_->is_settled() : stage() == stages::idle || stage() == stages::given_up;
+    }
+    bool is_over() const { return once_ != nullptr ? once_->is_over() : stage() == stages::done; }
+    void settle() const {
+        if (once_ != nullptr) once_->settle();
+        else again_->wait(); // it is done
+    }
+    void settle_failed() const {
+        if (once_ != nullptr) return once_->settle_failed();
+        again_->call_->leave();
+        again_->state_ = stages::given_up;
+    }
+    void require_caller() const {
+        if (once_ != nullptr) return once_->require_caller();
+        if (is_reachable()) const one_caller::call here(again_->core_->caller, again_->core_->net.rank());
+    }
+    const wait_policy* waiting() const {
+        if (once_ != nullptr) return once_->waiting();
+        return is_reachable() ? &again_->core_->settings.waiting : nullptr;
+    }
+
+private:
+    using stages = persistent_call::stage;
+    stages stage() const { return again_->state_; }
+    // Whether it is under way and its communicator is still there.
+    bool is_reachable() const { return stage() == stages::under_way && !again_->end_->has_come; }
+
+    call_under_way* once_ = nullptr;
+    persistent_call* again_ = nullptr;
 };
 
 // The handles of one call of these functions.
@@ -46,27 +91,30 @@ class handles {
 public:
     template <HandleList List>
     explicit handles(List& list) {
-        for (auto& w : list) all_.push_back(handle_access::of(w));
+        for (auto& w : list) all_.push_back(listed_handle(w));
     }
     template <Handle... W>
     explicit handles(W&... w) {
-        (all_.push_back(handle_access::of(w)), ...);
+        (all_.push_back(listed_handle(w)), ...);
     }
 
     // Advances all handles, round by round, until is_enough(handles that are done and not settled) or none is left. A
     // call that fails is settled, and failed() is called inside the handler of its error.
     template <class Enough, class Failed>
     void poll(Enough&& is_enough, Failed&& failed) {
-        if (all_.empty()) return;
-        for (const call_under_way* w : all_) w->require_caller(); // a refusal is no failure of the call waited for
-        for (backoff wait(all_[0]->waiting());; (void)wait.pause()) {
+        wait_policy waiting;
+        for (const listed_handle& w : all_) {
+            w.require_caller(); // a refusal is no failure of the call waited for
+            if (const wait_policy* policy = w.waiting()) waiting = *policy;
+        }
+        for (backoff wait(waiting);; (void)wait.pause()) {
             std::size_t done = 0, left = 0;
-            for (call_under_way* w : all_) {
-                if (w->is_settled()) continue;
+            for (const listed_handle& w : all_) {
+                if (w.is_settled()) continue;
                 try {
-                    ++(w->test() ? done : left);
+                    ++(w.test() ? done : left);
                 } catch (...) {
-                    w->settle_failed();
+                    w.settle_failed();
                     failed();
                 }
             }
@@ -77,13 +125,13 @@ public:
     growing_array<std::size_t> take(std::size_t most) {
         growing_array<std::size_t> found;
         for (std::size_t i = 0; i < all_.size() && found.size() < most; ++i)
-            if (!all_[i]->is_settled() && all_[i]->is_over()) found.push_back(i);
-        for (const std::size_t i : found) all_[i]->settle();
+            if (!all_[i].is_settled() && all_[i].is_over()) found.push_back(i);
+        for (const std::size_t i : found) all_[i].settle();
         return found;
     }
 
 private:
-    growing_array<call_under_way*> all_;
+    growing_array<listed_handle> all_;
 };
 
 inline void wait_for_all(handles all) {

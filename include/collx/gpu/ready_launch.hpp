@@ -89,6 +89,7 @@ public:
     bool test() override { return true; }
     void wait() override {}
     void run() override { start(); }
+    void leave() override {}
 
 private:
     F make_;

@@ -305,10 +305,10 @@ struct communicator_core {
     void drop(operation* op) {
         const detail::one_caller::alone here(caller);
         op->is_dropped = true;
-        if (!caller.admits_this_thread()) return;
-        for (std::size_t i = 0; i < pending.size(); ++i)
-            if (pending[i].op.get() == op) return void(pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i)));
+        for (std::size_t i = 0; i < pending.size() && caller.admits_this_thread(); ++i)
+            if (pending[i].op.get() == op) return set_aside(i);
     }
+    void set_aside(std::size_t i); // moves pending[i] to `failed`
     // Waits for an operation that was started before.
     bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail) {
         const detail::one_caller::call here(caller, net.rank());
@@ -368,10 +368,10 @@ struct communicator_core {
     job_settings settings;
     links net;
     schedule_cache schedules;
-    detail::growing_array<int> members; // rank here -> rank of the job
-    detail::growing_array<outstanding> pending;
-    counted_ptr<detail::communicator_end> end; // made on first use
-    detail::count_tables tables;               // for blocking v-variants
+    detail::growing_array<int> members;                 // rank here -> rank of the job
+    detail::growing_array<outstanding> pending, failed; // failed: kept for their handles, which may live longer
+    counted_ptr<detail::communicator_end> end;          // made on first use
+    detail::count_tables tables;                        // for blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
     // The proposal that this rank has accepted in a shrink() across hosts that has not ended (0: none).

@@ -52,6 +52,7 @@ COLLX_BEGIN_NAMESPACE
     device = sole_ptr<detail::device_part>();          // the device part uses what follows
     for (auto& p : pending)                            // handles of the program may live on
         p.op->state = task_state::failed, p.op->error = failure(errc::aborted, net.rank()), p.op->is_left = true;
+    for (auto& p : failed) p.op->is_left = true;
     if (!pending.empty() && !home->mark.is_child() && !net.failed()) abandon(); // no call will move them on
     if (!home->mark.is_child()) leave();
     else if (net.remote() != nullptr) net.remote()->forget();
@@ -177,7 +178,7 @@ COLLX_ONCE void communicator_core::advance_pending() {
             }
         } catch (...) { // a later wait for it reports that this rank gave up
             const counted_ptr<operation> ended = pending[i].op;
-            pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+            set_aside(i);
             const bool is_in_thread = caller.is_in_turn(); // no call of the program would get the exception
             if (is_in_thread) helper->keep_exception(*ended);
             ended->error = failure(errc::aborted, net.rank()), ended->state = task_state::failed;
@@ -186,10 +187,14 @@ COLLX_ONCE void communicator_core::advance_pending() {
         }
         moves += is_first && op.state != task_state::blocked;
         if (op.state == task_state::failed) net.report(op.error);
-        if (op.state == task_state::done || op.state == task_state::failed || op.is_dropped)
-            pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+        if (op.state == task_state::done) pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+        else if (op.state == task_state::failed || op.is_dropped) set_aside(i);
         else ++i;
     }
+}
+[[gnu::cold]] COLLX_ONCE void communicator_core::set_aside(std::size_t i) {
+    failed.push_back(pending[i]);
+    pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
 COLLX_ONCE std::size_t communicator_core::progress() {
@@ -203,7 +208,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
     }
     const failure f = net.failed();
     for (auto& p : pending) p.op->state = task_state::failed, p.op->error = f;
-    pending.clear();
+    while (!pending.empty()) set_aside(0);
     return 0;
 }
 
