@@ -170,6 +170,16 @@ TEST_CASE("sizes that do not fit each other") {
     });
 }
 
+TEST_CASE("a view with so many elements that their number times the ranks overflows") {
+    on_ranks(4, [](collx::communicator& w) {
+        const unsigned char first = 0;
+        std::vector<unsigned char> out;
+        const auto e =
+            thrown<invalid_argument>(w, [&] { collx::all_gather(w, collx::view(&first, std::size_t{1} << 62), out); });
+        EXPECT(says(e, "has 0 elements and needs"));
+    });
+}
+
 TEST_CASE("counts that are negative, overflow or do not sum up") {
     on_ranks(3, [](collx::communicator& w) {
         std::vector<int> x(6), out(6);

@@ -312,6 +312,25 @@ TEST_CASE("handles may outlive a communicator that has failed, in whatever way t
         }
 }
 
+TEST_CASE("an async call that one rank alone refuses takes no turn: made again, it is right") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(false);
+        auto bound = w.with(collx::algo::zero_copy_all_reduce{});
+        auto shared = collx::make_shared_vector<int>(w, 1024);
+        std::vector<int> own(1024, 1);
+        std::fill(shared.begin(), shared.end(), w.rank());
+        if (w.rank() == 0)
+            (void)thrown<collx::invalid_argument>(w, [&] { (void)collx::async::all_reduce(bound, own); });
+        collx::async::all_reduce(bound, shared).wait();
+        EXPECT(shared.front() == 1 && shared.back() == 1);
+        if (w.rank() == 1)
+            (void)thrown<collx::invalid_argument>(w, [&] { (void)collx::persistent::all_reduce(bound, own); });
+        auto again = collx::persistent::all_reduce(bound, shared);
+        again();
+        EXPECT(shared.front() == 2 && shared.back() == 2);
+    });
+}
+
 TEST_CASE("calls that need scratch memory may overlap with larger ones") {
     // Ports are reused in turn: every third call waits behind the first, and a larger one must not take its scratch
     // memory.

@@ -4,6 +4,11 @@
 // Messages between two ranks: sizes, order, messages to itself, rings, several outstanding.
 #include "support.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 using namespace collx_test;
 
 TEST_CASE("messages of any size arrive, in order, between all pairs") {
@@ -140,4 +145,36 @@ TEST_CASE("several messages under way to and from several ranks, waited for in a
                     EXPECT_AT(k, in[static_cast<std::size_t>(j * 4 + k)] == text(k, w.rank(), j));
         }
     });
+}
+
+TEST_CASE("the handle of an async sendrecv that is dropped takes its messages along") {
+    for (const int ranks_per_host : {0, 1}) {
+        std::atomic<int> stage{0};
+        on_hosts(2, {ranks_per_host}, [&](collx::communicator& w) {
+            auto other = w.dup();
+            other.set_checked(false);
+            std::vector<char> out(1 << 20, 'x'), in(1 << 20, '-');
+            if (w.rank() == 1) {
+                collx_test::until([&] { return stage == 1; });
+                auto both = collx::async::sendrecv(other, out, 0, in, 0);
+                collx_test::until([&] { return (void)other.progress(), stage == 3; });
+                try { // it may be done
+                    both.wait();
+                } catch (const collx::aborted&) {
+                }
+                EXPECT(true);
+                return;
+            }
+            std::size_t before = 0;
+            {
+                const auto both = collx::async::sendrecv(other, out, 1, in, 1);
+                stage = 1;
+                std::this_thread::sleep_for(std::chrono::milliseconds(20)); // rank 1 fills what is on the way
+                before = static_cast<std::size_t>(std::count(in.begin(), in.end(), 'x'));
+            }
+            for (int k = 0; k < 20; ++k) (void)other.progress();
+            EXPECT(static_cast<std::size_t>(std::count(in.begin(), in.end(), 'x')) == before);
+            stage = 3;
+        });
+    }
 }

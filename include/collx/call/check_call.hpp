@@ -79,7 +79,10 @@ constexpr bool has_output(const verb_row& row, int rank, int root) {
     const extent known = from_output ? row.out : row.in, other = from_output ? row.in : row.out;
     const std::size_t elems = from_output ? out_elems : in_elems;
     const std::size_t count = known == extent::parts ? part_of(c, elems) : elems;
-    const std::size_t needed = other == extent::parts ? count * static_cast<std::size_t>(c.net.size()) : count;
+    std::size_t needed = count;
+    if (other == extent::parts && __builtin_mul_overflow(count, static_cast<std::size_t>(c.net.size()), &needed))
+        [[unlikely]]
+        needed = SIZE_MAX; // no buffer is that long
     if (from_output && has_input(row, c.net.rank(), root)) require_size(c, "input", in_elems, needed);
     if (!from_output && has_output(row, c.net.rank(), root)) require_size(c, "output", out_elems, needed);
     return count;

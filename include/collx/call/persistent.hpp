@@ -73,8 +73,10 @@ private:
     }
     void refuse() const;
     void note_drop() const noexcept {
-        if (state_ == under_way && call_ != nullptr && !end_->has_come) [[unlikely]]
-            (void)core_->note_dropped("a persistent call was started and destroyed without wait()", "wait() for it");
+        if (state_ != under_way || call_ == nullptr || end_->has_come) [[likely]]
+            return;
+        (void)core_->note_dropped("a persistent call was started and destroyed without wait()", "wait() for it");
+        call_->leave(); // before parts of it are gone that the progress thread may use
     }
     [[noreturn]] void refuse_idle() const;
 

@@ -172,9 +172,10 @@ counted_ptr<operation> start_prepared(communicator_core& c, const call_request& 
 struct no_refresh {
     void operator()() const {}
 };
-// The port of the next async call. All ranks take the same ports, in the order of their calls.
-inline int next_async_port(communicator_core& c) {
-    return port::first_async + static_cast<int>(c.asyncs++ % port::async_ports);
+// The port of the next async call. All ranks take the same ports, in the order of their calls. So a call that is
+// refused on one rank takes none: ++asyncs comes after what may refuse it.
+inline int next_async_port(const communicator_core& c) {
+    return port::first_async + static_cast<int>(c.asyncs % port::async_ports);
 }
 
 // Runs a checked call in the given mode. kept: what an async or persistent call keeps alive. refresh: what a
@@ -193,14 +194,18 @@ auto run_call(communicator_core& c, const Policies& policies, const In& in, cons
         using mover_type = typename call::mover_type;
         if constexpr (std::is_same_v<Mode, repeated>) {
             using ready = ready_collective<C, call, may_relay, Policies, Kept, Refresh>;
-            return persistent_call(c, make_sole<ready>(c, policies, mover_type(in, out, op, c.net.size()), f, kept,
-                                                       refresh, next_async_port(c)));
+            auto made = make_sole<ready>(c, policies, mover_type(in, out, op, c.net.size()), f, kept, refresh,
+                                         next_async_port(c));
+            ++c.asyncs;
+            return persistent_call(c, std::move(made));
         } else if constexpr (std::is_same_v<Mode, nonblocking>) {
             typed_elements elements(mover_type(in, out, op, c.net.size()));
             const int at_port = next_async_port(c);
             const call_request r = call::request(c, policies, elements, f, at_port);
+            const prepared_call p = prepare(c, r);
+            ++c.asyncs;
             return work<decltype(result_of(kept.held))>(
-                c, start_prepared<may_relay>(c, r, prepare(c, r), elements.mover(), at_port), kept.held, f.timeout_ns);
+                c, start_prepared<may_relay>(c, r, p, elements.mover(), at_port), kept.held, f.timeout_ns);
         } else {
             typed_elements elements(mover_type(in, out, op, c.net.size()));
             const call_request r = call::request(c, policies, elements, f, port::blocking);

@@ -68,11 +68,14 @@ public:
     bool is_over() const { return op_ == nullptr || op_->state == task_state::done; }
     void settle() { op_ = nullptr; }
     // Settles a call that cannot continue: nothing touches its buffers any more, and test() and wait() throw again.
+    // Does nothing to one that is done.
     void settle_failed() {
         has_failed_ = true;
-        if (op_->is_left || core_->home->mark.is_child()) return; // gone with its communicator, or the parent's
+        if (is_over() || op_->is_left || core_->home->mark.is_child()) return; // the last: it is the parent's
         core_->drop(op_.get());
-        if (op_->state != task_state::failed) op_->state = task_state::failed, op_->error = core_->net.failed();
+        if (op_->state == task_state::done || op_->state == task_state::failed) return;
+        op_->error = core_->net.failed() ? core_->net.failed() : failure(errc::aborted, core_->net.rank());
+        op_->state = task_state::failed;
     }
     // Throws where test() would refuse, because another call of the communicator is under way.
     void require_caller() const {

@@ -226,21 +226,23 @@ private:
     // ------------------------------------------------------------------ once
     void make_buckets() {
         compare();
+        decltype(buckets_) made; // memory may run out
         for (std::size_t i = tensors_.size(); i-- > 0;) {
             const std::size_t limit =
-                buckets_.size() <= 1 ? std::min(options_.first_bytes, options_.bytes) : options_.bytes;
-            if (buckets_.empty() || buckets_.back().size * sizeof(T) >= limit) buckets_.emplace_back();
-            bucket& b = buckets_.back();
+                made.size() <= 1 ? std::min(options_.first_bytes, options_.bytes) : options_.bytes;
+            if (made.empty() || made.back().size * sizeof(T) >= limit) made.emplace_back();
+            bucket& b = made.back();
             b.tensors.push_back(i), b.size += tensors_[i].size, ++b.missing;
-            tensors_[i].bucket = buckets_.size() - 1;
+            tensors_[i].bucket = made.size() - 1;
         }
-        for (bucket& b : buckets_) {
+        for (bucket& b : made) {
             std::reverse(b.tensors.begin(), b.tensors.end());
             if constexpr (has_wire) {
                 b.rest.assign(b.size, 0), b.rest_of_sum.assign(part_size(b), 0);
                 b.out.resize(size_ * stride(b)), b.in.resize(size_ * stride(b));
             }
         }
+        buckets_.swap(made);
     }
     static std::uint64_t hash_of(std::string_view text, std::uint64_t number) {
         return detail::hash_bytes(text.data(), text.size(), number + 1);

@@ -116,7 +116,8 @@ private:
         buffers_.clear();
         for (auto& t : transfers) all->parts.add(std::move(t));
         const bool is_one_host = c.net.is_one_host();
-        const int at_port = all->calls.empty() ? 0 : detail::next_async_port(c);
+        const int at_port = detail::next_async_port(c);
+        if (!all->calls.empty()) ++c.asyncs;
         for_each_part(all->calls, [&](std::size_t first, std::size_t last, std::size_t bytes, bool is_alone) {
             if (is_alone)
                 all->parts.add(static_cast<detail::grouped_call_in<Mode>&>(*all->calls[first]).run_alone(o).release());

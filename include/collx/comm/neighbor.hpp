@@ -119,7 +119,7 @@ public:
             return persistent_call(c, std::move(all));
         } else {
             (void)c.agree(says);
-            auto set = make_counted<message_set>();
+            auto set = make_counted<message_set>(c);
             c.messages += edges.received.size() + edges.sent.size();
             for (const graph_edge& e : edges.received)
                 set->add(start_message<false>(c, part_of_view(out, e), algo::recv_message{.peer = e.peer}));

@@ -91,8 +91,15 @@ class message_set final : public operation {
 public:
     static constexpr int queue = -1; // only of sets, whose order does not matter
 
+    explicit message_set(communicator_core& c) : core_(c) {}
     ~message_set() override {
-        for (const auto& m : messages_) m->is_dropped = true; // their buffers go, too
+        if (state != task_state::blocked || is_dropped || is_left) return;
+        const one_caller::alone here(core_.caller); // never started, because one of the messages could not be
+        message_set::be_dropped();
+    }
+    void be_dropped() override {
+        is_dropped = true;
+        for (const auto& m : messages_) m->be_dropped();
     }
     void add(counted_ptr<operation> m) { messages_.push_back(std::move(m)); }
     task_state advance() override {
@@ -107,6 +114,7 @@ public:
     }
 
 private:
+    communicator_core& core_;
     growing_array<counted_ptr<operation>> messages_;
     std::size_t done_ = 0;
 };
@@ -258,7 +266,7 @@ struct sendrecv_fn : takes<call_form::exchange> {
                 auto& c = base_of(comm).internals();
                 check(c, sent, to_rank, received, from_rank, o);
                 c.messages += 2;
-                auto both = make_counted<message_set>();
+                auto both = make_counted<message_set>(c);
                 both->add(start_message<false>(c, received, algo::recv_message{.peer = from_rank}));
                 both->add(start_message<true>(c, sent, algo::send_message{.peer = to_rank}));
                 if (c.recorder) [[unlikely]]

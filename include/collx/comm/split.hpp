@@ -88,6 +88,9 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
         throw;
     }
     if (color < 0) return {};
+    // Between hosts, other ranks have passed it on.
+    if (failed < 0 && offset != job::no_place && !c.home->memory->has(offset, c.home->layout_of(members).bytes()))
+        c.give_up(failure(errc::protocol, leader), leader);
     if (failed >= 0) { // on any host
         if (place.offset != job::no_place) c.home->memory->give_back(place.offset, c.home->layout_of(members).bytes());
         job::fail_no_place(me, failed);

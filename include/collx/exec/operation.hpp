@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/pointers.hpp>
 #include <collx/transport/links.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -36,6 +37,8 @@ public:
         int step = -1, steps = -1, piece = -1, pieces = -1;
     };
     virtual place where() const { return {}; }
+    // Nothing may touch its buffers any more. The progress thread is kept away meanwhile.
+    virtual void be_dropped() { is_dropped = true; }
     detail::kept_state state; // kept by the progress engine, read by waits
     bool is_left = false;     // its communicator is gone, and everything that it refers to
     bool is_dropped = false;  // its handle is gone, and perhaps its buffers: it must not be advanced
@@ -43,6 +46,7 @@ public:
     int at_port = -1;           // the port of its messages
     std::uint64_t recorded = 0; // number of its record (job/flight_recorder.hpp), 0: none
     awaited waiting_for; // a peer that a blocked strand waits for; with several strands it changes from look to look
+    counted_ptr<operation> failed_before; // the list of communicator_core::failed
 };
 
 COLLX_END_NAMESPACE

@@ -203,6 +203,9 @@ private:
         } catch (const std::exception& e) {
             side_.internals().net.report(failure(errc::aborted, side_.rank()));
             return end(error(errc::aborted, side_.rank(), -1, e.what(), "the operator threw on the host"));
+        } catch (...) {
+            side_.internals().net.report(failure(errc::aborted, side_.rank()));
+            return end(error(errc::aborted, side_.rank(), -1, "no std::exception", "the operator threw on the host"));
         }
         __atomic_store_n(&with_.words->done, ++next_, __ATOMIC_RELEASE);
     }

@@ -304,34 +304,13 @@ struct communicator_core {
     // operation.
     void drop(operation* op) {
         const detail::one_caller::alone here(caller);
-        op->is_dropped = true;
+        op->be_dropped();
         for (std::size_t i = 0; i < pending.size() && caller.admits_this_thread(); ++i)
             if (pending[i].op.get() == op) return set_aside(i);
     }
-    void set_aside(std::size_t i); // moves pending[i] to `failed`
-    // Waits for an operation that was started before.
-    bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail) {
-        const detail::one_caller::call here(caller, net.rank());
-        backoff wait(settings.waiting);
-        const std::int64_t end = may_fail ? 0 : later(now_ns(), timeout_ns);
-        for (looking l;;) {
-            advance_pending();
-            // Stop polling here: the next call may pre-post its receive buffer.
-            const bool is_last = op.state == task_state::done && pending.empty();
-            carried = !is_last && net.move();
-            if (op.state == task_state::done) return true;
-            if (op.state == task_state::failed) give_up_on(op);
-            if (moves != l.seen_moves || carried) {
-                wait.reset();
-                l.note(moves, timeout_ns);
-                if (may_fail) continue;
-            } else if (!wait.pause()) {
-                continue;
-            }
-            if (!may_fail && now_ns() >= end) return false;
-            check(l.until, timeout_ns, op.waiting_for);
-        }
-    }
+    void set_aside(std::size_t i) noexcept; // moves pending[i] to `failed`
+    // Waits for an operation that was started before. False, if it may not fail: it is not done in that time.
+    bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail);
     // State of a wait for outstanding operations. For callers that only look from time to time, the wait spans their
     // looks.
     struct looking {
@@ -368,10 +347,11 @@ struct communicator_core {
     job_settings settings;
     links net;
     schedule_cache schedules;
-    detail::growing_array<int> members;                 // rank here -> rank of the job
-    detail::growing_array<outstanding> pending, failed; // failed: kept for their handles, which may live longer
-    counted_ptr<detail::communicator_end> end;          // made on first use
-    detail::count_tables tables;                        // for blocking v-variants
+    detail::growing_array<int> members; // rank here -> rank of the job
+    detail::growing_array<outstanding> pending;
+    counted_ptr<operation> failed;             // a list, kept for the handles, which may live longer
+    counted_ptr<detail::communicator_end> end; // made on first use
+    detail::count_tables tables;               // for blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
     // The proposal that this rank has accepted in a shrink() across hosts that has not ended (0: none).

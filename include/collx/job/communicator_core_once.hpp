@@ -52,7 +52,10 @@ COLLX_BEGIN_NAMESPACE
     device = sole_ptr<detail::device_part>();          // the device part uses what follows
     for (auto& p : pending)                            // handles of the program may live on
         p.op->state = task_state::failed, p.op->error = failure(errc::aborted, net.rank()), p.op->is_left = true;
-    for (auto& p : failed) p.op->is_left = true;
+    for (auto p = std::move(failed); p;) { // one by one: they may be many
+        p->is_left = true;
+        p = std::move(p->failed_before);
+    }
     if (!pending.empty() && !home->mark.is_child() && !net.failed()) abandon(); // no call will move them on
     if (!home->mark.is_child()) leave();
     else if (net.remote() != nullptr) net.remote()->forget();
@@ -192,9 +195,34 @@ COLLX_ONCE void communicator_core::advance_pending() {
         else ++i;
     }
 }
-[[gnu::cold]] COLLX_ONCE void communicator_core::set_aside(std::size_t i) {
-    failed.push_back(pending[i]);
+[[gnu::cold]] COLLX_ONCE void communicator_core::set_aside(std::size_t i) noexcept {
+    pending[i].op->failed_before = std::move(failed);
+    failed = pending[i].op;
     pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+}
+
+COLLX_ONCE bool communicator_core::wait_for(operation& op, std::int64_t timeout_ns, bool may_fail) {
+    const detail::one_caller::call here(caller, net.rank());
+    backoff wait(settings.waiting);
+    const std::int64_t end = may_fail ? 0 : later(now_ns(), timeout_ns);
+    for (looking l;;) {
+        advance_pending();
+        // Stop polling here: the next call may pre-post its receive buffer.
+        const bool is_last = op.state == task_state::done && pending.empty();
+        carried = !is_last && net.move();
+        if (op.state == task_state::done) return true;
+        if (op.state == task_state::failed) give_up_on(op);
+        if (moves != l.seen_moves || carried) {
+            wait.reset();
+            l.note(moves, timeout_ns);
+            if (may_fail) continue;
+        } else if (!wait.pause()) {
+            continue;
+        }
+        if (!may_fail && now_ns() >= end) return false;
+        // Time may pass here: only a wait that may fail has a deadline that ends the communicator.
+        check(l.until, may_fail ? timeout_ns : INT64_MAX, op.waiting_for);
+    }
 }
 
 COLLX_ONCE std::size_t communicator_core::progress() {

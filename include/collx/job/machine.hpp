@@ -216,7 +216,9 @@ private:
         std::vector<std::string> texts(owners.size());
         std::size_t most = 0;
         for (std::size_t k = 0; owners.size() > 1 && k < owners.size(); ++k) {
-            texts[k].resize(all_[static_cast<std::size_t>(owners[k])].bytes);
+            const std::size_t bytes = all_[static_cast<std::size_t>(owners[k])].bytes;
+            if (bytes > most_topology_bytes) c_.give_up(failure(errc::protocol, owners[k]), owners[k]);
+            texts[k].resize(bytes);
             most = std::max(most, texts[k].size());
         }
         bool is_owner = false;
@@ -234,6 +236,11 @@ private:
                     : topo::read_nccl_topology(texts[k], "the file of rank " + std::to_string(owners[k])));
         std::vector<const topo::graph*> by_host;
         for (const int k : made->kind_of) by_host.push_back(&made->kinds[static_cast<std::size_t>(k)]);
+        for (int r = 0; r < c_.net.size(); ++r) {
+            const topo::standing& s = made->standing[static_cast<std::size_t>(r)];
+            if (s.site < 0 || s.site >= by_host[static_cast<std::size_t>(s.host)]->size())
+                c_.give_up(failure(errc::protocol, r), r);
+        }
         made->hosts = topo::join_hosts(by_host);
         c_.home->machine = std::move(made);
         look_up_links(c_, true);
@@ -284,6 +291,10 @@ inline std::vector<std::int32_t> found_by_search(const communicator_core& c) {
     show_parts(c, mine, mine.size(), [&](int r, std::size_t at, const char* part, std::size_t bytes) {
         if (r == 0) std::memcpy(reinterpret_cast<char*>(says.data()) + at, part, std::min(bytes, mine.size() - at));
     });
+    // Between hosts, other ranks have passed them on.
+    bool is_sound = says[3] >= 0 && says[3] <= 2;
+    for (std::size_t r = 0; r < n; ++r) is_sound = is_sound && says[4 + r] >= 0 && says[4 + r] < c.net.size();
+    if (!is_sound) c.give_up(failure(errc::protocol, 0), 0);
     auto made = make_sole<member_links>();
     made->order.has_rails = says[0] != 0, made->order.is_complete = says[1] != 0;
     made->order.along.assign(says.begin() + 4, says.end());

@@ -103,6 +103,7 @@ template <class Core, class Visit>
         if (me + span < n) messages.send(me + span, table.data(), table.size());
     for (span = below; span > 0; span /= 2)
         if (me + span < n) messages.flush(me + span);
+    std::memcpy(at(me), mine, bytes); // whatever a rank on the way has made of it
     for (int r = 0; r < n; ++r) visit(r, at(r));
 }
 

@@ -96,6 +96,10 @@ public:
 
     arena_header& header() const { return *reinterpret_cast<arena_header*>(base_); }
     std::byte* at(std::uint64_t offset) const { return base_ + offset; }
+    // Whether so many bytes lie there.
+    bool has(std::uint64_t offset, std::size_t bytes) const {
+        return offset % page_bytes == 0 && offset <= bytes_ && bytes <= bytes_ - offset;
+    }
     std::uint64_t offset_of(const void* p) const {
         return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - base_);
     }

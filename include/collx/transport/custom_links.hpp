@@ -282,11 +282,12 @@ private:
     bool take_part(peer& q, const custom_frame& f, const std::byte* payload, std::size_t bytes) {
         incoming& i = q.in[f.at_port];
         const channel_memory memory = q.memory->rx(f.at_port);
-        if (f.bytes > shape_.slot_bytes || f.offset != i.offset || bytes > f.bytes - i.offset ||
-            (bytes == 0 && f.bytes != 0))
-            return false;
         slot_header& slot = memory.slot(i.put);
-        if (i.offset == 0) {
+        const bool is_first = i.offset == 0;
+        if (f.bytes > shape_.slot_bytes || f.offset != i.offset || (bytes == 0 && f.bytes != 0) ||
+            (!is_first && (f.bytes != slot.bytes || f.tag != slot.tag)) || bytes > f.bytes - i.offset)
+            return false;
+        if (is_first) {
             const std::uint64_t taken = q.memory->taken(f.at_port);
             if (i.put - taken >= static_cast<std::uint64_t>(shape_.depth)) return false;
             slot.bytes = f.bytes, slot.tag = f.tag;

@@ -50,8 +50,8 @@ struct failure {
     constexpr int rank() const { return static_cast<int>(word & 0xffff'ffff) - 1; }
     // Whether the word is valid in a communicator of that many ranks: words from other processes are checked.
     constexpr bool is_sound(int ranks) const {
-        return code_word() != 0 && code_word() <= static_cast<std::uint64_t>(last_errc) + 1 && rank() >= -1 &&
-               rank() < ranks;
+        return code_word() != 0 && code_word() <= static_cast<std::uint64_t>(last_errc) + 1 &&
+               rank() >= (is_circle() ? 0 : -1) && rank() < ranks;
     }
 };
 

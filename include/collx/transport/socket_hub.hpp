@@ -182,8 +182,11 @@ public:
         for (std::size_t i = 0; i < parked_.size();) {
             const std::uint64_t wanted = parked_[i].hello.communicator;
             if (wanted != communicator && wanted != detail::trunks::name) {
-                // Perhaps no rank takes a lane that does not lead: its communicator may have gone.
-                const bool is_unclaimed = parked_[i].hello.lane != 0 && is_late(parked_[i], parked_.size());
+                // Perhaps no rank takes a connection, because its communicator has gone: a lane that does not lead, or
+                // the lower rank's, in place of which the higher rank's was taken.
+                const bool is_unclaimed = parked_[i].hello.lane != 0
+                                              ? is_late(parked_[i], parked_.size())
+                                              : parked_.size() > few_guests && parked_[i].has_given_up();
                 if (is_unclaimed) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
                 else ++i;
                 continue;

@@ -169,6 +169,12 @@ public:
     // Whether it knows the job's name, but asks for another protection than we do, or has another key.
     bool is_odd() const { return is_odd_; }
     bool is_being_told() const { return state_ == state::refused; }
+    // Whether the lower rank has closed the connection. It sends nothing before it is welcomed.
+    bool has_given_up() const {
+        char first;
+        return hello.from_side == stream_hello::side::lower &&
+               ::recv(socket.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    }
 
 private:
     enum class state : unsigned char { hello, answer, proof, accepted, over, refused };

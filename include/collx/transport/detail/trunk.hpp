@@ -215,7 +215,10 @@ private:
         switch (s.what) {
             case segment::kind::welcome: set(phase::open); break;
             case segment::kind::end: lines_.hear_end(s.communicator); break;
-            case segment::kind::bytes: line_ = &lines_.of(s.communicator), left_ = s.bytes; break;
+            case segment::kind::bytes:
+                line_ = &lines_.of(s.communicator), left_ = s.bytes;
+                if (line_->peer_has_closed) return close(phase::lost, EPROTO), false; // the line may end at any time
+                break;
         }
         return at_ += sizeof s, true;
     }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Frames that a peer must not send over a program's own transport. What it may send is tested by
+// job/custom_transport_test.cpp.
+#include <collx/collx.hpp>
+
+#include <collx/job/custom_transport.hpp>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace collx;
+using namespace collx::detail;
+
+namespace {
+
+constexpr std::uint64_t id = 9;
+
+// The endpoint of rank 0 of two. What rank 1 is to have sent is put in.
+struct scripted final : custom_endpoint {
+    std::vector<std::vector<std::byte>> in;
+    std::size_t at = 0;
+    std::vector<std::byte> out;
+    endpoint_address address() override { return {}; }
+    void connect(int, const endpoint_address&) override {}
+    std::size_t most_bytes() override { return 1 << 20; }
+    std::byte* try_acquire(int, std::size_t bytes) override { return out.resize(bytes), out.data(); }
+    void commit(int, std::size_t) override {}
+    bool is_drained(int) override { return true; }
+    const std::byte* peek(int, std::size_t& bytes) override {
+        if (at == in.size()) return nullptr;
+        return bytes = in[at].size(), in[at].data();
+    }
+    void release(int, std::size_t) override { ++at; }
+    void move() override {}
+    bool is_gone(int) override { return false; }
+
+    void put(custom_frame f, std::size_t bytes, unsigned char fill) {
+        f.communicator = id, f.from = 1;
+        std::vector<std::byte> frame(sizeof f + bytes, std::byte{fill});
+        std::memcpy(frame.data(), &f, sizeof f);
+        in.push_back(std::move(frame));
+    }
+};
+
+// The failure that rank 0 sees after these parts of a message: each with the message's bytes and tag, where the part
+// begins, and its bytes.
+struct part {
+    std::uint32_t bytes, tag, offset;
+    std::size_t here;
+};
+failure after(const std::vector<part>& parts) {
+    auto made = make_sole<scripted>();
+    scripted& endpoint = *made;
+    for (const part& p : parts) endpoint.put({.bytes = p.bytes, .tag = p.tag, .offset = p.offset}, p.here, 0x41);
+    const auto hub = make_counted<custom_hub>(sole_ptr<custom_endpoint>(std::move(made)), 2);
+    hub->connect(1, {});
+    growing_array<int> ranks;
+    ranks.push_back(0), ranks.push_back(1);
+    custom_links links(hub, {id, 0, std::move(ranks), {.depth = 4, .slot_bytes = 64 * 1024}, 1});
+    atomic<std::uint64_t> failed{0};
+    links.begin(failed);
+    links.move();
+    return failure(failed.load(memory_order::acquire));
+}
+
+} // namespace
+
+TEST_CASE("all parts of a message state one length and one tag") {
+    CHECK_FALSE(after({{300, 5, 0, 100}, {300, 5, 100, 200}}));
+    for (const auto& wrong : std::vector<std::vector<part>>{
+             {{100, 0, 0, 10}, {64 * 1024, 0, 10, 1000}}, // short, then long: it has no place in the ring
+             {{300, 0, 0, 200}, {100, 0, 200, 100}},      // less than has come
+             {{300, 5, 0, 100}, {300, 6, 100, 200}},
+             {{300, 5, 0, 100}, {300, 5, 100, 201}}}) {
+        const failure f = after(wrong);
+        CHECK(f);
+        CHECK(f.code() == errc::protocol);
+        CHECK(f.rank() == 1);
+    }
+}
