@@ -10,12 +10,14 @@
 #include <cmath>
 #include <cstdio>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/hierarchical.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/collx.hpp>
+#include <collx/comm/bucketed.hpp>
 #include <collx/sched/facts.hpp>
 #include <collx/sched/verify.hpp>
 
@@ -175,6 +177,73 @@ void calls(collx::communicator& world) {
     // [doc:end]
 }
 
+// Parts of different sizes. Rank r contributes, or receives, r + 1 elements.
+void counted_calls(collx::communicator& world) {
+    const auto n = static_cast<std::size_t>(world.size()), me = static_cast<std::size_t>(world.rank());
+    const std::size_t total = n * (n + 1) / 2, sum_of_ranks = n * (n - 1) / 2;
+    std::vector<std::size_t> counts(n), offsets(n), send_counts(n, me + 1), send_offsets(n), recv_counts(n),
+        recv_offsets(n);
+    for (std::size_t r = 0, at = 0; r < n; at += ++r) {
+        counts[r] = recv_counts[r] = r + 1;
+        offsets[r] = recv_offsets[r] = at;
+        send_offsets[r] = r * (me + 1);
+    }
+    const auto mark = static_cast<float>(me);
+    std::vector<float> part(me + 1, mark), parts(total), in(n * (me + 1), mark), out(total), x(n, mark);
+    // [doc:counts]
+    collx::all_gather_v(world, part, parts, counts, offsets); // the same counts on all ranks
+    collx::gather_v(world, part, parts, counts, offsets, {.root = 1});
+    collx::scatter_v(world, parts, part, counts, offsets, {.root = 1});
+    collx::reduce_scatter_v(world, parts, part, counts, collx::max{}); // no offsets: parts lie one after the other
+    collx::all_to_all_v(world, in, send_counts, send_offsets, out, recv_counts, recv_offsets);
+
+    collx::all_gather_v(world, part, parts, counts);               // offsets are optional in the other calls, too
+    collx::gather_v(world, part, parts, counts, {}, {.root = 1});  // {}: no offsets, but options
+    collx::all_to_all_v(world, in, send_counts, out, recv_counts); // both lists of offsets or none
+    collx::all_to_all_v(world, x, std::vector<int>(n, 1));         // in place: sends and receives as many
+    // [doc:end]
+    expect(part[me] == static_cast<float>(me) && out[0] == 0 && out.back() == static_cast<float>(n - 1));
+    float sum = 0;
+    for (const float v : x) sum += v;
+    expect(sum == static_cast<float>(sum_of_ranks));
+}
+// Rank r sends r + 1 elements to the next rank.
+void counted_neighbors(collx::communicator& world) {
+    const int n = world.size(), left = (world.rank() + n - 1) % n, right = (world.rank() + 1) % n;
+    const collx::neighbors ring{{left}, {right}};
+    const std::vector<float> in(static_cast<std::size_t>(world.rank()) + 1, static_cast<float>(world.rank()));
+    std::vector<float> out(static_cast<std::size_t>(left) + 1), theirs(out.size());
+    const std::vector<std::size_t> send_counts{in.size()}, send_offsets{0}, recv_counts{out.size()}, recv_offsets{0};
+    // [doc:neighbor_counts]
+    collx::neighbor_all_gather_v(world, ring, in, theirs, recv_counts, recv_offsets); // one for each source
+    collx::neighbor_all_to_all_v(world, ring, in, send_counts, send_offsets, out, recv_counts, recv_offsets);
+    // [doc:end]
+    expect(theirs[0] == static_cast<float>(left) && out == theirs);
+}
+
+struct layer {
+    std::string name;
+    std::vector<float> gradient;
+    int number = 0;
+    void backward() { gradient.assign(gradient.size(), 2); }
+};
+void train(collx::communicator& world) {
+    const int steps = 2;
+    std::vector<layer> layers{{"first", std::vector<float>(100)}, {"last", std::vector<float>(100)}};
+    // [doc:training_loop]
+    collx::bucketed<float> gradients(world, {.average = true});
+    for (layer& l : layers) l.number = gradients.add(l.name, l.gradient); // in the order of the forward pass
+    for (int step = 0; step < steps; ++step) {
+        for (std::size_t k = layers.size(); k-- > 0;) { // the backward pass
+            layers[k].backward();
+            gradients.ready(layers[k].number); // starts the calls of the buckets that are complete
+        }
+        gradients.finish(); // waits; then the gradients are the averages over all ranks
+    }
+    // [doc:end]
+    expect(layers[0].gradient[99] == 2);
+}
+
 void operators(collx::communicator& world) {
     const int n = world.size();
     std::vector<float> x(5, 3);
@@ -242,6 +311,9 @@ void errors(collx::communicator& world) {
 TEST_CASE("the snippets of the documentation do what their comments say") {
     collx::run_threads(4, [](collx::communicator& world) {
         calls(world);
+        counted_calls(world);
+        counted_neighbors(world);
+        train(world);
         arrivals(world);
         calls_on_nodes(world);
         operators(world);

@@ -26,7 +26,7 @@ inline std::string in_place_in_words(const collx::detail::verb_row& r) {
         return r.takes_two ? "two buffers" : r.takes_one ? "one buffer" : "–";
     if (!r.takes_one) return "two buffers; the part may lie at its place in the other";
     if (r.place == collx::detail::in_place::own_part) return one + ", the part at this rank's place";
-    if (r.place == collx::detail::in_place::copied) return one + ", copied first";
+    if (r.place == collx::detail::in_place::copied) return "one buffer, whose contents are copied first, or two";
     return one;
 }
 inline std::string counts_in_words(const collx::detail::verb_row& r) {

@@ -9,13 +9,13 @@ COLLX_BEGIN_NAMESPACE
 
 namespace algo {
 template <collective>
-struct direct;
+struct direct; // <collx/algo/direct.hpp>
 template <collective>
-struct multicast;
+struct multicast; // <collx/algo/multicast.hpp>
 template <collective>
-struct one_shot;
+struct one_shot; // <collx/algo/one_shot.hpp>
 template <collective>
-struct zero_copy;
+struct zero_copy; // <collx/algo/zero_copy.hpp>
 } // namespace algo
 
 namespace detail {
@@ -45,7 +45,8 @@ struct algorithm_named<choices::zero_copy, C> {
 
 } // namespace detail
 
-// One algorithm for each collective, by the convention algo::NAME_COLLECTIVE.
+// One algorithm for each collective, by the convention algo::NAME_COLLECTIVE. Each line has the header with its
+// definition, because compilers show the line where a program uses the type without that header.
 #define COLLX_ALGORITHM(name, collective_)                           \
     namespace algo {                                                 \
     struct name##_##collective_;                                     \
@@ -56,41 +57,41 @@ struct algorithm_named<choices::zero_copy, C> {
         using type = algo::name##_##collective_;                     \
     };                                                               \
     }
-COLLX_ALGORITHM(aggregated, all_to_all)
-COLLX_ALGORITHM(binomial, broadcast)
-COLLX_ALGORITHM(binomial, reduce)
-COLLX_ALGORITHM(bruck, all_gather)
-COLLX_ALGORITHM(bruck, all_to_all)
-COLLX_ALGORITHM(chain, broadcast)
-COLLX_ALGORITHM(chain, exclusive_scan)
-COLLX_ALGORITHM(chain, reduce)
-COLLX_ALGORITHM(chain, scan)
-COLLX_ALGORITHM(dissemination, barrier)
-COLLX_ALGORITHM(double_tree, broadcast)
-COLLX_ALGORITHM(doubling, exclusive_scan)
-COLLX_ALGORITHM(doubling, scan)
-COLLX_ALGORITHM(flag, barrier)
-COLLX_ALGORITHM(halving, reduce_scatter)
-COLLX_ALGORITHM(halving_doubling, all_reduce)
-COLLX_ALGORITHM(leader, all_gather)
-COLLX_ALGORITHM(leader, all_to_all)
-COLLX_ALGORITHM(leader, barrier)
-COLLX_ALGORITHM(linear, all_reduce)
-COLLX_ALGORITHM(linear, broadcast)
-COLLX_ALGORITHM(linear, gather)
-COLLX_ALGORITHM(linear, reduce)
-COLLX_ALGORITHM(linear, reduce_scatter)
-COLLX_ALGORITHM(linear, scatter)
-COLLX_ALGORITHM(multicast_two_shot, all_reduce)
-COLLX_ALGORITHM(pairwise, all_gather)
-COLLX_ALGORITHM(pairwise, all_to_all)
-COLLX_ALGORITHM(pairwise, reduce_scatter)
-COLLX_ALGORITHM(recursive_doubling, all_gather)
-COLLX_ALGORITHM(recursive_doubling, all_reduce)
-COLLX_ALGORITHM(ring, all_gather)
-COLLX_ALGORITHM(ring, all_reduce)
-COLLX_ALGORITHM(ring, reduce_scatter)
-COLLX_ALGORITHM(two_shot, all_reduce)
+COLLX_ALGORITHM(aggregated, all_to_all)         // <collx/algo/aggregated.hpp>
+COLLX_ALGORITHM(binomial, broadcast)            // <collx/algo/binomial.hpp>
+COLLX_ALGORITHM(binomial, reduce)               // <collx/algo/binomial.hpp>
+COLLX_ALGORITHM(bruck, all_gather)              // <collx/algo/bruck.hpp>
+COLLX_ALGORITHM(bruck, all_to_all)              // <collx/algo/bruck.hpp>
+COLLX_ALGORITHM(chain, broadcast)               // <collx/algo/chain.hpp>
+COLLX_ALGORITHM(chain, exclusive_scan)          // <collx/algo/scan.hpp>
+COLLX_ALGORITHM(chain, reduce)                  // <collx/algo/chain.hpp>
+COLLX_ALGORITHM(chain, scan)                    // <collx/algo/scan.hpp>
+COLLX_ALGORITHM(dissemination, barrier)         // <collx/algo/dissemination.hpp>
+COLLX_ALGORITHM(double_tree, broadcast)         // <collx/algo/double_tree.hpp>
+COLLX_ALGORITHM(doubling, exclusive_scan)       // <collx/algo/scan.hpp>
+COLLX_ALGORITHM(doubling, scan)                 // <collx/algo/scan.hpp>
+COLLX_ALGORITHM(flag, barrier)                  // <collx/algo/dissemination.hpp>
+COLLX_ALGORITHM(halving, reduce_scatter)        // <collx/algo/halving_doubling.hpp>
+COLLX_ALGORITHM(halving_doubling, all_reduce)   // <collx/algo/halving_doubling.hpp>
+COLLX_ALGORITHM(leader, all_gather)             // <collx/algo/leader.hpp>
+COLLX_ALGORITHM(leader, all_to_all)             // <collx/algo/leader.hpp>
+COLLX_ALGORITHM(leader, barrier)                // <collx/algo/leader.hpp>
+COLLX_ALGORITHM(linear, all_reduce)             // <collx/algo/linear.hpp>
+COLLX_ALGORITHM(linear, broadcast)              // <collx/algo/linear.hpp>
+COLLX_ALGORITHM(linear, gather)                 // <collx/algo/linear.hpp>
+COLLX_ALGORITHM(linear, reduce)                 // <collx/algo/linear.hpp>
+COLLX_ALGORITHM(linear, reduce_scatter)         // <collx/algo/linear.hpp>
+COLLX_ALGORITHM(linear, scatter)                // <collx/algo/linear.hpp>
+COLLX_ALGORITHM(multicast_two_shot, all_reduce) // <collx/algo/multicast_two_shot.hpp>
+COLLX_ALGORITHM(pairwise, all_gather)           // <collx/algo/pairwise.hpp>
+COLLX_ALGORITHM(pairwise, all_to_all)           // <collx/algo/pairwise.hpp>
+COLLX_ALGORITHM(pairwise, reduce_scatter)       // <collx/algo/pairwise.hpp>
+COLLX_ALGORITHM(recursive_doubling, all_gather) // <collx/algo/recursive_doubling.hpp>
+COLLX_ALGORITHM(recursive_doubling, all_reduce) // <collx/algo/recursive_doubling.hpp>
+COLLX_ALGORITHM(ring, all_gather)               // <collx/algo/ring.hpp>
+COLLX_ALGORITHM(ring, all_reduce)               // <collx/algo/ring.hpp>
+COLLX_ALGORITHM(ring, reduce_scatter)           // <collx/algo/ring.hpp>
+COLLX_ALGORITHM(two_shot, all_reduce)           // <collx/algo/two_shot.hpp>
 #undef COLLX_ALGORITHM
 
 COLLX_END_NAMESPACE
