@@ -276,6 +276,23 @@ TEST_CASE("unchecked: a message of another size than expected names its sender")
         });
 }
 
+TEST_CASE("a message of another size: only where calls are not checked does the error say that they can be") {
+    for (const bool is_checked : {false, true})
+        on_ranks(2, [is_checked](collx::communicator& w) {
+            w.set_checked(is_checked);
+            at("checked=%d", is_checked);
+            std::vector<int> x(100), y(50);
+            const auto e = thrown<mismatch>(w, [&] {
+                if (w.rank() == 0) collx::send(w, x, 1); // may complete before the other rank looks
+                else collx::recv(w, y, 0);
+                collx::barrier(w);
+            });
+            at("checked=%d, says %s", is_checked, e.what());
+            EXPECT(e.peer() == 0 && says(e, "in order, root, counts, type or operator"));
+            EXPECT(says(e, "set_checked(true)") == !is_checked);
+        });
+}
+
 TEST_CASE("unchecked: other counts over channels are found at the first message") {
     for (const int n : {2, 3, 5})
         on_ranks(n, [n](collx::communicator& w) {

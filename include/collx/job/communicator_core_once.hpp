@@ -212,6 +212,18 @@ COLLX_ONCE std::size_t communicator_core::progress() {
     return 0;
 }
 
+namespace detail {
+
+// Messages between two ranks are not compared before they are sent, so checked mode has this error, too.
+[[gnu::cold]] inline const char* remedy_of_mismatch(bool is_checked) {
+    return is_checked
+               ? "this call, or one before it, differs between the ranks: in order, root, counts, type or operator"
+               : "this call, or one before it, differs between the ranks: in order, root, counts, type or operator; "
+                 "set_checked(true) names the first that does";
+}
+
+} // namespace detail
+
 [[gnu::cold]] COLLX_ONCE void communicator_core::explain(failure f, int waiting_for) const {
     const int me = net.rank(), who = f.rank();
     const auto call = static_cast<unsigned long long>(calls());
@@ -237,9 +249,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
                  "communicator",
                  "call %llu: rank %d aborted the communicator", call, who);
         case errc::mismatch:
-            fail(errc::mismatch, me, who,
-                 "this call, or one before it, differs between the ranks: in order, root, counts, type or operator; "
-                 "set_checked(true) names the first that does",
+            fail(errc::mismatch, me, who, detail::remedy_of_mismatch(settings.checked != 0),
                  "call %llu: the part of rank %d has another size than this call expects, or is of another call", call,
                  who < 0 ? waiting_for : who);
         case errc::resource:
@@ -277,9 +287,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
             break;
         case errc::mismatch:
             what = "report that the part of this rank has another size than this call expects, or is of another call";
-            remedy =
-                "this call, or one before it, differs between the ranks: in order, root, counts, type or operator; "
-                "set_checked(true) names the first that does";
+            remedy = detail::remedy_of_mismatch(settings.checked != 0);
             break;
         case errc::security:
             what = "refused this rank: it did not prove to have the job's key, or its bytes were changed on the way";
