@@ -64,6 +64,61 @@ TEST_CASE("checked: other counts, types, operators, roots") {
     });
 }
 
+namespace {
+
+struct pixel {
+    float red, green, blue;
+    friend pixel operator+(const pixel& a, const pixel& b) {
+        return {a.red + b.red, a.green + b.green, a.blue + b.blue};
+    }
+};
+struct sample_pair {
+    float x, y;
+    friend sample_pair operator+(const sample_pair& a, const sample_pair& b) { return {a.x + b.x, a.y + b.y}; }
+};
+
+// Sums eight elements of type A, on the odd rank of type B.
+template <class A, class B>
+void sum_either(collx::communicator& w, bool odd) {
+    std::vector<A> a(8, A{});
+    std::vector<B> b(8, B{});
+    if (odd) collx::all_reduce(w, b);
+    else collx::all_reduce(w, a);
+}
+
+} // namespace
+
+TEST_CASE("checked: types and operators that collx knows are named, of others only that they differ") {
+    on_checked_ranks([](collx::communicator& w) {
+        check(w, {2}, {"element type is float on rank 0 and double on rank 2 ("},
+              [&](bool odd) { sum_either<float, double>(w, odd); });
+        check(w, {1}, {"element type is int64_t on rank 0 and uint8_t on rank 1 ("},
+              [&](bool odd) { sum_either<long long, unsigned char>(w, odd); });
+        check(w, {3}, {"element type is f16 on rank 0 and bf16 on rank 3 ("},
+              [&](bool odd) { sum_either<collx::f16, collx::bf16>(w, odd); });
+        check(w, {3}, {"element type is float on rank 0 and e4m3 on rank 3 ("}, [&](bool odd) {
+            std::vector<float> x(8);
+            if (odd) collx::all_reduce(w.with(collx::wire<collx::e4m3>{}), x);
+            else collx::all_reduce(w, x);
+        });
+        check(w, {2}, {"element type is float on rank 0 and another type on rank 2 ("},
+              [&](bool odd) { sum_either<float, pixel>(w, odd); });
+        check(w, {1, 3}, {"element type is another type on rank 0 and float on rank 1 ("},
+              [&](bool odd) { sum_either<pixel, float>(w, odd); });
+        check(w, {2}, {"element type is one type on rank 0 and another type on rank 2 ("},
+              [&](bool odd) { sum_either<pixel, sample_pair>(w, odd); });
+        std::vector<int> x(8);
+        check(w, {1}, {"operator is plus on rank 0 and max on rank 1 ("}, [&](bool odd) {
+            if (odd) collx::all_reduce(w, x, collx::max{});
+            else collx::all_reduce(w, x);
+        });
+        check(w, {1}, {"operator is another operator on rank 0 and bit_xor on rank 1 ("}, [&](bool odd) {
+            if (odd) collx::all_reduce(w, x, collx::bit_xor{});
+            else collx::all_reduce(w, x, [](int a, int b) { return a + b; });
+        });
+    });
+}
+
 TEST_CASE("checked: other collectives and another order") {
     on_checked_ranks([](collx::communicator& w) {
         std::vector<int> x(8), part(2);
@@ -150,14 +205,14 @@ TEST_CASE("checked: calls that are under way, and groups") {
             g.launch();
         });
         std::vector<float> z(10);
-        check(w, {3}, {"element type"}, [&](bool odd) {
+        check(w, {3}, {"verb or element type of a collective is one on rank 0 and another on rank 3"}, [&](bool odd) {
             collx::group g(w);
             g.all_reduce(x);
             if (odd) g.all_reduce(z);
             else g.all_reduce(y);
             g.launch();
         });
-        check(w, {1}, {"operator"}, [&](bool odd) {
+        check(w, {1}, {"operator of a collective is one on rank 0 and another on rank 1"}, [&](bool odd) {
             collx::group g(w);
             if (odd) g.all_reduce(x, collx::max{});
             else g.all_reduce(x);
@@ -218,6 +273,23 @@ TEST_CASE("unchecked: a message of another size than expected names its sender")
             }
             EXPECT(thrown<mismatch>(w, [&] { collx::barrier(w); }).peer() ==
                    0); // a communicator that failed stays failed
+        });
+}
+
+TEST_CASE("a message of another size: only where calls are not checked does the error say that they can be") {
+    for (const bool is_checked : {false, true})
+        on_ranks(2, [is_checked](collx::communicator& w) {
+            w.set_checked(is_checked);
+            at("checked=%d", is_checked);
+            std::vector<int> x(100), y(50);
+            const auto e = thrown<mismatch>(w, [&] {
+                if (w.rank() == 0) collx::send(w, x, 1); // may complete before the other rank looks
+                else collx::recv(w, y, 0);
+                collx::barrier(w);
+            });
+            at("checked=%d, says %s", is_checked, e.what());
+            EXPECT(e.peer() == 0 && says(e, "in order, root, counts, type or operator"));
+            EXPECT(says(e, "set_checked(true)") == !is_checked);
         });
 }
 

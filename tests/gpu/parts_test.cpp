@@ -72,6 +72,10 @@ void check_neighbors(communicator& w, Comm c, fake_gpus& g, void* s) {
         EXPECT_AT(i, all[i] == part(last, me, i) && all[(k - 1) * n + i] == part(me, next, i));
     }
     for (std::size_t i = 0; i < k * n; ++i) EXPECT_AT(i, out_v[i] == out[i] && all_v[i] == all[i]);
+    for (std::size_t i = 0; i < k * n; ++i) all_v[i] = -1;
+    neighbor_all_gather_v(c, graph, mine, all_v, counts, {.stream = s});
+    synchronize(c, {.stream = s});
+    for (std::size_t i = 0; i < k * n; ++i) EXPECT_AT(i, all_v[i] == all[i]);
     const auto e = thrown<error>(w, [&] { neighbor_all_to_all(c, {{me, me}, {me, me}}, in, out, {.stream = s}); });
     EXPECT(e.code() == errc::unsupported && e.peer() == me && says(e, "is a destination more than once"));
 }
@@ -117,6 +121,20 @@ void check_counts(communicator& w, Comm c, fake_gpus& g, void* s) {
         EXPECT_AT(i, reduced[i] == static_cast<int>(begin + i) * ranks + ranks * (ranks - 1) / 2);
     }
     EXPECT(at == out_all);
+    // Options in the place of offsets and operator.
+    memory all(g, me, shown_all), gathered_again(g, me, shown_all), back_again(g, me, shown[mine]),
+        reduced_again(g, me, shown[mine]);
+    const std::vector<std::size_t>& at_root = me == root ? shown : none;
+    all_gather_v(c, one, all, shown, {.stream = s});
+    gather_v(c, one, gathered_again, at_root, {.stream = s, .root = root});
+    scatter_v(c, gathered_again, back_again, at_root, {.stream = s, .root = root});
+    reduce_scatter_v(c, operand, reduced_again, shown, {.stream = s});
+    synchronize(c, {.stream = s});
+    for (std::size_t k = 0, i = 0; k < n; ++k)
+        for (std::size_t j = 0; j < shown[k]; ++j, ++i) EXPECT_AT(i, all[i] == part(static_cast<int>(k), 1, j));
+    for (std::size_t i = 0; i < shown_all; ++i) EXPECT_AT(i, gathered_again[i] == gathered[i]);
+    for (std::size_t i = 0; i < shown[mine]; ++i)
+        EXPECT_AT(i, back_again[i] == back[i] && reduced_again[i] == reduced[i]);
 }
 
 template <class Comm>

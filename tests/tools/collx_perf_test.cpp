@@ -490,6 +490,25 @@ TEST_CASE("sizes that do not divide are rounded, in a table and in a comparison,
     CHECK(pair.prints("# pingpong: not measured, it is between 2 ranks and there are 3"));
 }
 
+TEST_CASE("a comparison has three sizes, or those of -b, -e, -f and -i") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const auto [words, sizes] = GENERATE(table<std::string, std::vector<std::string>>(
+        {{"", {"8", "4096", "1048576"}},
+         {"-b 1M", {"1048576", "2097152", "4194304"}},
+         {"-e 16", {"8", "16"}},
+         {"--minbytes 64 --maxbytes 1K --stepfactor 4", {"64", "256", "1024"}},
+         {"-f 1000", {"8", "8000"}},
+         {"-e 24 -i 8", {"8", "16", "24"}},
+         {"-b 64 --sizes 96", {"96"}}}));
+    const auto f = run_program(perf, "--ops allreduce,broadcast --threads 1 -n 1 -w 1 --no-header " + words);
+    INFO(words << "\n" << f.out << f.err);
+    std::vector<std::string> bytes[2];
+    for (const auto& line : lines_of(f.out)) bytes[cells_of(line)[0] == "broadcast"].push_back(cells_of(line)[1]);
+    CHECK(bytes[0] == sizes);
+    CHECK(bytes[1] == sizes);
+}
+
 TEST_CASE("-t and -g multiply, as in nccl-tests") {
     std::string perf;
     if (!collx_test::find_program("collx_perf", perf)) return;

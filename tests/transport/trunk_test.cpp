@@ -9,11 +9,42 @@
 #include <sys/socket.h>
 
 #include <memory>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
 using namespace collx;
 using namespace collx::detail;
+
+TEST_CASE("a line that has a whole message shows that more has come with it") {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+    const descriptor peer(ends[1]);
+    mutual_help help(system_socket_calls);
+    trunk_arrivals arrivals;
+    const auto connection = make_counted<trunk>(system_socket_calls, 1, 0u, help, arrivals);
+    connection->open(descriptor(ends[0]), nullptr, false, false, {});
+    trunk_end line(connection, 77u, 0u), other(connection, 78u, 0u);
+    struct {
+        segment first{.bytes = 20'000, .communicator = 77};
+        char message[20'000] = {};
+        segment second{.bytes = 104, .communicator = 77};
+        char more[104] = {};
+        segment third{.bytes = 56, .communicator = 78};
+        char others[56] = {};
+    } said;
+    REQUIRE(::send(peer.get(), &said, sizeof said, MSG_NOSIGNAL) == sizeof said);
+    std::vector<char> message(20'000);
+    iovec part{message.data(), message.size()};
+    msghdr m{};
+    m.msg_iov = &part, m.msg_iovlen = 1;
+    REQUIRE(line.receive(-1, m) == 20'000);
+    CHECK(line.has_unread());
+    CHECK(other.has_unread());
+    CHECK(line.receive(-1, m) == 104);
+    CHECK(other.receive(-1, m) == 56);
+    CHECK_FALSE(line.has_unread());
+}
 
 TEST_CASE("bytes for a line after its end close the connection, before the line they name can go") {
     int ends[2];

@@ -57,10 +57,11 @@ void read_operations(const words& w, options& o) {
 
 constexpr std::size_t most_sizes = 100'000, most_bytes = std::size_t{1} << 46;
 
-void read_sizes(const words& w, options& o) {
+void read_sizes(const CLI::App& app, const words& w, options& o) {
+    const bool has_range = app.count("-b") + app.count("-e") + app.count("-f") + app.count("-i") != 0;
     if (!w.sizes.empty()) {
         for (const auto& word : split_list(w.sizes)) o.sizes_bytes.push_back(parse_size(word));
-    } else if (o.is_comparison) {
+    } else if (o.is_comparison && !has_range) {
         o.sizes_bytes = {8, 4096, std::size_t{1} << 20};
     } else {
         const std::size_t first = parse_size(w.first), last = parse_size(w.last);
@@ -285,7 +286,7 @@ parsed parse_options(int argc, char** argv) {
         app.parse(argc, argv);
         read_fit(app, w, p.run);
         read_operations(w, p.run);
-        read_sizes(w, p.run);
+        read_sizes(app, w, p.run);
         read_ranks(w, p.run);
         read_rest(w, p.run);
     } catch (const CLI::CallForHelp&) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include <collx/call/signature.hpp>
+#include <collx/core/type_name.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -18,11 +19,69 @@ inline const char* called(const signature& s) {
 
 inline const char* kind_of_call(const signature& s) { return s.made_by == signature::persistent ? "persistent " : ""; }
 
+// Ranks send hashes of types and operators, which have one size. An error shows the names of those that are known here
+// by what type_hash and op_hash hash. Some compilers leave the inline namespace out, so both spellings are listed.
+struct hashed_name {
+    name_view hashed;
+    const char* shown;
+    bool has(std::uint32_t hash) const { return static_cast<std::uint32_t>(fnv1a(hashed)) == hash; }
+};
+[[gnu::cold]] inline const char* type_of_hash(std::uint32_t hash) {
+    static constexpr hashed_name types[] = {{"bool", "bool"},
+                                            {"i8", "int8_t"},
+                                            {"u8", "uint8_t"},
+                                            {"i16", "int16_t"},
+                                            {"u16", "uint16_t"},
+                                            {"i32", "int32_t"},
+                                            {"u32", "uint32_t"},
+                                            {"i64", "int64_t"},
+                                            {"u64", "uint64_t"},
+                                            {"f32", "float"},
+                                            {"f64", "double"},
+                                            {"f128", "long double"},
+                                            {"collx::basic_half<collx::binary16>", "f16"},
+                                            {"collx::v0::basic_half<collx::v0::binary16>", "f16"},
+                                            {"collx::basic_half<collx::bfloat16>", "bf16"},
+                                            {"collx::v0::basic_half<collx::v0::bfloat16>", "bf16"},
+                                            {"collx::basic_fp8<collx::e4m3_format>", "e4m3"},
+                                            {"collx::v0::basic_fp8<collx::v0::e4m3_format>", "e4m3"},
+                                            {"collx::basic_fp8<collx::e5m2_format>", "e5m2"},
+                                            {"collx::v0::basic_fp8<collx::v0::e5m2_format>", "e5m2"}};
+    for (const hashed_name& t : types)
+        if (t.has(hash)) return t.shown;
+    return nullptr;
+}
+[[gnu::cold]] inline const char* op_of_hash(std::uint32_t hash) {
+    static constexpr const char* ops[] = {"plus",        "multiplies", "min",     "max",         "average",
+                                          "bit_and",     "bit_or",     "bit_xor", "logical_and", "logical_or",
+                                          "logical_xor", "arg_min",    "arg_max"};
+    if (hash == 0) return "none";
+    for (const char* op : ops)
+        if (hashed_name{op, op}.has(hash)) return op;
+    return nullptr;
+}
+
+// Writes both names. nullptr: its hash would tell the reader nothing but that the other is not the same.
+[[gnu::cold]] inline void name_both(const char* first, const char* second, const char* what, char (&a)[40],
+                                    char (&b)[40]) {
+    if (first != nullptr) std::snprintf(a, sizeof a, "%s", first);
+    else std::snprintf(a, sizeof a, "%s %s", second != nullptr ? "another" : "one", what);
+    if (second != nullptr) std::snprintf(b, sizeof b, "%s", second);
+    else std::snprintf(b, sizeof b, "another %s", what);
+}
+
 // The name of the first field in which two calls differ; nullptr if none. `a` and `b` receive the two values.
 [[gnu::cold]] inline const char* difference(const signature& x, const signature& y, char (&a)[40], char (&b)[40]) {
+    const bool is_group = x.made_by == signature::group;
     const auto numbers = [&](long long p, long long q) {
         std::snprintf(a, sizeof a, "%lld", p);
         std::snprintf(b, sizeof b, "%lld", q);
+    };
+    const auto types = [&](std::uint32_t p, std::uint32_t q) {
+        name_both(type_of_hash(p), type_of_hash(q), "type", a, b);
+    };
+    const auto ops = [&](std::uint32_t p, std::uint32_t q) {
+        name_both(op_of_hash(p), op_of_hash(q), "operator", a, b);
     };
     if (x.what != y.what || x.made_by != y.made_by) {
         std::snprintf(a, sizeof a, "%s%s", kind_of_call(x), called(x));
@@ -32,12 +91,17 @@ inline const char* kind_of_call(const signature& s) { return s.made_by == signat
     if (x.root != y.root) return numbers(x.root, y.root), "root";
     if (x.count != y.count)
         return numbers(static_cast<long long>(x.count), static_cast<long long>(y.count)),
-               x.made_by == signature::group ? "number of collectives" : "count";
+               is_group ? "number of collectives" : "count";
     if (x.counts_hash != y.counts_hash)
         return numbers(static_cast<long long>(x.counts_hash % 10000), static_cast<long long>(y.counts_hash % 10000)),
                "table of counts";
-    if (x.type_hash != y.type_hash) return numbers(x.type_hash, y.type_hash), "element type";
-    if (x.op_hash != y.op_hash) return numbers(x.op_hash, y.op_hash), "operator";
+    if (is_group && (x.type_hash != y.type_hash || x.op_hash != y.op_hash)) { // hashes of all its calls together
+        std::strcpy(a, "one");
+        std::strcpy(b, "another");
+        return x.type_hash != y.type_hash ? "verb or element type of a collective" : "operator of a collective";
+    }
+    if (x.type_hash != y.type_hash) return types(x.type_hash, y.type_hash), "element type";
+    if (x.op_hash != y.op_hash) return ops(x.op_hash, y.op_hash), "operator";
     if (x.zero_copy != y.zero_copy)
         return numbers(x.zero_copy, y.zero_copy), "kind of memory (1: collx's shared allocator)";
     if (x.policy_hash != y.policy_hash) return numbers(x.policy_hash, y.policy_hash), "policy";

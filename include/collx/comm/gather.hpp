@@ -26,6 +26,7 @@ COLLX_VERB(gather)
 // Shape: rank r's part has counts[r] elements at offsets[r] of the root's buffer, by default one after the other. Only
 //     the root's tables are used; the other ranks may pass empty ones.
 // Errors: as gather.
+// Example: collx::gather_v(world, mine, all, counts, {.root = 1});
 COLLX_VERB(gather_v)
 
 COLLX_END_NAMESPACE

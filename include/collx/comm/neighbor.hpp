@@ -220,6 +220,19 @@ struct neighbor_all_gather_v_fn : neighbor_refusals {
         return neighbors_on_device<Mode, verb::neighbor_all_gather_v>(comm, g, in, out, o, part_counts(none, none),
                                                                       part_counts(counts, offsets));
     }
+    // Options may take the offsets' place, and then one part follows the other.
+    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list>
+    auto operator()(Comm&& comm, const neighbors& g, In&& in, Out&& out, const Counts& counts,
+                    const call_options& o) const {
+        const count_list packed;
+        return (*this)(comm, g, std::forward<In>(in), std::forward<Out>(out), counts, packed, o);
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list>
+    auto operator()(Comm&& comm, const neighbors& g, In&& in, Out&& out, const Counts& counts,
+                    const device_call_options& o) const {
+        const count_list packed;
+        return (*this)(comm, g, std::forward<In>(in), std::forward<Out>(out), counts, packed, o);
+    }
 };
 
 template <class Mode>

@@ -48,6 +48,24 @@ struct reduce_scatter_v_fn : takes<call_form::counted> {
                                                                   tables_of(comm, kept, counts));
         });
     }
+    // Options may take the operator's place, and then the operator is the sum.
+    //   collx::reduce_scatter_v(world, gradient, shard, shard_sizes, {.timeout = 5s});
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const device_call_options& o) const {
+        return (*this)(comm, std::forward<In>(in), std::forward<Out>(out), counts, plus{}, o);
+    }
+    template <Communicates Comm, HostBuffer X, CountList Counts = count_list>
+    auto operator()(Comm&& comm, X&& x, const Counts& counts, const call_options& o) const {
+        return (*this)(comm, std::forward<X>(x), counts, plus{}, o);
+    }
+    template <Communicates Comm, DeviceBuffer X, CountList Counts = count_list>
+    void operator()(Comm&&, X&&, const Counts&, const device_call_options&) const {
+        refuse_device_in_place<X>();
+    }
+    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const call_options& o) const {
+        return (*this)(comm, std::forward<In>(in), std::forward<Out>(out), counts, plus{}, o);
+    }
 
 private:
     template <class Comm, class Kept, class Counts>

@@ -24,6 +24,7 @@ COLLX_VERB(scatter)
 // Shape: rank r's part has counts[r] elements at offsets[r] of the root's buffer, by default one after the other. Only
 //     the root's tables are used; the other ranks may pass empty ones.
 // Errors: as gather.
+// Example: collx::scatter_v(world, all, mine, counts, {.root = 1});
 COLLX_VERB(scatter_v)
 
 COLLX_END_NAMESPACE

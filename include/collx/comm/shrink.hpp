@@ -14,6 +14,7 @@ inline communicator communicator::shrink() {
     auto& c = live();
     if (c.home->mark.is_child()) c.require_alive(); // throws forked
     const detail::one_caller::call here(c.caller, c.net.rank());
+    detail::end_for_the_dead(c);
     sole_ptr<communicator_core> made;
     if (c.net.is_one_host()) {
         const survival_note& chosen = detail::survivors(c).agree();
@@ -24,7 +25,8 @@ inline communicator communicator::shrink() {
         const int n = static_cast<int>(members.size());
         // There is no wait for the other ranks here: a rank that dies now must not divide the ranks that have seen all
         // others from those that have not.
-        made = make_sole<communicator_core>(c.home, chosen.place, rank_there, n, std::move(members), nullptr, false);
+        made = make_sole<communicator_core>(c.home, chosen.place, rank_there, n, std::move(members), nullptr, false,
+                                            detail::id_of_shrunk(c));
     } else {
         made = detail::shrink_across_hosts(c);
     }

@@ -145,6 +145,18 @@ struct moving_v_fn : takes<call_form::counted> {
             return run_out_of_place<Mode, V>(comm, a, b, no_op{}, o, kept, &tables);
         });
     }
+    // Options may take the offsets' place, and then one part follows the other.
+    //   collx::gather_v(world, mine, all, counts, {.root = 1});
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const device_call_options& o) const {
+        const growing_array<std::size_t> packed;
+        return (*this)(comm, std::forward<In>(in), std::forward<Out>(out), counts, packed, o);
+    }
+    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const call_options& o) const {
+        const growing_array<std::size_t> packed;
+        return (*this)(comm, std::forward<In>(in), std::forward<Out>(out), counts, packed, o);
+    }
 };
 
 // Verbs that reduce, with an operator, plus by default.

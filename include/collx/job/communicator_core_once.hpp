@@ -37,8 +37,11 @@ COLLX_BEGIN_NAMESPACE
             settings.waiting = home->settings.waiting, settings.ranks_per_core = home->settings.ranks_per_core;
         }
         net.share_cores(settings.ranks_per_core), schedules.share_cores(settings.ranks_per_core);
-    } catch (...) {                               // memory may run out anywhere
-        net.report(failure(errc::aborted, rank)); // ranks that did attach must not wait for this rank
+    } catch (...) { // memory may run out anywhere
+        // Ranks that did attach must not wait for this rank.
+        const failure why = parent != nullptr ? parent->net.failed() : failure();
+        const int who = why ? rank_of(*parent, why.rank()) : -1;
+        net.report(who >= 0 ? failure(why.code(), who, why.short_of()) : failure(errc::aborted, rank));
         leave();
         throw;
     }
@@ -240,6 +243,18 @@ COLLX_ONCE std::size_t communicator_core::progress() {
     return 0;
 }
 
+namespace detail {
+
+// Messages between two ranks are not compared before they are sent, so checked mode has this error, too.
+[[gnu::cold]] inline const char* remedy_of_mismatch(bool is_checked) {
+    return is_checked
+               ? "this call, or one before it, differs between the ranks: in order, root, counts, type or operator"
+               : "this call, or one before it, differs between the ranks: in order, root, counts, type or operator; "
+                 "set_checked(true) names the first that does";
+}
+
+} // namespace detail
+
 [[gnu::cold]] COLLX_ONCE void communicator_core::explain(failure f, int waiting_for) const {
     const int me = net.rank(), who = f.rank();
     const auto call = static_cast<unsigned long long>(calls());
@@ -265,9 +280,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
                  "communicator",
                  "call %llu: rank %d aborted the communicator", call, who);
         case errc::mismatch:
-            fail(errc::mismatch, me, who,
-                 "this call, or one before it, differs between the ranks: in order, root, counts, type or operator; "
-                 "set_checked(true) names the first that does",
+            fail(errc::mismatch, me, who, detail::remedy_of_mismatch(settings.checked != 0),
                  "call %llu: the part of rank %d has another size than this call expects, or is of another call", call,
                  who < 0 ? waiting_for : who);
         case errc::resource:
@@ -305,9 +318,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
             break;
         case errc::mismatch:
             what = "report that the part of this rank has another size than this call expects, or is of another call";
-            remedy =
-                "this call, or one before it, differs between the ranks: in order, root, counts, type or operator; "
-                "set_checked(true) names the first that does";
+            remedy = detail::remedy_of_mismatch(settings.checked != 0);
             break;
         case errc::security:
             what = "refused this rank: it did not prove to have the job's key, or its bytes were changed on the way";
@@ -373,8 +384,12 @@ COLLX_ONCE std::size_t communicator_core::progress() {
     };
     try {
         meet();
-    } catch (const error&) { // a rank that got past this point failed before others got here: the next call reports it
-        if (!net.failed().has_all_come()) throw;
+    } catch (const error&) {
+        // If a rank that got past this point failed before others got here, the next call reports it. Otherwise what
+        // has ended this communicator ends its parent, where the ranks have other numbers.
+        const failure f = net.failed();
+        if (!f.has_all_come() && (parent == nullptr || !f || parent->net.failed())) throw;
+        if (!f.has_all_come()) parent->give_up(failure(f.code(), parent->rank_of(*this, f.rank()), f.short_of()), -1);
     }
     net.note_all_came();
 }

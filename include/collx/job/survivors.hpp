@@ -18,6 +18,15 @@ namespace detail {
     fail(errc::peer_failed, rank, rank, "start again: this rank came too late", "the others went on without this rank");
 }
 
+// Ends a communicator of which a member is gone, as far as this rank can see. A member that is in a call of it then
+// learns of the death, and does not wait for those who shrink.
+[[gnu::cold]] inline void end_for_the_dead(communicator_core& c) {
+    for (int r = 0; r < c.net.size() && !c.net.failed(); ++r)
+        if (r != c.net.rank() && c.home->is_gone(c.members[static_cast<std::size_t>(r)]))
+            c.net.report(failure(errc::peer_failed, r));
+    c.net.announce_failure();
+}
+
 class survivors {
 public:
     explicit survivors(communicator_core& c) : c_(c), round_(++c.shrinks) {}
@@ -117,6 +126,13 @@ inline detail::growing_array<int> chosen_members(const communicator_core& c, con
     return members;
 }
 
+// The id of the communicator that the last shrink() makes. It names the files of recorded calls, too.
+inline std::uint64_t id_of_shrunk(const communicator_core& c) {
+    const std::uint64_t origin[] = {c.id, c.shrinks};
+    return remote_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 14),
+                                 remote_members::shares(c.id));
+}
+
 [[gnu::cold]] inline sole_ptr<communicator_core> shrink_across_hosts(communicator_core& c) {
     const std::uint32_t round = c.shrinks + 1;
     sole_ptr<kept> answers;
@@ -131,10 +147,8 @@ inline detail::growing_array<int> chosen_members(const communicator_core& c, con
     const int n = static_cast<int>(members.size());
     const std::uint64_t place = place_of_survivors(c, round, members);
     if (place == job::no_place) job::fail_no_place(c.net.rank(), c.net.rank());
-    const std::uint64_t origin[] = {c.id, round};
-    const std::uint64_t id = remote_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 14),
-                                                   remote_members::shares(c.id));
-    return make_sole<communicator_core>(c.home, place, rank_there, n, std::move(members), nullptr, false, id);
+    return make_sole<communicator_core>(c.home, place, rank_there, n, std::move(members), nullptr, false,
+                                        id_of_shrunk(c));
 }
 
 } // namespace detail

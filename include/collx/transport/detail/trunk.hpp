@@ -122,6 +122,7 @@ public:
         read_places to(m);
         l.take_inbox(to);
         if (!l.inbox_has_bytes()) read(&l, to);
+        hand_out();
         const bool has_ended = l.peer_has_closed || is_deaf_ || state() == phase::lost;
         l.has_news.store(l.inbox_has_bytes() || has_ended, memory_order::release);
         if (to.given() != 0) return static_cast<ssize_t>(to.given());
@@ -188,22 +189,30 @@ private:
             if (left_ == 0 && begin_segment()) continue;
             if (state() == phase::lost) return;
             if (left_ != 0 && at_ != got_) {
-                const std::size_t here = left_ < got_ - at_ ? left_ : got_ - at_;
-                const std::size_t took = hand_over(l, to, here);
-                if (took == 0) return; // no memory: it stays where it is
-                at_ += took, left_ -= took;
-                if (line_->inbox.size() > trunk_line::most_inbox_bytes) return close(phase::lost, EPROTO);
+                if (!hand_over(l, to)) return;
                 continue;
             }
             if (is_dry || ++reads > most_reads) return;
             is_dry = !(left_ != 0 && line_ == l ? fill_directly(to) : fill());
         }
     }
-    // Hands over so many bytes of this segment from the stage. Returns how many were placed: none where there is no
-    // memory.
-    std::size_t hand_over(const trunk_line* l, read_places& to, std::size_t bytes) {
-        if (line_ == l) return to.put(stage_ + at_, bytes);
-        return lines_.post(*line_, stage_ + at_, bytes) ? bytes : 0;
+    // Puts what the stage still has into inboxes. The socket may be empty, and then no poll tells of these bytes.
+    void hand_out() {
+        read_places nowhere;
+        while (at_ != got_ && !is_deaf_ && (state() == phase::open || state() == phase::waiting)) {
+            if (left_ == 0 && begin_segment()) continue;
+            if (left_ == 0 || state() == phase::lost || !hand_over(nullptr, nowhere)) return;
+        }
+    }
+    // Hands over what the stage has of this segment. False where there is no memory: it stays where it is.
+    bool hand_over(const trunk_line* l, read_places& to) {
+        const std::size_t here = left_ < got_ - at_ ? left_ : got_ - at_;
+        const std::size_t took = line_ == l                                ? to.put(stage_ + at_, here)
+                                 : lines_.post(*line_, stage_ + at_, here) ? here
+                                                                           : 0;
+        at_ += took, left_ -= took;
+        if (line_->inbox.size() > trunk_line::most_inbox_bytes) return close(phase::lost, EPROTO), false;
+        return took != 0;
     }
     // Takes the head of the next segment, if it is here.
     bool begin_segment() {
