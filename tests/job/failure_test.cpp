@@ -329,6 +329,7 @@ TEST_CASE("the longest time there is means to wait for ever") {
             EXPECT(x == 8);
             auto again = w.shrink();
             EXPECT(again.size() == 2);
+            EXPECT(again.internals().id != w.internals().id); // records are named after it
         });
 }
 
