@@ -385,11 +385,14 @@ namespace detail {
     try {
         meet();
     } catch (const error&) {
-        // If a rank that got past this point failed before others got here, the next call reports it. Otherwise what
-        // has ended this communicator ends its parent, where the ranks have other numbers.
+        // If a rank that got past this point failed before others got here, the next call reports it. What else has
+        // ended this communicator ends its parent, in which ranks have other numbers.
         const failure f = net.failed();
-        if (!f.has_all_come() && (parent == nullptr || !f || parent->net.failed())) throw;
-        if (!f.has_all_come()) parent->give_up(failure(f.code(), parent->rank_of(*this, f.rank()), f.short_of()), -1);
+        if (!f.has_all_come()) {
+            if (parent != nullptr && parent->net.failed()) parent->give_up(parent->net.failed(), -1);
+            if (parent == nullptr || !f) throw;
+            parent->give_up(failure(f.code(), parent->rank_of(*this, f.rank()), f.short_of()), -1);
+        }
     }
     net.note_all_came();
 }
