@@ -16,14 +16,28 @@
 using namespace collx;
 using namespace collx::detail;
 
-TEST_CASE("a line that has a whole message shows that more has come with it") {
-    int ends[2];
-    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
-    const descriptor peer(ends[1]);
-    mutual_help help(system_socket_calls);
+namespace {
+
+// A connection and the socket of its other end.
+struct connected {
+    connected() {
+        int ends[2];
+        REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+        peer = descriptor(ends[1]);
+        connection->open(descriptor(ends[0]), nullptr, false, false, {});
+    }
+    mutual_help help{system_socket_calls};
     trunk_arrivals arrivals;
-    const auto connection = make_counted<trunk>(system_socket_calls, 1, 0u, help, arrivals);
-    connection->open(descriptor(ends[0]), nullptr, false, false, {});
+    counted_ptr<trunk> connection = make_counted<trunk>(system_socket_calls, 1, 0u, help, arrivals);
+    descriptor peer;
+};
+
+} // namespace
+
+TEST_CASE("a line that has a whole message shows that more has come with it") {
+    const connected here;
+    const descriptor& peer = here.peer;
+    const counted_ptr<trunk>& connection = here.connection;
     trunk_end line(connection, 77u, 0u), other(connection, 78u, 0u);
     struct {
         segment first{.bytes = 20'000, .communicator = 77};
@@ -47,13 +61,9 @@ TEST_CASE("a line that has a whole message shows that more has come with it") {
 }
 
 TEST_CASE("bytes for a line after its end close the connection, before the line they name can go") {
-    int ends[2];
-    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
-    const descriptor peer(ends[1]);
-    mutual_help help(system_socket_calls);
-    trunk_arrivals arrivals;
-    const auto connection = make_counted<trunk>(system_socket_calls, 1, 0u, help, arrivals);
-    connection->open(descriptor(ends[0]), nullptr, false, false, {});
+    const connected here;
+    const descriptor& peer = here.peer;
+    const counted_ptr<trunk>& connection = here.connection;
     auto line = std::make_unique<trunk_end>(connection, 77u, 0u);
     struct {
         segment end{.what = segment::kind::end, .communicator = 77}, more{.bytes = 1000, .communicator = 77};
