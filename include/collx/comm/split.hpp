@@ -49,6 +49,16 @@ inline int leader_on_host(const communicator_core& c, const growing_array<int>& 
     return leader;
 }
 
+// What split() has found for this rank's group on this host. (Between hosts, other ranks have passed the offset on.)
+inline void check_place(communicator_core& c, const links_layout& layout, std::uint64_t taken, std::uint64_t offset,
+                        int leader, int failed) {
+    if (failed < 0 && offset != job::no_place && !c.home->memory->has(offset, layout.bytes()))
+        c.give_up(failure(errc::protocol, leader), leader);
+    if (failed < 0) return;
+    if (taken != job::no_place) c.home->memory->give_back(taken, layout.bytes());
+    job::fail_no_place(c.net.rank(), failed); // on any host
+}
+
 inline sole_ptr<communicator_core> split(communicator_core& c, int color, int key) {
     const int n = c.net.size(), me = c.net.rank();
     growing_array<split_request> all(static_cast<std::size_t>(n));
@@ -88,14 +98,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
         throw;
     }
     if (color < 0) return {};
-    // Between hosts, other ranks have passed it on.
-    if (failed < 0 && offset != job::no_place && !c.home->memory->has(offset, c.home->layout_of(members).bytes()))
-        c.give_up(failure(errc::protocol, leader), leader);
-    if (failed >= 0) { // on any host
-        if (place.offset != job::no_place) c.home->memory->give_back(place.offset, c.home->layout_of(members).bytes());
-        job::fail_no_place(me, failed);
-    }
-
+    check_place(c, c.home->layout_of(members), place.offset, offset, leader, failed);
     auto made = make_sole<communicator_core>(c.home, offset, rank_there, static_cast<int>(group.size()),
                                              std::move(members), &c, true, id_of_split(c, color, shares));
     made->take_settings(c);
