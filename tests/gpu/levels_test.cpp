@@ -305,22 +305,23 @@ TEST_CASE("a time limit that is for ever is that on both ways, for kernels, rail
 }
 
 TEST_CASE("a rank that fails, aborts or does not come ends kernels and proxies on all hosts") {
-    static std::atomic<int> done{0};
+    static std::atomic<int> ready{0}, done{0};
     for (const int root_cause : {0, 1}) { // 0: rank 3 aborts; 1: it does not call
         fake_gpus g;
-        done = 0;
+        ready = done = 0;
         on_device_hosts({0, 0, 1, 1}, g, [&](communicator& w, fake_runtime r, const device_settings& s) {
             const auto c = w.with(gpus{r});
             use_device(c, s);
             memory x(g, w.rank(), 100'000, 1);
             if (w.rank() == 3) {
+                const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
+                while (ready.load() < 3 && !limit.passed()) sched_yield(); // none is in use_device() any more
                 if (root_cause == 0) w.abort();
-                for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
-                     done.load() < 3 && !limit.passed();)
-                    sched_yield();
+                while (done.load() < 3 && !limit.passed()) sched_yield();
                 EXPECT(done.load() == 3 && x[0] == 1);
                 return;
             }
+            ++ready;
             const std::int64_t began = now_ns();
             const auto e = thrown<error>(w, [&] {
                 device_call_options o;
