@@ -23,6 +23,7 @@
 #include <collx/exec/relayed_task_once.hpp>
 #include <collx/exec/task_once.hpp>
 #include <collx/job/communicator_core_once.hpp>
+#include <collx/job/failure_texts_once.hpp>
 #include <collx/job/job_once.hpp>
 #include <collx/job/machine.hpp>
 #include <collx/job/net_start.hpp>

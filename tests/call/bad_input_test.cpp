@@ -135,6 +135,10 @@ TEST_CASE("roots and peers that are no ranks") {
                 check(w, "peer", [&] { collx::send(w, x, root); });
                 check(w, "peer", [&] { collx::recv(w, x, root); });
                 check(w, "peer", [&] { collx::sendrecv(w, x, root, none, 0); });
+                check(w, "has no root", [&] { collx::all_reduce(w, x, collx::plus{}, {.root = root}); });
+                check(w, "has no root", [&] { collx::barrier(w, {.root = root}); });
+                check(w, "has no root", [&] { (void)collx::persistent::all_gather(w, x, {.root = root}); });
+                check(w, "has no root", [&] { (void)collx::async::all_to_all(w, x, {.root = root}); });
                 collx::group g(w);
                 check(w, "root", [&] { g.broadcast(x, root); });
             }

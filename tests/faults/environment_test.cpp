@@ -60,6 +60,7 @@ const bool is_program = [] {
     try {
         collx::communicator world = world_over(what);
         int x = 1;
+        if (std::strcmp(what, "splits") == 0) (void)world.split(world.rank() / 2);
         if (std::strcmp(what, "survives") == 0) x = go_on(world);
         else collx::all_reduce(world, collx::value(x));
         if (std::strcmp(what, "apart") == 0) { // no memory is shared, and another list of transports is refused
@@ -126,6 +127,24 @@ TEST_CASE("without a launcher the program is one rank") {
     INFO(r.text);
     CHECK(r.status == 0);
     CHECK(r.text == "sum 1\n");
+}
+
+TEST_CASE("COLLX_DEBUG=INFO says once what the job is, and what each communicator made of it is") {
+    CHECK(alone("COLLX_DEBUG=WARN").text == "sum 1\n");
+    const result one = alone("COLLX_DEBUG=INFO");
+    INFO(one.text);
+    CHECK(one.lines == 2);
+    CHECK(one.says("collx: info: collx " COLLX_VERSION_STRING ": 1 rank (found by: alone) on 1 host, over shm; "));
+    if (!have_launcher()) return;
+    const result r = launched("-n 4 --hosts 2 --no-prefix", "COLLX_DEBUG=INFO COLLX_TIMEOUT=90", "splits");
+    INFO(r.text);
+    CHECK(r.status == 0);
+    CHECK(r.lines == 4 + 3);
+    CHECK(r.says("4 ranks (found by: "));
+    CHECK(r.says(") on 2 hosts, over shm,verbs,sockets; "));
+    CHECK(r.says("; time limit 90 s"));
+    CHECK(r.says("collx: info: a communicator of 2 of 4 ranks, the first is rank 0, on 1 host\n"));
+    CHECK(r.says("collx: info: a communicator of 2 of 4 ranks, the first is rank 2, on 1 host\n"));
 }
 
 TEST_CASE("a variable that makes no sense is one line with its name and a remedy") {

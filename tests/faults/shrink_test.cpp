@@ -67,6 +67,44 @@ struct seen_members {
 
 } // namespace
 
+TEST_CASE("who learns of a death elsewhere and shrinks does not leave the others waiting in a call") {
+    const cell c{.n = 4, .ranks_per_host = 2};
+    shared_page<report> seen;
+    store_directory dir;
+    stopwatch watch{"a death that a half heard of"};
+    processes all;
+    for (int me = 0; me < c.n; ++me)
+        all.start(me, [&, me] {
+            auto world = world_of(c, dir, me);
+            auto half = world.split(me / 2);
+            world.set_checked(false), half.set_checked(false);
+            int x = 0;
+            meet(world);
+            if (me == 3) seen->struck_ns = collx::now_ns(), ::kill(::getpid(), SIGKILL);
+            // Rank 2 hears of the death in a call of its half; ranks 0 and 1 wait in the next call of all.
+            until_error(*seen, me, [&](int) {
+                collx::all_reduce(half, collx::value(x));
+                collx::all_reduce(world, collx::value(x));
+            });
+            // Which communicator has failed, and so the number of rank 3, depends on the rank.
+            expect(seen->ranks[me].code == static_cast<int>(errc::peer_failed), "code");
+            expect(seen->ranks[me].peer == (me == 2 ? 1 : 3) || (me == 2 && seen->ranks[me].peer == 3), "peer");
+            world = world.shrink();
+            expect(world.size() == 3, "size");
+            check_works(world, 100);
+            return 0;
+        });
+    all.wait(60'000);
+    for (int r = 0; r < 3; ++r) {
+        INFO("rank " << r << ", error " << seen->ranks[r].code << " about rank " << seen->ranks[r].peer << ": "
+                     << all[r].what);
+        CHECK(all[r].is_ok());
+        const std::int64_t took = seen->ranks[r].ended_ns - seen->struck_ns.load();
+        CHECK(took < collx_test::patient(15'000 * ms)); // the time limit of a call is 30 s
+        watch.add(took > 0 ? took : 0);
+    }
+}
+
 TEST_CASE("survivors of killed ranks and hosts go on, again and again") {
     struct row {
         int n, ranks_per_host;

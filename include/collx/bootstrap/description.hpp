@@ -14,8 +14,8 @@ COLLX_BEGIN_NAMESPACE
 
 // How ranks wait: COLLX_WAIT.
 enum class wait_choice { automatic, spin, yield };
-// How much a rank says on stderr: COLLX_DEBUG.
-enum class debug_level { warn, info, trace };
+// What ranks print on stderr: COLLX_DEBUG. warn: mistakes that no call can report. info: communicators, too.
+enum class debug_level { warn, info };
 
 // What the environment says about this process.
 struct job_description {

@@ -19,6 +19,7 @@
 #include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/signals_blocked.hpp>
+#include <collx/core/strangers.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -26,9 +27,8 @@ class tcp_server {
 public:
     static constexpr std::size_t most_connections = (1 << 15) + 64; // or the limit of open files, if that is less
     static constexpr std::size_t most_entries = detail::store_table::most_entries;
-    // Time limits for a first frame, once more than 16 connections have not sent one, and for all else: a first frame,
-    // the rest of a frame, and for the client to read a reply. On a busy machine a rank may not run for seconds.
-    static constexpr std::int64_t crowded_limit_ns = 2'000'000'000, slow_limit_ns = 30'000'000'000;
+    // For the rest of a frame, and for the client to read a reply. A first frame: see stranger_limit_ns().
+    static constexpr std::int64_t slow_limit_ns = detail::slow_limit_ns;
     // How long the server stays at the end, so that late ranks still receive the verdict of their start.
     static constexpr std::int64_t notify_limit_ns = 500'000'000;
 
@@ -225,7 +225,7 @@ private:
             }
             ++strangers;
             detail::send_at_once(c.socket.get());
-            c.limit_ns = now_ns() + (strangers > 16 ? crowded_limit_ns : slow_limit_ns);
+            c.limit_ns = now_ns() + detail::stranger_limit_ns(strangers);
             connections_.push_back(static_cast<connection&&>(c));
         }
     }

@@ -99,6 +99,8 @@ std::size_t check_tables(const communicator_core& c, const verb_row& row, const 
         require_root(c, a.root);
         reads = reads && has_input(row, me, a.root);
         writes = writes && has_output(row, me, a.root);
+    } else if (a.root != 0) [[unlikely]] {
+        refuse_needless_root(c, a.root);
     }
     if (a.is_in_place) require_memory(c, a.out, "only");
     if (reads) require_memory(c, a.in, "input");

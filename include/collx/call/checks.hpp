@@ -68,6 +68,7 @@ seen_buffer seen_on_host(const View& v) {
 [[noreturn, gnu::cold]] void refuse_size(const communicator_core& c, const char* which, std::size_t have,
                                          std::size_t need);
 [[noreturn, gnu::cold]] void refuse_root(const communicator_core& c, int root);
+[[noreturn, gnu::cold]] void refuse_needless_root(const communicator_core& c, int root);
 [[noreturn, gnu::cold]] void refuse_division(const communicator_core& c, std::size_t whole);
 
 // The checks of a buffer that need no communicator.

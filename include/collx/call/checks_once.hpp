@@ -33,13 +33,18 @@ COLLX_ONCE void refuse_overlap(int me) {
 }
 
 COLLX_ONCE void refuse_size(const communicator_core& c, const char* which, std::size_t have, std::size_t need) {
-    fail(errc::invalid_argument, c.net.rank(), -1, "sizes count elements, see the Shape line of this call",
+    fail(errc::invalid_argument, c.net.rank(), -1, "sizes count elements; docs/verbs.md has the shape of each call",
          "the %s buffer has %zu elements and needs %zu", which, have, need);
 }
 
 COLLX_ONCE void refuse_root(const communicator_core& c, int root) {
     fail(errc::invalid_argument, c.net.rank(), root, "roots are ranks of this communicator", "root %d of %d ranks",
          root, c.net.size());
+}
+
+COLLX_ONCE void refuse_needless_root(const communicator_core& c, int root) {
+    fail(errc::invalid_argument, c.net.rank(), -1, "leave it out, or call broadcast, reduce, gather or scatter",
+         "root %d was given to a collective that has no root", root);
 }
 
 COLLX_ONCE void refuse_division(const communicator_core& c, std::size_t whole) {

@@ -80,7 +80,7 @@ public:
 
 private:
     template <class... A>
-    void bind_chosen(algorithm_list<A...>, int root) {
+    void bind_chosen(algorithm_list<A...>, [[maybe_unused]] int root) {
         (bind_if_chosen(A(), root), ...);
     }
     template <class A>

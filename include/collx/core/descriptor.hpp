@@ -4,7 +4,6 @@
 #pragma once
 
 #include <poll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -98,16 +97,6 @@ private:
     std::int64_t pause_ns_ = 100'000, longest_ns_;
     std::uint64_t state_;
 };
-
-// The number of connections that one listener (of a store or a rank) keeps open to processes that have not proved that
-// they have the key: a quarter of the files that this process may open, at least 8 and at most 1024. One rank of a job
-// has two listeners, so half of the files are left for the job.
-inline std::size_t most_strangers() {
-    rlimit files{};
-    const bool is_known = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
-    const std::size_t quarter = is_known ? static_cast<std::size_t>(files.rlim_cur) / 4 : 1024;
-    return quarter < 8 ? 8 : quarter > 1024 ? 1024 : quarter;
-}
 
 // FNV-1a with a final mix. For names only: it does not protect against forgery.
 constexpr std::uint64_t hash_bytes(const char* text, std::size_t bytes, std::uint64_t seed) {

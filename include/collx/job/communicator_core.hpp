@@ -377,4 +377,5 @@ COLLX_END_NAMESPACE
 
 #if !defined(COLLX_ONLY_DECLARED)
 #include <collx/job/communicator_core_once.hpp>
+#include <collx/job/failure_texts_once.hpp>
 #endif

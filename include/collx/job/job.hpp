@@ -51,6 +51,7 @@ struct job_settings {
     bool has_topology = false;  // COLLX_TOPOLOGY is set
     int record = 0;             // how many of each communicator's last calls are recorded
     kept_text record_directory; // directory of the files of records; empty: in memory
+    bool is_talkative = false;  // COLLX_DEBUG=INFO
     transports over{};          // the transports that the program lets its ranks use
     bool oversubscribed() const { return ranks_per_core > 1; }
     void share_among(int cores) { ranks_per_core = sharing > cores ? (sharing + cores - 1) / cores : 1; }
@@ -186,6 +187,8 @@ public:
     // Launchers bind ranks to cores, and differently from rank to rank, so only all ranks together know how many
     // cores they have. Called when all have come, so that all get the same answer.
     void settle_cores();
+    // With COLLX_DEBUG=INFO, rank 0 of a communicator prints what it is. members: ranks of the job.
+    void note_made(const links& net, const detail::growing_array<int>& members, bool is_world) const;
 
 private:
     void say_cores();

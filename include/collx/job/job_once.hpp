@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <cstdio>
 #include <utility>
 
 #include <collx/core/atomic.hpp>
@@ -138,6 +139,31 @@ COLLX_BEGIN_NAMESPACE
     if (settings.waits_as_told) return;
     settings.waiting = wait_policy::for_ranks(settings.sharing, cores);
     if (connector) settings.waiting = settings.waiting.across_hosts();
+}
+
+[[gnu::cold]] COLLX_ONCE void job::note_made(const links& net, const detail::growing_array<int>& members,
+                                             bool is_world) const {
+    if (net.rank() != 0) return;
+    int nodes = 0; // hosts of these ranks
+    for (std::size_t i = 0; i < members.size(); ++i) {
+        const auto host = [&](std::size_t at) {
+            return hosts.host_of.empty() ? 0 : hosts.host_of[static_cast<std::size_t>(members[at])];
+        };
+        std::size_t first = 0;
+        while (host(first) != host(i)) ++first;
+        nodes += first == i;
+    }
+    const char* const many = nodes == 1 ? "" : "s";
+    if (is_world)
+        std::fprintf(stderr,
+                     "collx: info: collx " COLLX_VERSION_STRING ": %d rank%s (found by: %s) on %d host%s, over %s; %d "
+                     "per core; time limit %.3g s\n",
+                     net.size(), net.size() == 1 ? "" : "s", found_by, nodes, many,
+                     nodes == 1 ? "shm" : settings.over.text, settings.ranks_per_core,
+                     static_cast<double>(settings.timeout_ns) * 1e-9);
+    else
+        std::fprintf(stderr, "collx: info: a communicator of %d of %d ranks, the first is rank %d, on %d host%s\n",
+                     net.size(), size, members[0], nodes, many);
 }
 
 COLLX_END_NAMESPACE

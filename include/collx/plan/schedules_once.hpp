@@ -107,8 +107,9 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     const sched::schedule& s = a.declared;
     if (!a.fits)
         fail(errc::invalid_argument, links_.rank(), -1,
-             "make the node map or rank order for the ranks of this communicator, each once",
-             "algorithm %s was given a map or an order that is not one of these %d ranks", a.name, links_.size());
+             "if it takes a node map or a rank order, that names each rank of this communicator once; otherwise choose "
+             "another algorithm, or another number of ranks",
+             "algorithm %s does not fit %d ranks as it was given (its member fits())", a.name, links_.size());
     const bool by_rank = chunks_are_ranks(s.op);
     if (s.chunks < 0 || s.chunks > detail::most_chunks || (by_rank && s.chunks != s.ranks))
         fail(errc::invalid_argument, links_.rank(), -1, by_rank ? "give each rank one chunk" : "see chunks(n)",

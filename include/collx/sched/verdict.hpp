@@ -18,6 +18,7 @@ enum class problem : unsigned char {
     signal_twice,       // the same signal of a rank given twice in one iteration
     wrong_length,       // a message of another number of chunks than the receiver expects
     wrong_chunk,        // the right place, but another chunk's data
+    wrong_iteration,    // the right chunk, but the data of another iteration of a pipeline
     unset_read,         // a cell that was not written before
     overlap,            // a contribution reduced twice
     writes_input,       // stores to `in`

@@ -137,11 +137,16 @@ private:
         }
         v = received->at(i);
         if (own_places_ && v.chunk != me.iteration * chunks_ + chunk)
-            return {problem::wrong_chunk, st.peer_from, chunk};
+            return {other_data(v.chunk, chunk), st.peer_from, chunk};
         if ((st.what & (reduce | reduce_after)) == 0) return {};
         value mine;
         if (const fault f = load(me, me.rank, st.src.where, chunk, mine); f.what != problem::none) return f;
         return (st.what & reduce) != 0 ? reduced(v, mine, st.peer_from, v) : reduced(mine, v, st.peer_from, v);
+    }
+
+    // A value's chunk is not the wanted one.
+    constexpr problem other_data(int found, int wanted) const {
+        return found % chunks_ == wanted ? problem::wrong_iteration : problem::wrong_chunk;
     }
 
     constexpr fault folded(const running& me, const step& st, int chunk, value& v) {
@@ -158,7 +163,10 @@ private:
     }
 
     constexpr fault reduced(value left, value right, int peer, value& v) const {
-        if (left.chunk != right.chunk) return {problem::wrong_chunk, peer, right.chunk % chunks_};
+        if (left.chunk != right.chunk) {
+            const int chunk = right.chunk % chunks_;
+            return {other_data(left.chunk, chunk), peer, chunk};
+        }
         if (overlaps(left, right, n_)) return {problem::overlap, peer, left.chunk % chunks_};
         v = combine(left, right, n_);
         return {};
@@ -192,7 +200,7 @@ private:
             reads_overwritten_ |= c.stored && where == place::in;
         }
         if (!v.is_set()) return {problem::unset_read, rank, chunk};
-        if (own_places_ && v.chunk != me.iteration * chunks_ + chunk) return {problem::wrong_chunk, rank, chunk};
+        if (own_places_ && v.chunk != me.iteration * chunks_ + chunk) return {other_data(v.chunk, chunk), rank, chunk};
         return {};
     }
 
@@ -209,7 +217,7 @@ private:
     constexpr fault store(const running& me, int rank, place where, int chunk, const value& v) {
         if (where == place::in || where == place::none) return {problem::writes_input, rank, chunk};
         if (where == place::out) return finish(me, rank, chunk, v);
-        if (own_places_ && v.chunk != me.iteration * chunks_ + chunk) return {problem::wrong_chunk, rank, chunk};
+        if (own_places_ && v.chunk != me.iteration * chunks_ + chunk) return {other_data(v.chunk, chunk), rank, chunk};
         if (where == place::tmp) tmp_cell(rank, chunk) = v;
         else window_cell(rank, where, me.iteration, chunk) = v;
         return {};
@@ -222,7 +230,7 @@ private:
         if (s_.op != collective::send_recv) {
             if (want.count == 0) return {problem::not_an_output, rank, chunk};
             if (c.stored) return {problem::out_twice, rank, chunk};
-            if (v.chunk != me.iteration * chunks_ + want.chunk) return {problem::wrong_chunk, rank, chunk};
+            if (v.chunk != me.iteration * chunks_ + want.chunk) return {other_data(v.chunk, want.chunk), rank, chunk};
             if (v.count < want.count) return {problem::incomplete_out, rank, chunk};
             if (v.count != want.count || v.members != members(want)) return {problem::wrong_contribution, rank, chunk};
             if (reduces(s_.op))

@@ -16,6 +16,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/core/strangers.hpp>
 #include <collx/core/system_limits.hpp>
 #include <collx/transport/detail/greeting.hpp>
 #include <collx/transport/detail/mutual_help.hpp>
@@ -186,7 +187,7 @@ public:
                 // the lower rank's, in place of which the higher rank's was taken.
                 const bool is_unclaimed = parked_[i].hello.lane != 0
                                               ? is_late(parked_[i], parked_.size())
-                                              : parked_.size() > few_guests && parked_[i].has_given_up();
+                                              : parked_.size() > detail::few_strangers && parked_[i].has_given_up();
                 if (is_unclaimed) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
                 else ++i;
                 continue;
@@ -214,18 +215,14 @@ private:
         sole_ptr<stream> connection;               // until it has said goodbye
         detail::growing_array<descriptor> sockets; // the leading lane's first
     };
-    // How long a guest may take, plus a turn of each rank: many may share the cores of the one that connects. While few
-    // guests are half-open they have time, because on a busy machine a rank may not run for seconds, and what closes
-    // its connection looks like its death to the other ranks.
-    static constexpr std::int64_t hello_limit_ns = 2'000'000'000, hello_turn_ns = 10'000'000;
-    static constexpr std::int64_t calm_limit_ns = 30'000'000'000;
-    static constexpr std::size_t few_guests = 16;
+    // A guest gets this long for each rank besides its own limit: many may share the cores of the one that connects.
+    static constexpr std::int64_t hello_turn_ns = 10'000'000;
     static constexpr std::int64_t told_limit_ns = 500'000'000;
 
     // Whether a guest, one of so many, has taken too long.
     bool is_late(const detail::guest& g, std::size_t guests) const {
         const std::int64_t turns_ns = static_cast<std::int64_t>(peers_.size()) * hello_turn_ns;
-        return now_ns() > g.since_ns + (guests > few_guests ? hello_limit_ns : calm_limit_ns) + turns_ns;
+        return now_ns() > g.since_ns + detail::stranger_limit_ns(guests) + turns_ns;
     }
     // Half-open guests are limited, so that strangers cannot use up the descriptors: see most_strangers(). Ranks that
     // come all at once still find room.
