@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A rank of an MPI program that makes collx communicators from MPI's, before and after collx's own start-up. ctest
-// starts four ranks with each installed MPI: from_mpi (collx_first|mpi_first|hosts) RANKS.
+// starts four ranks with each installed MPI: from_mpi (collx_first|mpi_first|hosts) RANKS, and one without a launcher:
+// from_mpi single 1.
 #define OMPI_SKIP_MPICXX // the C++ bindings that Open MPI still ships
 #define MPICH_SKIP_MPICXX
 #include <collx/collx.hpp>
@@ -116,12 +117,26 @@ void check_hosts(int ranks, int argc, char** argv) {
     MPI_Finalize();
 }
 
+// Another launcher has started two ranks, and MPI sees one process.
+void check_single(int argc, char** argv) {
+    MPI_Init(&argc, &argv);
+    auto alone = collx::from_mpi(MPI_COMM_WORLD);
+    EXPECT(alone.size() == 1);
+    ::setenv("COLLX_JOB", "single", 1), ::setenv("COLLX_RANK", "1", 1), ::setenv("COLLX_SIZE", "2", 1);
+    for (MPI_Comm c : {MPI_COMM_WORLD, MPI_COMM_SELF}) {
+        const std::string text = refusal(collx::errc::environment, [&] { (void)collx::from_mpi(c); });
+        EXPECT(text.find("MPI_COMM_WORLD is this process alone, and this is rank 1 of 2 ranks") != std::string::npos);
+    }
+    MPI_Finalize();
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
     if (argc != 3) return 2;
     try {
         if (std::strcmp(argv[1], "hosts") == 0) check_hosts(std::atoi(argv[2]), argc, argv);
+        else if (std::strcmp(argv[1], "single") == 0) check_single(argc, argv);
         else check(std::atoi(argv[2]), std::strcmp(argv[1], "collx_first") == 0, argc, argv);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "from_mpi: %s\n", e.what());

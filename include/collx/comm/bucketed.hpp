@@ -37,6 +37,12 @@ struct bucket_options {
     duration timeout{};                             // of each call; 0: as communicator::set_timeout() says
 };
 
+namespace detail {
+template <class T>
+concept gradient_number = !std::is_integral_v<T> && sizeof(T) <= sizeof(double) && std::is_constructible_v<float, T> &&
+                          std::is_constructible_v<T, float>;
+} // namespace detail
+
 // Sums tensors over all ranks. T: type of the elements. W: type on the wire; T sums in T. Another type (bf16, f16,
 // e4m3, e5m2) is rounded twice: by each rank before it sends its parts, and by the rank that sums a part, in float
 // (double for double), in rank order. Types with less range than float are scaled, by a factor for each bucket, rank
@@ -53,7 +59,7 @@ struct bucket_options {
 //     differ · what ends a call, with the bucket and its tensors. After errors of calls and finish() it stays ended.
 template <class T, class W = T>
 class bucketed {
-    static_assert(!std::is_integral_v<T> && sizeof(T) <= sizeof(double) && sizeof(W) <= sizeof(T),
+    static_assert(detail::gradient_number<T> && detail::gradient_number<W> && sizeof(W) <= sizeof(T),
                   "collx: gradients are floating-point numbers, and the wire type is a smaller one.");
 
 public:

@@ -60,6 +60,17 @@ inline void check_cards(const std::vector<mpi_card>& cards, int rank) {
              "the ranks are on several machines, and rank %d has only an address within its own", lonely);
 }
 
+// MPI_Init() without MPI's launcher makes a job of one process, also where another launcher has started many.
+inline void require_launcher() {
+    int processes = 0;
+    check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &processes), -1, "MPI_Comm_size");
+    if (processes != 1) return;
+    if (const job_description d = describe_job(); d.size > 1)
+        fail(errc::environment, d.rank, -1, "start it by the launcher of its MPI, or use collx without from_mpi",
+             "MPI_COMM_WORLD is this process alone, and this is rank %d of %d ranks (found by: %s)", d.rank, d.size,
+             d.found_by);
+}
+
 inline unsigned long long hash_of(const std::string& text) { return hash_bytes(text.data(), text.size(), 5); }
 
 // Joins ranks on several hosts: MPI exchanges addresses, everything else goes over collx's own connections.
@@ -107,8 +118,8 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
 
 // Makes a communicator of the ranks of `mpi`, with the same numbers. Collective over `mpi`, which no other thread may
 // use meanwhile, and which is not needed afterwards.
-// Errors: environment when MPI is not initialised or fails, or when hosts cannot reach each other · those of
-//     communicator.
+// Errors: environment when MPI is not initialised or fails, when another launcher started the ranks, so that MPI sees
+//     one process, or when hosts cannot reach each other · those of communicator.
 // Cost: an all_gather of 8 bytes per rank and a broadcast of 128 bytes; on several hosts one more all_gather of 112
 //     bytes per rank.
 inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = std::chrono::seconds(60),
@@ -120,6 +131,7 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
     if (mpi == MPI_COMM_NULL) fail(errc::invalid_argument, -1, -1, "", "from_mpi of MPI_COMM_NULL");
     detail::check_mpi(MPI_Comm_rank(mpi, &rank), -1, "MPI_Comm_rank");
     detail::check_mpi(MPI_Comm_size(mpi, &size), rank, "MPI_Comm_size");
+    if (size == 1) detail::require_launcher();
 
     host_description h;
     std::exception_ptr trouble;

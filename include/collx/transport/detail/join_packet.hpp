@@ -44,7 +44,9 @@ struct join_packet {
 
 constexpr const char* remedy_of_join(errc code) {
     switch (code) {
-        case errc::timeout: return "start the missing ranks, see their output, or raise COLLX_TIMEOUT";
+        case errc::timeout:
+            return "start the missing ranks, by this user and with the same COLLX_JOB; see their output; or raise "
+                   "COLLX_TIMEOUT";
         case errc::mismatch:
             return "give all ranks the same COLLX_ variables and the same list of transports, and each its own "
                    "COLLX_RANK";
