@@ -15,6 +15,8 @@ LIBRARIES = {"transport/arena": ["-lrapidcheck"], "interop/openssl": ["-lcrypto"
 
 ROWS = [
     # ---------------------------------------------------------------- core
+    ("sixteen strangers are a crowd", "core/strangers.hpp", "strangers > few_strangers", "strangers >= few_strangers", ["core/strangers"]),
+    ("strangers get half of the files", "core/strangers.hpp", "files.rlim_cur) / 4", "files.rlim_cur) / 2", ["core/strangers"]),
     ("append forgets how much there is", "core/growing_array.hpp", "reserve(size_ + count);", "reserve(count);",
      ["core/growing_array"]),
     ("erase leaves a hole", "core/growing_array.hpp", "T* to = at_ + (which - at_); to != end() - 1;",
@@ -52,6 +54,9 @@ ROWS = [
      ["sched/races"]),
     ("a write is no conflict with a later access", "sched/races.hpp", "now[written_by_[c]] < written_at_[c])", "false)",
      ["sched/races"]),
+    ("data of another iteration are called another chunk's", "sched/verify.hpp",
+     "found % chunks_ == wanted ? problem::wrong_iteration : problem::wrong_chunk", "problem::wrong_chunk",
+     ["sched/mutants"]),
     ("what follows a signal counts as covered by it", "sched/races.hpp", "++clock(strand)[strand];", ";", ["sched/races"]),
     ("the least depth of windows is found without the search for races", "sched/facts.hpp",
      "if (verify(s).ok() && races(s).ok()) return d;", "if (verify(s).ok()) return d;", ["sched/facts"]),
@@ -273,6 +278,8 @@ ROWS = [
      ["comm/hooks"]),
     ("counts that overflow are taken", "exec/count_table.hpp", "if (at > SIZE_MAX / 2 ||", "if (false && at > SIZE_MAX / 2 ||",
      ["exec/layout"]),
+    ("a root is taken where there is none", "call/check_call.hpp", "} else if (a.root != 0) [[unlikely]] {", "} else if (false) {",
+     ["call/bad_input:roots*"]),
     ("a root that is no rank is taken", "call/checks.hpp", "if (root < 0 || root >= c.net.size())", "if (root < 0)", ["call/bad_input"]),
     ("buffers that overlap are taken", "call/checks.hpp", "if (!is_own_place) refuse_overlap(me);", "",
      ["call/bad_input"]),
