@@ -65,7 +65,12 @@ inline void require_launcher() {
     int processes = 0;
     check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &processes), -1, "MPI_Comm_size");
     if (processes != 1) return;
-    if (const job_description d = describe_job(); d.size > 1)
+    job_description d;
+    try {
+        d = describe_job();
+    } catch (const error&) { // of Open MPI, which sets variables of a PMIx launcher in a process without a launcher
+    }
+    if (d.size > 1)
         fail(errc::environment, d.rank, -1, "start it by the launcher of its MPI, or use collx without from_mpi",
              "MPI_COMM_WORLD is this process alone, and this is rank %d of %d ranks (found by: %s)", d.rank, d.size,
              d.found_by);

@@ -33,8 +33,7 @@ constexpr const char* name_of(problem p) {
         "the signal was already given in this iteration",
         "the message holds another number of chunks",
         "the place is right, but the data is another chunk's",
-        "the chunk is right, but the data is of another iteration: no signal keeps this rank from being an iteration "
-        "off",
+        "the chunk is right, but the data is of another iteration: no wait keeps the ranks in step",
         "what is read here was never written",
         "a contribution would be reduced twice",
         "a step may not store to its input",
