@@ -293,6 +293,28 @@ TEST_CASE("a message of another size: only where calls are not checked does the 
         });
 }
 
+TEST_CASE(
+    "a call that another rank does not make: only where calls are not checked does the error say that they can be") {
+    for (const bool is_checked : {false, true})
+        for (const int n : {2, 4}) {
+            std::atomic<int> ended{0};
+            on_ranks(n, [&](collx::communicator& w) {
+                w.set_checked(is_checked);
+                w.set_timeout(std::chrono::milliseconds(50));
+                if (w.rank() != 0) {
+                    std::vector<int> x(100);
+                    const auto e = thrown<collx::timed_out>(w, [&] { collx::all_reduce(w, x); });
+                    at("checked=%d, says %s", is_checked, e.what());
+                    EXPECT(says(e, "set_checked(true)") == !is_checked);
+                    ++ended;
+                }
+                for (int turn = 0; ended < n - 1 && turn < 10'000; ++turn)
+                    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                EXPECT(ended == n - 1);
+            });
+        }
+}
+
 TEST_CASE("unchecked: other counts over channels are found at the first message") {
     for (const int n : {2, 3, 5})
         on_ranks(n, [n](collx::communicator& w) {

@@ -294,6 +294,25 @@ TEST_CASE("buffers and numbers that cannot be right") {
     });
 }
 
+TEST_CASE("options of a verb with counts may follow the counts directly") {
+    on_ranks(3, [](collx::communicator& w) {
+        const std::vector<std::size_t> counts{1, 2, 3};
+        const auto mine = static_cast<std::size_t>(w.rank()) + 1;
+        std::vector<int> part(mine, w.rank()), whole(6, -1), back(mine, -1), ones(9, w.rank());
+        using collx::as_any;
+        any::gather_v(w, as_any(part), as_any(whole), counts, {.root = 1});
+        EXPECT(w.rank() == 1 ? whole == std::vector{0, 1, 1, 2, 2, 2} : whole == std::vector<int>(6, -1));
+        any::gather_v(w, as_any(part), as_any(whole), counts, {}, {.root = 1}); // braces alone are offsets
+        any::scatter_v(w, as_any(whole), as_any(back), counts, {.root = 1});
+        EXPECT(back == part);
+        any::all_to_all_v(w, as_any(ones), std::vector<std::size_t>(3, 3), {.timeout = std::chrono::seconds(60)});
+        EXPECT(ones == (std::vector{0, 0, 0, 1, 1, 1, 2, 2, 2}));
+        EXPECT(thrown<collx::error>(w, [&] {
+                   any::all_gather_v(w, as_any(part), as_any(whole), counts, {.root = 1});
+               }).code() == collx::errc::invalid_argument);
+    });
+}
+
 TEST_CASE("with a root, the other ranks may pass anything as the buffer that they do not use") {
     on_ranks(3, [](collx::communicator& w) {
         const bool is_root = w.rank() == 1;

@@ -9,6 +9,7 @@
 //   auto handle = collx::any::async::broadcast(world, x, {.root = 2});
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -163,6 +164,12 @@ struct any_movement_v : any_refusals {
                                   .offsets = offsets,
                                   .options = o});
     }
+    // Options in the offsets' place: one part follows the other. (A template, so that {} still means offsets.)
+    template <std::same_as<call_options> O = call_options>
+    auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
+                    const O& o) const {
+        return (*this)(c, in, out, counts, any_counts(), o);
+    }
 };
 template <class Mode>
 struct any_exchange_v : any_refusals {
@@ -176,6 +183,10 @@ struct any_exchange_v : any_refusals {
                                   .counts = counts,
                                   .offsets = offsets,
                                   .options = o});
+    }
+    template <std::same_as<call_options> O = call_options>
+    auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, const O& o) const {
+        return (*this)(c, x, counts, any_counts(), o);
     }
     auto operator()(communicator& c, const any_buffer& in, const any_counts& send_counts,
                     const any_counts& send_offsets, const any_buffer& out, const any_counts& recv_counts,

@@ -23,6 +23,7 @@ namespace detail {
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::explain(failure f, int waiting_for) const {
     const int me = net.rank(), who = f.rank();
+    const bool is_checked = settings.checked != 0;
     const auto call = static_cast<unsigned long long>(calls());
     if (f.is_circle()) explain_circle(who);
     if (who == me) explain_own(f);
@@ -32,10 +33,13 @@ namespace detail {
                  "call %llu: rank %d died", call, who);
         case errc::timeout:
             if (who < 0)
-                fail(errc::timeout, me, who, "is every rank in the same call? set_checked(true) names the odd one",
+                fail(errc::timeout, me, who,
+                     is_checked ? "is every rank in this call? set_timeout() waits longer"
+                                : "is every rank in the same call? set_checked(true) names the odd one",
                      "call %llu: timed out waiting for several ranks", call);
             fail(errc::timeout, me, who,
-                 pending.empty()
+                 pending.empty() && is_checked ? "is it alive and in this call? set_timeout() waits longer"
+                 : pending.empty()
                      ? "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer"
                      : "is it alive, and does it wait for this communicator's calls? Where calls of several "
                        "communicators are under way, wait_all() moves all of them; set_timeout() waits longer",
@@ -46,7 +50,7 @@ namespace detail {
                  "communicator",
                  "call %llu: rank %d aborted the communicator", call, who);
         case errc::mismatch:
-            fail(errc::mismatch, me, who, detail::remedy_of_mismatch(settings.checked != 0),
+            fail(errc::mismatch, me, who, detail::remedy_of_mismatch(is_checked),
                  "call %llu: the part of rank %d has another size than this call expects, or is of another call", call,
                  who < 0 ? waiting_for : who);
         case errc::resource:
@@ -79,8 +83,9 @@ namespace detail {
             break;
         case errc::timeout:
             what = "gave up waiting for this rank";
-            remedy =
-                "was it busy, stopped or in another call? set_checked(true) compares calls; set_timeout() waits longer";
+            remedy = settings.checked != 0 ? "was it busy, stopped or in another call? set_timeout() waits longer"
+                                           : "was it busy, stopped or in another call? set_checked(true) compares "
+                                             "calls; set_timeout() waits longer";
             break;
         case errc::mismatch:
             what = "report that the part of this rank has another size than this call expects, or is of another call";
@@ -132,7 +137,9 @@ namespace detail {
     const bool all_send = sends && is_closed;
     fail(errc::timeout, net.rank(), peer,
          all_send ? "let one of them receive first, or use sendrecv() or async::send()"
-                  : "is every rank in the same call, in the same order? set_checked(true) compares calls",
+         : settings.checked != 0
+             ? "is every rank in the same call, in the same order?"
+             : "is every rank in the same call, in the same order? set_checked(true) compares calls",
          "call %llu: ranks %s wait for each other%s", static_cast<unsigned long long>(calls()), text,
          all_send ? ": each sends before it receives" : "");
 }
