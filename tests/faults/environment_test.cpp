@@ -234,11 +234,15 @@ TEST_CASE("under the launcher the survivors of a dead rank go on if both want it
 
 TEST_CASE("under the launcher a rank that does not come is named by those who wait") {
     if (!have_launcher()) return;
-    const result r = launched("-n 3", "COLLX_TIMEOUT=3", "hangs");
-    INFO(r.text);
-    CHECK(r.status == 3);
-    CHECK(r.says("timed out waiting for rank 1"));
-    CHECK(r.says("set_checked"));
+    for (const bool is_checked : {false, true}) {
+        const result r = launched(
+            "-n 3", is_checked ? "COLLX_TIMEOUT=3 COLLX_CHECKED=1" : "COLLX_TIMEOUT=3 COLLX_CHECKED=0", "hangs");
+        INFO(r.text);
+        CHECK(r.status == 3);
+        CHECK(r.says("timed out waiting for rank 1"));
+        CHECK(r.says("set_timeout() waits longer"));
+        CHECK(r.says("set_checked(true) compares calls") == !is_checked);
+    }
 }
 
 TEST_CASE("a program's list of transports holds for all its ranks") {
