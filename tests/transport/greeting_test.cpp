@@ -264,6 +264,7 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
         }
         // A connection that is silent after the answer or stops within a proof is closed after two seconds where many
         // do so. Where few do, it may be a rank on a busy machine.
+        const std::int64_t began = now_ns();
         const descriptor silent = answered(h), half = answered(h);
         w.say(half, heard, 20);
         for (int i = 0; i < 230; ++i) w.look(), ::usleep(10'000);
@@ -273,6 +274,7 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
         for (int i = 0; i < 16; ++i) more.push_back(answered(h));
         CHECK(w.is_over(silent));
         CHECK(w.is_over(half));
+        CHECK(now_ns() - began < detail::slow_limit_ns); // not because few may be silent for as long as that
         CHECK_FALSE(w.is_over_now(more.back()));
         CHECK(w.came.empty());
     }
