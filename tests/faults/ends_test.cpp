@@ -239,7 +239,7 @@ TEST_CASE("abort ends the calls of all ranks soon, from another thread, small ca
                     collx::communicator world(join(job, r, n));
                     caller calls(world, part);
                     calls.call(v, 1);
-                    collx::barrier(world);
+                    leave_together(*page, n);
                     pthread_t other{};
                     aborter a{&world, &*page, 30'000};
                     if (r == 1) ::pthread_create(&other, nullptr, &aborter::run, &a);

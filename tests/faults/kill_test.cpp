@@ -52,8 +52,7 @@ int run_rank(const cell& c, const std::string& job, int r, report& page) {
     const std::int64_t begin = collx::now_ns();
     calls.call(c.what, 2);
     const std::int64_t one_call_ns = collx::now_ns() - begin;
-    collx::barrier(world);
-    page.ready.fetch_add(1);
+    leave_together(page, c.n);
     if (r == c.victim) {
         if (c.when == moment::idle) return ::pause(); // the test kills this rank
         if (c.when == moment::middle)
@@ -118,7 +117,7 @@ TEST_CASE("a rank that is killed while progress threads are in its peers' calls 
             collx::communicator world(join(job, r, 3));
             (void)world.with(collx::progress::thread{});
             std::vector<int> x(1 << 20);
-            collx::barrier(world);
+            leave_together(*page, 3);
             if (r == 1) die_after(*page, static_cast<std::int64_t>(when_ms * 1e6));
             until_error(*page, r, [&](int salt) {
                 std::fill(x.begin(), x.end(), salt + r);

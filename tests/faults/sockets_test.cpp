@@ -52,7 +52,7 @@ void start_cell(running& run, collx::errc code, Strike& strike, int victim_code)
             if (world.internals().net.is_one_host()) return 7;
             caller calls(world, c.elems);
             for (int salt = 1; salt < 5; ++salt) calls.call(c.what, salt);
-            collx::barrier(world);
+            leave_together(*page, c.n);
             if (is_stopped) world.set_timeout(limit);
             if (r != c.victim) {
                 until_error(*page, r, [&](int salt) { calls.call(c.what, salt); });
@@ -232,7 +232,7 @@ TEST_CASE(
                 collx::communicator world = world_of(c, dir, r);
                 caller calls(world, c.elems);
                 for (int salt = 1; salt < 5; ++salt) calls.call(c.what, salt);
-                collx::barrier(world);
+                leave_together(*page, c.n);
                 if (r == c.victim) page->struck_ns.store(collx::now_ns()), harm::plan(harm::kind::cut, 3);
                 until_error(*page, r, [&](int salt) { calls.call(c.what, salt); });
                 harm::plan(harm::kind::none, 0);
@@ -279,6 +279,7 @@ TEST_CASE("whatever lane of a pair is cut, and whichever rank dies with several,
                     least = world.internals().net.remote()->connections();
                     collx::all_reduce(world, collx::value(least), collx::min{});
                 }
+                leave_together(*page, c.n);
                 if (r == c.victim) page->struck_ns.store(collx::now_ns());
                 if (r == c.victim) harm::plan(dies ? harm::kind::die : harm::kind::cut, 2 + round);
                 until_error(*page, r, call);
@@ -308,6 +309,7 @@ TEST_CASE("a rank that dies is named on every communicator that shares its conne
         const cell c{.n = n, .ranks_per_host = 1, .victim = victim, .is_unix = is_unix, .is_shared = true};
         store_directory dir;
         shared_page<seen> page;
+        shared_page<report> ranks;
         processes all;
         for (int r = 0; r < c.n; ++r)
             all.start(r, [&, r] {
@@ -315,7 +317,7 @@ TEST_CASE("a rank that dies is named on every communicator that shares its conne
                 std::vector<collx::communicator> others;
                 for (int k = 0; k < shared; ++k) others.push_back(world.dup());
                 for (int k = 0; k < shared / 2; ++k) check_works(others[static_cast<std::size_t>(k)], 100);
-                collx::barrier(world);
+                leave_together(*ranks, n);
                 if (r == victim) ::kill(::getpid(), SIGKILL);
                 for (auto& other : others) try { // also the communicators that were never used
                         for (;;) collx::barrier(other);

@@ -35,6 +35,13 @@ struct report {
     of_rank ranks[processes::most];
 };
 
+// Returns when all n ranks have left the calls before it, so that none is still in one when another rank strikes.
+// (After a barrier alone, the first to leave may strike while others leave.)
+inline void leave_together(report& page, int n) {
+    page.ready.fetch_add(1);
+    if (!wait_until(page.ready, n)) throw std::runtime_error("not all ranks left the call");
+}
+
 inline std::string new_job() {
     static int count = 0;
     return "faults-" + std::to_string(::getpid()) + "-" + std::to_string(count++);
