@@ -884,6 +884,28 @@ TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", 
     }
 }
 
+TEMPLATE_TEST_CASE("when an end has left, nothing goes to its user's memory", "", tcp4, tcp_lanes) {
+    for (const bool has_begun : {true, false}) {
+        TestType world(remote_shape);
+        auto tx = world.left.tx(1);
+        auto rx = world.right.rx(1);
+        remote_pair a;
+        rx.want_at(a.to.data(), a.bytes, 0);
+        tx.commit_single_copy(a.from.data(), a.bytes, 0);
+        if (has_begun) world.left.move(), world.right.move(); // a part is in transit, and some of it has arrived
+        REQUIRE(!rx.has_message());
+        CHECK((a.to[0] == a.from[0]) == has_begun);
+        const auto before = a.to;
+        world.right.say_bye();
+        for (int i = 0; i < 2000 && !rx.has_message(); ++i) {
+            world.left.move(), world.right.move();
+            if (i % 100 == 99) detail::nap_ns(1'000'000);
+        }
+        CHECK(rx.has_message()); // in its slot
+        CHECK((a.to == before)); // not shown where they differ: there are 12 MiB
+    }
+}
+
 // ---------------------------------------------------------------------------------------------- more lanes
 
 TEMPLATE_TEST_CASE("large messages go over all lanes, small ones over one, and all of them in order", "", tcp_lanes,

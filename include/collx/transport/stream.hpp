@@ -140,7 +140,8 @@ public:
     // For whom rank `first`, this end, waits, and who is known to wait from there on.
     void say_waiting(int first) { words().say_waiting(first); }
     void set_waiting_words(waiting_words w) { words().waits = w; } // where they are read, and received words are stored
-    void say_bye() { words().owes_bye = true; }
+    // What still arrives is of no use to anyone, and its place may be someone else's.
+    [[gnu::cold]] void say_bye() { words().owes_bye = true, receiver_.settle(); }
     bool has_said_bye() const { return sender_.has_said_bye(); }
     bool has_said_failure() const { return !is_live() || sender_.has_said_failure(); }
     // The word that ended the communicator, as the other end sent it; 0: nothing.

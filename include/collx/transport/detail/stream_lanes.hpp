@@ -170,10 +170,14 @@ public:
         } catch (const std::bad_alloc&) {
             return false;
         }
+        receive_elsewhere();
+        return true;
+    }
+    // What arrives from here on goes to slots.
+    [[gnu::cold]] void receive_elsewhere() {
         for (auto& l : lanes_)
             for (std::size_t i = 0; i < l->in.size(); ++i)
                 if (part& p = l->in.at(i); p.elsewhere != nullptr) p.at = p.elsewhere;
-        return true;
     }
 
 private:

@@ -96,10 +96,11 @@ public:
         if (is_ending_) end();
         return moved;
     }
-    // After a failure nothing goes to users' memory any more.
+    // After a failure, and when this end leaves, nothing goes to users' memory any more.
     [[gnu::cold]] void settle() {
         if (payload_left_ != 0 && is_posted_) payload_at_ = of_.ports.last_place(payload_port_);
         is_posted_ = false;
+        if (of_.lanes) of_.lanes->receive_elsewhere();
     }
     // Gives the connection up.
     [[gnu::cold]] void lose() { of_.leading.phase = stream_phase::lost, close_all(); }
@@ -137,7 +138,7 @@ private:
         if (payload_left_ != 0)
             return {payload_at_, payload_left_, guess_.is_large() ? 0 : stage_bytes - staged_, false};
         // Where a device may write, nothing is read that does not belong there.
-        if (staged_ != 0 || of_.is_settled || of_.words.failure != 0 || (of_.verbs && of_.verbs->has_offered()))
+        if (staged_ != 0 || !goes_to_users() || (of_.verbs && of_.verbs->has_offered()))
             return {nullptr, 0, stage_bytes - staged_, false};
         // A `received` frame may come first, and what is behind it must not lie where it does not belong.
         if (sender_.is_exposed()) return {nullptr, 0, guess_.head_bytes(), false};
@@ -274,10 +275,10 @@ private:
             return false;
         return may_hold_ && of_.ports.is_mostly_posted(f.at_port) && wanted_at(f) == nullptr;
     }
+    // Whether users' memory may still be written.
+    bool goes_to_users() const { return !of_.is_settled && of_.words.failure == 0 && !of_.words.owes_bye; }
     // Where the receiver wants this message; null: nowhere, it goes to a slot.
-    std::byte* wanted_at(const stream_frame& f) const {
-        return of_.is_settled || of_.words.failure != 0 ? nullptr : of_.ports.wanted_at(f);
-    }
+    std::byte* wanted_at(const stream_frame& f) const { return goes_to_users() ? of_.ports.wanted_at(f) : nullptr; }
     // False for what no end of this version sends.
     bool read_frame(const stream_frame& f) {
         if (f.magic != stream_frame::magic_value || of_.words.has_heard_bye) return false;
