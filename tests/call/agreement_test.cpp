@@ -113,11 +113,11 @@ TEST_CASE("the first field in which calls differ, with both values and all odd r
             differs(&signature::what, collx::detail::verb::scan, "collective is reduce on rank 0 and scan on rank 1");
             differs(&signature::root, 3, "root is 2 on rank 0 and 3 on rank 1");
             differs(&signature::count, 9u, "count is 8 on rank 0 and 9");
-            differs(&signature::counts_hash, 10'007u, "table of counts is 0 on rank 0 and 7");
+            differs(&signature::counts_hash, 10'007u, "table of counts is one on rank 0 and another on");
             differs(&signature::type_hash, 2u, "element type is one type on rank 0 and another type on rank 1");
             differs(&signature::op_hash, 2u, "operator is none on rank 0 and another operator on rank 1");
             differs(&signature::zero_copy, std::uint8_t{1}, "kind of memory");
-            differs(&signature::policy_hash, 5u, "policy is 0 on rank 0 and 5");
+            differs(&signature::policy_hash, 5u, "policy of with() is one on rank 0 and another on");
             signature both = one; // the error names the field that explains the others
             if (w.rank() == 2) both.root = 3, both.count = 9;
             const auto e = thrown<collx::mismatch>(w, [&] { compare(both); });

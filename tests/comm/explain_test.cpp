@@ -8,11 +8,11 @@
 #include <collx/topology.hpp>
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <string>
 
 #include "support.hpp"
+#include "support/written_file.hpp"
 
 namespace {
 
@@ -51,21 +51,7 @@ const auto check_verbs = [](collx::communicator& world) {
     check_what_runs(world, collx::all_to_all);
 };
 
-// A file with costs for every medium; the destructor deletes it.
-class machine_file {
-public:
-    explicit machine_file(std::string text) {
-        const int f = ::mkstemp(name_);
-        if (f < 0 || ::write(f, text.data(), text.size()) != static_cast<ssize_t>(text.size())) std::abort();
-        ::close(f);
-    }
-    machine_file(const machine_file&) = delete;
-    ~machine_file() { ::unlink(name_); }
-    const char* name() const { return name_; }
-
-private:
-    char name_[40] = "/tmp/collx-explain-XXXXXX";
-};
+// The text of a file with costs for every medium.
 std::string costs_of(const std::string& cpu) {
     std::string text =
         "collx-machine 1\ncpu " + cpu + "\ncores " + std::to_string(collx::usable_cores()) + "\nline_ns 77\n";
@@ -103,16 +89,16 @@ TEST_CASE("operators that keep their order, deterministic calls and shared buffe
 }
 
 TEST_CASE("times come from the machine's file, the choice first and the others by time") {
-    const machine_file costs(costs_of(collx::sim::name_of_this_cpu()));
+    const collx_test::written_file costs(costs_of(collx::sim::name_of_this_cpu()));
     collx::run_threads(3, [&](collx::communicator& world) {
-        const explanation e = collx::explain(world, collx::all_reduce, 1000000, {.machine = costs.name()});
+        const explanation e = collx::explain(world, collx::all_reduce, 1000000, {.machine = costs.name().c_str()});
         if (!e.no_times.empty() || e.residual != 0.125) fail_check(to_text(e));
         for (std::size_t k = 0; k < e.candidates.size(); ++k) {
             if (!(e.candidates[k].predicted_ns > 1000)) fail_check(to_text(e));
             if (k > 1 && e.candidates[k].predicted_ns < e.candidates[k - 1].predicted_ns) fail_check(to_text(e));
         }
         // A byte costs 1 ns and each rank reads at least 2 MB of other ranks' data, so twice as many bytes take longer.
-        const explanation twice = collx::explain(world, collx::all_reduce, 2000000, {.machine = costs.name()});
+        const explanation twice = collx::explain(world, collx::all_reduce, 2000000, {.machine = costs.name().c_str()});
         if (!(twice.chosen().predicted_ns > 1.8 * e.chosen().predicted_ns)) fail_check(to_text(twice));
         const std::string text = to_text(e);
         if (!says(text, "all_reduce of 1000000 B, 3 ranks: two_shot\n") || !says(text, "<- runs") ||
@@ -122,9 +108,9 @@ TEST_CASE("times come from the machine's file, the choice first and the others b
 }
 
 TEST_CASE("calls host by host have times, by channels inside hosts and sockets between them") {
-    const machine_file costs(costs_of(collx::sim::name_of_this_cpu()));
+    const collx_test::written_file costs(costs_of(collx::sim::name_of_this_cpu()));
     collx::run_threads(std::vector<int>{0, 0, 1, 1}, [&](collx::communicator& world) {
-        const collx::explain_options o{.machine = costs.name()};
+        const collx::explain_options o{.machine = costs.name().c_str()};
         for (const std::size_t bytes : {std::size_t{1000}, std::size_t{40000}, std::size_t{4000000}}) {
             const explanation e = collx::explain(world, collx::all_reduce, bytes, o);
             if (!says(e.chosen().name, "hierarchical") || !e.no_times.empty() || !(e.chosen().predicted_ns > 1000))
@@ -143,12 +129,12 @@ TEST_CASE("calls host by host have times, by channels inside hosts and sockets b
 }
 
 TEST_CASE("calls along a machine's rings have times") {
-    const machine_file costs(costs_of(collx::sim::name_of_this_cpu()));
-    const machine_file machine(collx::topo::write_nccl_topology(collx::topo::dgx_1v(), 70));
-    ::setenv("COLLX_TOPOLOGY", machine.name(), 1);
+    const collx_test::written_file costs(costs_of(collx::sim::name_of_this_cpu()));
+    const written_file machine(collx::topo::write_nccl_topology(collx::topo::dgx_1v(), 70));
+    ::setenv("COLLX_TOPOLOGY", machine.name().c_str(), 1);
     ::setenv("CUDA_VISIBLE_DEVICES", "0,2,4,6", 1);
     collx::run_threads(4, [&](collx::communicator& world) {
-        const collx::explain_options o{.machine = costs.name()};
+        const collx::explain_options o{.machine = costs.name().c_str()};
         for (const explanation& e : {collx::explain(world, collx::all_reduce, 4000000, o),
                                      collx::explain(world, collx::all_gather, 4000000, o),
                                      collx::explain(world, collx::broadcast, 4000000, o)}) {
@@ -161,10 +147,10 @@ TEST_CASE("calls along a machine's rings have times") {
 }
 
 TEST_CASE("a machine file that cannot be taken is said, and the job runs by the table") {
-    const machine_file other(costs_of("Slide rule")), broken("collx-machine 1\ncpu X\ncores -2\n");
+    const written_file other(costs_of("Slide rule")), broken("collx-machine 1\ncpu X\ncores -2\n");
     const std::pair<const char*, std::string> cases[] = {
-        {other.name(), ":2: measured on 'Slide rule', and this is"},
-        {broken.name(), ":3: cores is -2 (give more than 0)"},
+        {other.name().c_str(), ":2: measured on 'Slide rule', and this is"},
+        {broken.name().c_str(), ":3: cores is -2 (give more than 0)"},
         {"/no/such/machine", "No such file or directory (write one with collx_perf --fit FILE)"}};
     for (const auto& [file, said] : cases) {
         ::setenv("COLLX_MACHINE", file, 1);

@@ -6,36 +6,17 @@
 #include <collx/topo/nccl_topology_writer.hpp>
 #include <collx/topology.hpp>
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <map>
 #include <string>
 
 #include "support.hpp"
+#include "support/written_file.hpp"
 
 using namespace collx_test;
 using namespace collx::topo;
 
 namespace {
-
-// A file that the destructor deletes.
-class written_file {
-public:
-    explicit written_file(const std::string& text) {
-        char name[] = "/tmp/collx-topology-XXXXXX";
-        const int f = ::mkstemp(name);
-        if (f < 0 || ::write(f, text.data(), text.size()) != static_cast<ssize_t>(text.size())) std::abort();
-        ::close(f);
-        name_ = name;
-    }
-    written_file(const written_file&) = delete;
-    ~written_file() { ::unlink(name_.c_str()); }
-    const std::string& name() const { return name_; }
-
-private:
-    std::string name_;
-};
 
 // An environment variable that is set while the object lives, for ranks that are threads of this process.
 class variable_set {

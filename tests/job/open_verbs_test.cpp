@@ -8,13 +8,13 @@
 #include <collx/topo/nccl_topology_writer.hpp>
 
 #include <arpa/inet.h>
-#include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <string>
 
 #include <catch2/catch.hpp>
+
+#include "support/written_file.hpp"
 
 namespace {
 
@@ -133,12 +133,8 @@ TEST_CASE("a device by name, port and address") {
 
 TEST_CASE("without a name, the card beside the rank's GPU is taken") {
     const with_library here;
-    char file[] = "/tmp/collx-machine-XXXXXX";
-    const int f = ::mkstemp(file);
-    const std::string text = topo::write_nccl_topology(topo::dgx_1v(), 70);
-    REQUIRE(::write(f, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
-    ::close(f);
-    const std::string machine = std::string("COLLX_TOPOLOGY=") + file;
+    const collx_test::written_file file(topo::write_nccl_topology(topo::dgx_1v(), 70));
+    const std::string machine = "COLLX_TOPOLOGY=" + file.name();
     const auto asks_for = [&](int place, const char* more = nullptr) {
         const char* const entries[] = {machine.c_str(), more, nullptr};
         CHECK(detail::open_verbs(any, protection::none, {}, 3, environment(entries), place, 8));
@@ -151,7 +147,6 @@ TEST_CASE("without a name, the card beside the rank's GPU is taken") {
     CHECK(asks_for(5, "COLLX_VERBS_DEVICE=mlx5_9") == "mlx5_9");
     CHECK(asks_for(7) == "");                // its card is not an RDMA device
     CHECK(asks_for(5, "COLLX_GPU=8") == ""); // the first communicator reports this error
-    ::unlink(file);
 }
 
 TEST_CASE("a device is looked for by the address of the sockets") {

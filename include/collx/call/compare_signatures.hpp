@@ -83,6 +83,10 @@ struct hashed_name {
     const auto ops = [&](std::uint32_t p, std::uint32_t q) {
         name_both(op_of_hash(p), op_of_hash(q), "operator", a, b);
     };
+    const auto unnamed = [&] { // of hashes, which would tell the reader nothing
+        std::strcpy(a, "one");
+        std::strcpy(b, "another");
+    };
     if (x.what != y.what || x.made_by != y.made_by) {
         std::snprintf(a, sizeof a, "%s%s", kind_of_call(x), called(x));
         std::snprintf(b, sizeof b, "%s%s", kind_of_call(y), called(y));
@@ -92,19 +96,15 @@ struct hashed_name {
     if (x.count != y.count)
         return numbers(static_cast<long long>(x.count), static_cast<long long>(y.count)),
                is_group ? "number of collectives" : "count";
-    if (x.counts_hash != y.counts_hash)
-        return numbers(static_cast<long long>(x.counts_hash % 10000), static_cast<long long>(y.counts_hash % 10000)),
-               "table of counts";
-    if (is_group && (x.type_hash != y.type_hash || x.op_hash != y.op_hash)) { // hashes of all its calls together
-        std::strcpy(a, "one");
-        std::strcpy(b, "another");
-        return x.type_hash != y.type_hash ? "verb or element type of a collective" : "operator of a collective";
-    }
+    if (x.counts_hash != y.counts_hash) return unnamed(), "table of counts";
+    if (is_group && (x.type_hash != y.type_hash || x.op_hash != y.op_hash)) // hashes of all its calls together
+        return unnamed(),
+               x.type_hash != y.type_hash ? "verb or element type of a collective" : "operator of a collective";
     if (x.type_hash != y.type_hash) return types(x.type_hash, y.type_hash), "element type";
     if (x.op_hash != y.op_hash) return ops(x.op_hash, y.op_hash), "operator";
     if (x.zero_copy != y.zero_copy)
         return numbers(x.zero_copy, y.zero_copy), "kind of memory (1: collx's shared allocator)";
-    if (x.policy_hash != y.policy_hash) return numbers(x.policy_hash, y.policy_hash), "policy";
+    if (x.policy_hash != y.policy_hash) return unnamed(), "policy of with()";
     if (x.sequence != y.sequence) return numbers(x.sequence, y.sequence), "number of calls so far";
     return nullptr;
 }

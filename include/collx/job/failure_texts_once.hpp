@@ -30,7 +30,7 @@ namespace detail {
     switch (f.code()) {
         case errc::peer_failed:
             fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
-                 "call %llu: rank %d died", call, who);
+                 "call %llu: rank %d has ended", call, who);
         case errc::timeout:
             if (who < 0)
                 fail(errc::timeout, me, who,

@@ -47,8 +47,7 @@ inline const net_component* net = nullptr;
 [[noreturn, gnu::cold]] inline void fail_for_net(int rank, const kept_text& why) {
     fail(errc::unsupported, rank, -1,
          "include <collx/net.hpp> in one source of the program, or link CMake's collx::collx",
-         "%s, and this program was compiled for threads and for processes that collx_run starts on one host",
-         why.c_str());
+         "%s, and this program was compiled for the threads and processes of one host", why.c_str());
 }
 inline const net_component& require_net(int rank, const char* why) {
     if (net == nullptr) fail_for_net(rank, why);
