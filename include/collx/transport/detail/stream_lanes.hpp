@@ -114,7 +114,7 @@ public:
     }
 
     // ------------------------------------------------------------------ receiving
-    // Expects the parts of the next message. elsewhere: where they may go after settle(); null: they stay.
+    // Expects the parts of the next message. elsewhere: where they go after receive_elsewhere(); null: they stay.
     std::uint64_t receive_later(std::byte* to, std::byte* elsewhere, std::size_t bytes) {
         add(&lane::in, to, elsewhere, bytes, elsewhere != nullptr, ++received_);
         return received_;
@@ -162,7 +162,7 @@ public:
         }
     }
 
-    // From here on users' memory is not used: copies what is unsent. False: there is no memory to copy to.
+    // From here on nothing is sent from users' memory: copies what is unsent. False: there is no memory to copy to.
     [[gnu::cold]] bool settle() {
         try {
             for (auto& l : lanes_)
@@ -170,14 +170,13 @@ public:
         } catch (const std::bad_alloc&) {
             return false;
         }
-        receive_elsewhere();
         return true;
     }
-    // What arrives from here on goes to slots.
+    // From here on what arrives goes elsewhere: to slots.
     [[gnu::cold]] void receive_elsewhere() {
         for (auto& l : lanes_)
             for (std::size_t i = 0; i < l->in.size(); ++i)
-                if (part& p = l->in.at(i); p.elsewhere != nullptr) p.at = p.elsewhere;
+                if (part& p = l->in.at(i); p.elsewhere != nullptr) p.at = p.elsewhere, p.elsewhere = nullptr;
     }
 
 private:
