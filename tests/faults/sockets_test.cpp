@@ -175,6 +175,7 @@ TEST_CASE("of a rank that has died and one that left for it the dead one is name
             std::vector<int> x(1), y(3);
             collx::all_gather(world, x, y); // now all ranks are connected
             auto part = world.split(r == 2);
+            leave_together(*page, c.n);
             if (r == 1) ::kill(::getpid(), SIGKILL);
             if (r == 2) {
                 for (int i = 0; i < 60'000 && page->struck_ns == 0; ++i) ::usleep(1000);

@@ -109,19 +109,20 @@ TEST_CASE("who dies while it combines under the lock of a part is named by those
             collx::communicator world(join(job, r, 3));
             collx::window<wide> x(world, 1);
             x.fence();
+            leave_together(*page, 3);
             if (r == 1)
                 x.accumulate(0, 0, wide{}, [&](const wide& a, const wide&) {
-                    page->ready.store(1);
+                    page->ready.store(4);
                     ::pause();
                     return a;
                 });
-            wait_until(page->ready, 1);
+            wait_until(page->ready, 4);
             until_error(*page, r, [&](int) {
                 x.accumulate(0, 0, wide{1, 1, 1}, [](const wide&, const wide& b) { return b; });
             });
             return 0;
         });
-    wait_until(page->ready, 1);
+    wait_until(page->ready, 4);
     ::usleep(20'000);
     page->struck_ns.store(collx::now_ns());
     ::kill(all.pid(1), SIGKILL);
