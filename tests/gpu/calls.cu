@@ -98,11 +98,13 @@ void parts(communicator& w, const char* what, std::size_t n) {
     for (int r = 0; r < ranks; ++r) counts.push_back(static_cast<std::size_t>(r + 1) * n), total += counts.back();
     const std::size_t mine = counts[static_cast<std::size_t>(me)], from_last = counts[static_cast<std::size_t>(last)];
     from_me[static_cast<std::size_t>(next)] = mine, to_me[static_cast<std::size_t>(last)] = from_last;
-    auto one = sevenths(n), two = sevenths(n + 1), three = sevenths(n), part = sevenths(mine), scanned = sevenths(n),
-         before = sevenths(n), sums = sevenths(total), seed = sevenths(me == ranks - 1 ? n : 0);
+    auto one = sevenths(n), two = sevenths(n + 1), three = sevenths(n), four = sevenths(n), five = sevenths(n),
+         part = sevenths(mine), scanned = sevenths(n), before = sevenths(n), sums = sevenths(total),
+         seed = sevenths(me == ranks - 1 ? n : 0);
     seed.resize(n);
     thrust::device_vector<float> gathered(n * all), back(n), whole(total), root_whole(total), root_back(mine),
-        moved(from_last), sent(from_last), in_group(from_last), in_chain(from_last), reduced(mine);
+        moved(from_last), sent(from_last), in_group(from_last), in_chain(from_last), in_ready_chain(from_last),
+        reduced(mine);
     require_cuda(cudaDeviceSynchronize(), "filling");
     gather(w, one, gathered, {.stream = s.s});
     scatter(w, gathered, back, {.stream = s.s});
@@ -125,16 +127,27 @@ void parts(communicator& w, const char* what, std::size_t n) {
         .all_reduce(three)
         .broadcast(seed, ranks - 1)
         .launch({.stream = s.s});
+    // The same kernels, prepared once and launched twice.
+    auto sum = persistent::all_reduce(w, four, plus{}, {.stream = s.s});
+    auto chain = persistent::device_group(w)
+                     .send(part, next)
+                     .recv(in_ready_chain, last)
+                     .all_reduce(five)
+                     .broadcast(seed, ranks - 1)
+                     .launch({.stream = s.s});
+    for (int k = 0; k < 2; ++k) sum(), chain();
     barrier(w, device_call_options{.stream = s.s});
     synchronize(w, {.stream = s.s});
     expect_sums(back, 1, label + " gather, scatter");
     expect_sums(scanned, me + 1, label + " scan");
     if (me > 0) expect_sums(before, me, label + " exclusive_scan");
     expect_sums(root_back, 1, label + " gather_v, scatter_v");
-    for (const auto* x : {&moved, &sent, &in_group, &in_chain})
+    for (const auto* x : {&moved, &sent, &in_group, &in_chain, &in_ready_chain})
         expect_sums(*x, 1, label + " all_to_all_v, sendrecv, groups");
     expect_sums(three, ranks, label + " all_reduce in a chain");
     expect_sums(seed, 1, label + " broadcast in a chain");
+    expect_sums(four, ranks * ranks, label + " a persistent all_reduce");
+    expect_sums(five, ranks * ranks, label + " all_reduce in a persistent chain");
     expect_sums(one, ranks, label + " all_reduce in a group");
     expect_sums(two, ranks * ranks, label + " twice in a group");
     const std::vector<float> h = on_host(whole), r = on_host(reduced);

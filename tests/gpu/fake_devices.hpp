@@ -50,6 +50,19 @@ void on_gpus(int n, fake_gpus& g, F&& f) {
     });
 }
 
+// The kernel launches of all ranks during f.
+template <class F>
+int kernels_of(communicator& w, fake_gpus& g, F&& f) {
+    barrier(w);
+    const int before = g.fused_launches.load();
+    barrier(w);
+    f();
+    barrier(w);
+    const int after = g.fused_launches.load();
+    barrier(w); // the next kernels of other ranks do not count
+    return after - before;
+}
+
 inline float value(int rank, std::size_t i) { return static_cast<float>((rank + 1) * 3 + static_cast<int>(i % 11)); }
 
 inline void fill(const device_memory<float>& x, int rank, std::size_t n) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include <collx/comm/bound_communicator.hpp>
 #include <collx/comm/options.hpp>
@@ -83,6 +84,9 @@ template <class... P>
 communicator_of_call<bound_communicator<P...>> kept_communicator(const bound_communicator<P...>& c) {
     return {c};
 }
+
+template <class Comm>
+using kept_communicator_t = decltype(kept_communicator(std::declval<Comm&>()));
 
 template <class X>
 constexpr void refuse_device_in_place() {

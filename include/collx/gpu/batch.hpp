@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Launches the calls of a group in few kernels. Consecutive calls of one kernel share a launch; a group that names its
-// kinds has one kernel for all. A new launch begins when a call needs another kernel, when the kernel's arguments have
-// no room, or when one of two calls writes memory that the other uses (blocks move from call to call by themselves, so
-// no call may need the result of another). Each rank decides by itself: the order of the calls is the same on all
-// ranks, and a rank's blocks wait for the peers' calls, not for their launches. Knows no collective.
+// Launches the calls of a group in few kernels, or keeps these kernels to be launched many times. Consecutive calls of
+// one kernel share a launch; a group that names its kinds has one kernel for all. A new launch begins when a call needs
+// another kernel, when the kernel's arguments have no room, or when one of two calls writes memory that the other uses
+// (blocks move from call to call by themselves, so no call may need the result of another). Each rank decides by
+// itself: the order of the calls is the same on all ranks, and a rank's blocks wait for the peers' calls, not for their
+// launches. Knows no collective.
 #pragma once
 
 #include <cstddef>
@@ -58,8 +59,36 @@ inline error in_group(const error& e, unsigned first, unsigned last) {
     return named;
 }
 
+// A kernel with calls of a group, ready for its launch.
+struct grouped_kernel {
+    virtual ~grouped_kernel() = default;
+    // A kind is identified by an address.
+    virtual bool has_room(const void* kind) const = 0;
+    virtual bool put(const void* kind, const void* call) = 0; // false: of another kind
+    virtual void launch() const = 0;
+    // How many of the communicator's collectives it makes.
+    unsigned collectives() const { return last == 0 ? 0 : last - (first == 0 ? 1 : first) + 1; }
+
+    void* team = nullptr;
+    device::fused_options o;
+    std::function<void()> done;   // called once it is in its stream
+    unsigned first = 0, last = 0; // the calls' numbers in the group, from 1; 0: the group's messages
+};
+using grouped_kernels = std::vector<sole_ptr<grouped_kernel>>;
+
 class kernel_batch {
 public:
+    kernel_batch() = default;
+    // Adds its kernels to `kept` instead of launching them.
+    explicit kernel_batch(grouped_kernels& kept) : kept_(&kept) {}
+    bool is_kept() const { return kept_ != nullptr; }
+    // Adds a kernel with one call.
+    template <class Team, class Call>
+    void keep(Team& team, const Call& call, const device::fused_options& o) {
+        auto k = make_sole<one_call<Team, Call>>(call);
+        k->team = &team, k->o = o, k->first = k->last = number_;
+        kept_->push_back(std::move(k));
+    }
     // Whether the next call must wait in its stream for the calls before the group.
     bool is_first() const { return number_ <= 1; }
     void begin_call(unsigned number) { number_ = number; }
@@ -67,7 +96,7 @@ public:
     // Sets the kernel that the calls of add_mixed() share.
     template <class Team, class Kinds>
     void use_mix() {
-        make_mix_ = [] { return sole_ptr<kernel>(make_mix<Team>(Kinds())); };
+        make_mix_ = [] { return sole_ptr<grouped_kernel>(make_mix<Team>(Kinds())); };
     }
     // done: called once the kernel is in its stream.
     template <class Team, class Call, class Done>
@@ -89,11 +118,12 @@ public:
         flush();
         raise(in_group(e, number_, number_));
     }
-    // Launches the open kernel. Errors name its calls.
+    // Launches the open kernel, or keeps it. Errors name its calls.
     void flush() {
         used_.clear();
-        const sole_ptr<kernel> k = std::exchange(open_, sole_ptr<kernel>());
+        sole_ptr<grouped_kernel> k = std::exchange(open_, sole_ptr<grouped_kernel>());
         if (k == nullptr) return;
+        if (is_kept()) return kept_->push_back(std::move(k));
         try {
             k->launch();
             k->done();
@@ -107,19 +137,16 @@ private:
     template <class Call>
     static constexpr char kind_of = 0;
 
-    // A kind is identified by the address of its kind_of.
-    struct kernel {
-        virtual ~kernel() = default;
-        virtual bool has_room(const void* kind) const = 0;
-        virtual bool put(const void* kind, const void* call) = 0; // false: of another kind
-        virtual void launch() const = 0;
-        void* team = nullptr;
-        device::fused_options o;
-        std::function<void()> done;
-        unsigned first = 0, last = 0;
+    template <class Team, class Call>
+    struct one_call final : grouped_kernel {
+        explicit one_call(const Call& c) : call(c) {}
+        bool has_room(const void*) const override { return false; }
+        bool put(const void*, const void*) override { return false; }
+        void launch() const override { static_cast<Team*>(this->team)->run(call, this->o); }
+        Call call;
     };
     template <class Team, class Call>
-    struct array_of final : kernel {
+    struct array_of final : grouped_kernel {
         bool has_room(const void* kind) const override {
             return kind == &kind_of<Call> && calls.size() < device::call_array<Call>::most;
         }
@@ -131,7 +158,7 @@ private:
         device::call_array<Call> calls;
     };
     template <class Team, class... Calls>
-    struct mix_of final : kernel {
+    struct mix_of final : grouped_kernel {
         bool has_room(const void* kind) const override {
             return ((kind == &kind_of<Calls> && calls.template has_room<Calls>()) || ...);
         }
@@ -154,7 +181,7 @@ private:
         return true;
     }
     template <class Team, class Done>
-    void open(sole_ptr<kernel> k, Team* team, const device::fused_options& o, const Done& done) {
+    void open(sole_ptr<grouped_kernel> k, Team* team, const device::fused_options& o, const Done& done) {
         flush();
         open_ = std::move(k);
         open_->team = team, open_->o = o, open_->done = done, open_->first = number_;
@@ -167,8 +194,9 @@ private:
         return open_->put(&kind_of<Call>, &call);
     }
 
-    sole_ptr<kernel> open_;
-    sole_ptr<kernel> (*make_mix_)() = nullptr;
+    grouped_kernels* kept_ = nullptr;
+    sole_ptr<grouped_kernel> open_;
+    sole_ptr<grouped_kernel> (*make_mix_)() = nullptr;
     std::vector<used_memory> used_; // by the open kernel's calls
     unsigned number_ = 0;           // of the call that is added
     bool has_named_ = false;

@@ -135,18 +135,17 @@ struct device_calls {
         }
         call.end();
     }
+    static void require_set_up(communicator& c, int peer) {
+        if (c.internals().device == nullptr)
+            fail(errc::invalid_argument, c.rank(), peer, "call collx::use_device(comm) on all ranks before",
+                 "the first call on device memory sets things up on all ranks, and a message is between two");
+    }
 
 private:
     template <class R>
     friend struct device_group_calls;
     template <class R>
     friend struct device_recording;
-
-    static void require_set_up(communicator& c, int peer) {
-        if (c.internals().device == nullptr)
-            fail(errc::invalid_argument, c.rank(), peer, "call collx::use_device(comm) on all ranks before",
-                 "the first call on device memory sets things up on all ranks, and a message is between two");
-    }
 
     // The common path of collectives that are not an exchange of parts. Started: a single call, or one of a group.
     template <collective C, class Started, class In, class Out, class Op>

@@ -9,24 +9,27 @@
 //
 //   collx::device_group(world).send(mine, next).recv(theirs, last).all_reduce(norm).broadcast(seed, 0)
 //       .launch({.stream = stream}); // one kernel
+//
+//   auto step = collx::persistent::device_group(world).all_reduce(norm).broadcast(seed, 0).launch({.stream = stream});
+//   for (...) step(); // launches what was prepared once
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <collx/comm/group_verbs.hpp>
 #include <collx/comm/unmade_calls.hpp>
 #include <collx/gpu/group_calls.hpp>
+#include <collx/gpu/ready_group.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 // Calls of a communicator, or of one with policies bound. Buffers must stay in place until the stream is done.
 // Every rank adds the same collectives in the same order. Both ranks of a pair add the messages between them, each to
 // one group, in the same order.
+// Mode: blocking, or repeated: then launch() launches nothing and returns a persistent_call of the whole group.
 // Kinds: the kinds of calls that share one kernel: (verb, views, operator), or messages. Each call in a chain returns
 // a group with its kind added; a group that is kept (auto g = device_group(w).all_reduce(x)) takes more of its Kinds.
 // Cost: one kernel for calls of Kinds, up to 32 calls and 16 KiB of arguments. Other messages: one kernel for all
@@ -35,45 +38,43 @@ COLLX_BEGIN_NAMESPACE
 //     memory that both use.
 // Errors: those of the single calls, with the call's number in the group. Calls before it are made. A group that is
 //     destroyed with calls that were not launched reports so on stderr; a checked communicator ends.
-template <class Comm, class... Kinds>
-class device_group : public detail::group_verbs<device_group<Comm, Kinds...>, true> {
+template <class Comm, class Mode = detail::blocking, class... Kinds>
+class device_group : public detail::group_verbs<device_group<Comm, Mode, Kinds...>, true> {
 public:
     explicit device_group(Comm& c) requires std::is_same_v<Comm, communicator> : comm_(&c) {}
     template <class... P>
     explicit device_group(const bound_communicator<P...>& c) : comm_(c) {}
 
     // The number of calls in the group.
-    std::size_t size() const { return calls_.size() + messages_.size(); }
+    std::size_t size() const { return all_.size(); }
 
-    // Launches the calls. The group is empty afterwards.
-    void launch(const device_call_options& o = {}) {
-        communicator_core& core = detail::base_of(comm()).internals();
+    // Launches the calls. The group is empty afterwards. A persistent group instead returns a persistent_call, which
+    // launches all of them each time it is called, and is done when its stream is.
+    auto launch(const device_call_options& o = {}) {
+        Comm& c = comm();
+        communicator_core& core = detail::base_of(c).internals();
         const detail::one_caller::call here(core.caller, core.net.rank());
         unmade_.are_made();
-        const auto calls = std::exchange(calls_, {});
-        const auto messages = std::exchange(messages_, {});
-        Comm& c = comm();
-        detail::kernel_batch batch;
-        unsigned number = 0;
-        try {
-            detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
-                using group_calls = detail::device_group_calls<Runtime>;
-                if constexpr (sizeof...(Kinds) != 0) group_calls::template use_mix<policies, Kinds...>(batch);
-                group_calls::template messages<mixes_messages>(c, messages, o, batch);
-            });
-            for (const auto& call : calls) batch.begin_call(++number), call(c, o, batch);
-        } catch (const error& e) {
-            batch.end(e);
-        }
-        batch.flush();
+        auto all = std::exchange(all_, {});
+        sole_ptr<detail::ready_call> ready;
+        detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
+            if constexpr (is_persistent) {
+                ready = make_sole<detail::ready_device_group<Runtime, Comm, Kinds...>>(c, std::move(all), o);
+            } else {
+                detail::kernel_batch batch;
+                detail::device_group_calls<Runtime>::template put<Mode, Kinds...>(c, all, o, batch);
+            }
+        });
+        if constexpr (is_persistent) return persistent_call(core, std::move(ready));
     }
 
 private:
-    template <class C, class... K>
+    template <class C, class M, class... K>
     friend class device_group;
     friend detail::group_verbs<device_group, true>;
-    static constexpr bool is_bound = !std::is_same_v<Comm, communicator>;
-    using policies = std::remove_cvref_t<decltype(detail::policies_of(std::declval<Comm&>()))>;
+    static constexpr bool is_bound = !std::is_same_v<Comm, communicator>,
+                          is_persistent = std::is_same_v<Mode, detail::repeated>,
+                          mixes_messages = (detail::is_kind_of_messages<Kinds> || ...);
     template <class Kind>
     static constexpr bool has = (std::is_same_v<Kind, Kinds> || ...);
     template <class X, class T = detail::element_of<buffer_t<X>>>
@@ -86,9 +87,6 @@ private:
     requires(detail::row_of(V).is_message()) struct kind_of<V, In, Out, Op> {
         using type = message_kind<In>;
     };
-    static constexpr bool mixes_messages =
-        has<detail::grouped_messages_kind<true>> || has<detail::grouped_messages_kind<false>>;
-
     template <class X>
     static void require_kind() {
         static_assert(
@@ -104,8 +102,8 @@ private:
     template <detail::verb V, class In, class Out, class Op, class F>
     auto chain(F&& f) {
         using kind = typename kind_of<V, In, Out, Op>::type;
-        using next = std::conditional_t<has<kind>, device_group, device_group<Comm, Kinds..., kind>>;
-        next g(comm(), std::move(calls_), std::move(messages_));
+        using next = std::conditional_t<has<kind>, device_group, device_group<Comm, Mode, Kinds..., kind>>;
+        next g(comm(), std::move(all_));
         g.unmade_ = std::move(unmade_);
         f(g);
         return g;
@@ -117,8 +115,8 @@ private:
         require_output<Out>();
         if constexpr (buffer_t<Out>::is_output && DeviceBuffer<In> && DeviceBuffer<Out>) { // else refused
             constexpr bool is_mixed = has<typename kind_of<V, In, Out, Op>::type>;
-            calls_.push_back([a = buffer(in), b = buffer(out), op, root](Comm& c, device_call_options o,
-                                                                         detail::kernel_batch& batch) {
+            all_.collectives.push_back([a = buffer(in), b = buffer(out), op, root](Comm& c, device_call_options o,
+                                                                                   detail::kernel_batch& batch) {
                 o.root = root; // read by rooted verbs only
                 detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
                     detail::device_group_calls<Runtime>::template collective_of<detail::row_of(V).does, is_mixed>(
@@ -133,7 +131,7 @@ private:
         require_on_device<X>();
         if constexpr (!Outgoing) require_output<X>();
         require_kind<X>();
-        messages_.push_back(message(buffer(x), peer, Outgoing));
+        all_.messages.push_back(message(buffer(x), peer, Outgoing));
         note(Outgoing ? "send" : "recv");
     }
     template <class X>
@@ -148,18 +146,30 @@ private:
         using T = detail::element_of<View>;
         return {peer, outgoing, reinterpret_cast<std::uintptr_t>(v.data()), v.size() * sizeof(T)};
     }
-    using call = std::function<void(Comm&, const device_call_options&, detail::kernel_batch&)>;
-    device_group(Comm& c, std::vector<call>&& calls, std::vector<detail::device_message>&& messages) : device_group(c) {
-        calls_ = std::move(calls), messages_ = std::move(messages);
-    }
+    device_group(Comm& c, detail::device_group_list<Comm>&& all) : device_group(c) { all_ = std::move(all); }
 
     std::conditional_t<is_bound, Comm, communicator*> comm_;
-    std::vector<call> calls_;
-    std::vector<detail::device_message> messages_;
+    detail::device_group_list<Comm> all_;
     detail::unmade_calls unmade_;
 };
 device_group(communicator&)->device_group<communicator>;
 template <class... P>
 device_group(const bound_communicator<P...>&) -> device_group<bound_communicator<P...>>;
+
+namespace persistent {
+// A device_group whose calls are made ready together: launch() returns a persistent_call. Where kernels reach every
+// peer, the calls are checked and their kernels prepared there, once; each start launches these kernels. On other ways
+// a start makes the calls. Options: those of launch(), for all starts.
+//   auto step = collx::persistent::device_group(world).all_reduce(norm).broadcast(seed, 0).launch({.stream = stream});
+//   for (...) step();
+template <class Comm>
+class device_group : public collx::device_group<Comm, detail::repeated> {
+public:
+    using collx::device_group<Comm, detail::repeated>::device_group;
+};
+device_group(communicator&)->device_group<communicator>;
+template <class... P>
+device_group(const bound_communicator<P...>&) -> device_group<bound_communicator<P...>>;
+} // namespace persistent
 
 COLLX_END_NAMESPACE

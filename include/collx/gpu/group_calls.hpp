@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <type_traits>
 #include <vector>
 
 #include <collx/gpu/batch.hpp>
@@ -19,6 +21,15 @@ struct device_message {
     bool outgoing;
     std::uintptr_t address;
     std::size_t bytes;
+};
+
+// What a group holds until it is launched, or for as long as it is persistent.
+template <class Comm>
+struct device_group_list {
+    using collective_call = std::function<void(Comm&, const device_call_options&, kernel_batch&)>;
+    std::vector<collective_call> collectives;
+    std::vector<device_message> messages;
+    std::size_t size() const { return collectives.size() + messages.size(); }
 };
 
 // The buffers that go to all peers, or come from them: at most one for each peer.
@@ -63,6 +74,11 @@ struct grouped_messages_kind {
         return device_exchange::kinds<AreWords>();
     }
 };
+template <class Kind>
+inline constexpr bool is_kind_of_messages = false;
+template <bool AreWords>
+inline constexpr bool is_kind_of_messages<grouped_messages_kind<AreWords>> = true;
+
 template <class Policies, class... Kinds>
 struct kernels_of {
     using type = device::call_kinds<>;
@@ -92,11 +108,25 @@ struct device_in_group : device_started<Runtime, Comm> {
                  "a message of the group is not of whole words, and its type says so");
     }
     void end() const {
+        if (batch.is_kept()) return; // no call has been made
         this->made();
         if (!this->g.is_direct()) base::end();
     }
     kernel_batch& batch;
     std::vector<used_memory> uses; // memory that the views do not show
+};
+
+// A round of a persistent group's messages: the kernel is kept, by itself.
+template <class Runtime, class Comm>
+struct device_kept_round : device_started<Runtime, Comm> {
+    device_kept_round(Comm& x, const device_call_options& opts, kernel_batch& b)
+        : device_started<Runtime, Comm>(x, opts, false), batch(b) {}
+    template <class Call, class In, class Out>
+    void put(const Call& call, const device::fused_options& with, const In&, const Out&) const {
+        batch.keep(this->g.team(), call, with);
+    }
+    void end() const {}
+    kernel_batch& batch;
 };
 
 template <class Runtime>
@@ -110,15 +140,29 @@ struct device_group_calls {
         else device_calls<Runtime>::template call<C>(call, in, out, op, is_in_place);
     }
 
-    // Sets the kernel that calls of these kinds share.
-    template <class Policies, class... Kinds>
-    static void use_mix(kernel_batch& batch) {
-        using team = std::remove_reference_t<decltype(std::declval<gpu_group<Runtime>&>().team())>;
-        batch.use_mix<team, typename kernels_of<Policies, Kinds...>::type>();
+    // Puts all calls into the batch, and the batch's kernels into the stream unless it keeps them. Mode repeated: the
+    // batch keeps them. Kinds: those that share one kernel. Errors name the call.
+    template <class Mode, class... Kinds, class Comm>
+    static void put(Comm& comm, const device_group_list<Comm>& all, const device_call_options& o, kernel_batch& batch) {
+        constexpr bool mixes_messages = (is_kind_of_messages<Kinds> || ...);
+        unsigned number = 0;
+        try {
+            if constexpr (sizeof...(Kinds) != 0) {
+                using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
+                using team = std::remove_reference_t<decltype(std::declval<gpu_group<Runtime>&>().team())>;
+                batch.use_mix<team, typename kernels_of<policies, Kinds...>::type>();
+            }
+            messages<mixes_messages, Mode>(comm, all.messages, o, batch);
+            for (const auto& call : all.collectives) batch.begin_call(++number), call(comm, o, batch);
+        } catch (const error& e) {
+            batch.end(e);
+        }
+        batch.flush();
     }
 
+private:
     // The k-th message to and from each peer, together. Each k is a separate kernel; Mixed: all are in the group's.
-    template <bool Mixed, class Comm>
+    template <bool Mixed, class Mode, class Comm>
     static void messages(Comm& comm, const std::vector<device_message>& all, const device_call_options& o,
                          kernel_batch& batch) {
         communicator& c = base_of(comm);
@@ -129,6 +173,9 @@ struct device_group_calls {
             if constexpr (Mixed) {
                 device_in_group<Runtime, Comm, true> call(comm, o, batch, false);
                 rounds = add_round(call, all, round, [&](const used_memory& u) { call.uses.push_back(u); });
+            } else if constexpr (std::is_same_v<Mode, repeated>) {
+                const device_kept_round<Runtime, Comm> call(comm, o, batch);
+                rounds = add_round(call, all, round, [](const used_memory&) {});
             } else {
                 const device_started<Runtime, Comm> call(comm, o, false);
                 rounds = add_round(call, all, round, [](const used_memory&) {});
@@ -136,7 +183,6 @@ struct device_group_calls {
         }
     }
 
-private:
     // Adds one round. Returns the number of rounds.
     template <class Call, class Uses>
     static std::size_t add_round(const Call& call, const std::vector<device_message>& all, std::size_t round,

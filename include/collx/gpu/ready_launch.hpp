@@ -24,7 +24,7 @@ template <class Runtime, class Comm, class Call>
 class typed_launch final : public recorded_launch {
 public:
     typed_launch(Comm& comm, const device_call_options& o, const Call& call, const device::fused_options& with)
-        : comm_{kept_communicator(comm)}, options_(o), call_(call), with_(with) {}
+        : comm_(kept_communicator(comm)), options_(o), call_(call), with_(with) {}
     void start() override {
         const device_started<Runtime, Comm> started(comm_.comm, options_);
         started.put(call_, with_, 0, 0);
@@ -32,7 +32,7 @@ public:
     }
 
 private:
-    communicator_of_call<Comm> comm_;
+    kept_communicator_t<Comm> comm_;
     device_call_options options_;
     Call call_;
     device::fused_options with_;
