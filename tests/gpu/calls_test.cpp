@@ -87,7 +87,8 @@ TEST_CASE("persistent calls on device memory, by kernels and by way of the host"
             device::fake_stream s(here);
             using memory = device_memory<float>;
             constexpr std::size_t n = 50;
-            memory x(g, here, n), y(g, here, n), all(g, here, 3 * n), part(g, here, n), there(g, here, n);
+            memory x(g, here, n), y(g, here, n), all(g, here, 3 * n), again(g, here, 3 * n), part(g, here, n),
+                there(g, here, n);
             // The policies and the counts are temporaries.
             auto sum = per::all_reduce(w.with(gpus{r}), x, y, plus{}, {.stream = &s});
             auto gathered = per::all_gather_v(w.with(gpus{r}), x, all, std::vector<int>{50, 50, 50}, std::vector<int>(),
@@ -118,11 +119,23 @@ TEST_CASE("persistent calls on device memory, by kernels and by way of the host"
             });
             if (staged) return;
             w.set_checked(true); // compared when the call is made, not when it is launched
+            const std::vector<int> fifty(3, 50);
             auto compared = per::all_reduce(w.with(gpus{r}), x, y, plus{}, {.stream = &s});
-            const auto exchanges = w.internals().exchanges;
-            compared(), compared();
-            EXPECT(w.internals().exchanges == exchanges);
+            auto from_all = per::all_gather_v(w.with(gpus{r}), x, all, fifty, std::vector<int>(), {.stream = &s});
+            auto to_all = per::all_to_all_v(w.with(gpus{r}), all, fifty, again, fifty, {.stream = &s});
+            auto to_root = per::gather_v(w.with(gpus{r}), x, all, fifty, std::vector<int>(), {.stream = &s});
+            auto swapped = per::sendrecv(w.with(gpus{r}), x, next, there, last, {.stream = &s});
+            auto edges = per::neighbor_all_gather(w.with(gpus{r}), neighbors{{last}, {next}}, x, part, {.stream = &s});
+            const auto exchanges = w.internals().exchanges, messages = w.sequence();
+            for (int t = 0; t < 2; ++t) compared(), from_all(), to_all(), to_root(), swapped(), edges();
+            EXPECT(w.internals().exchanges == exchanges && w.sequence() == messages + 10); // a message does not count
             synchronize(w.with(gpus{r}), {.stream = &s});
+            const int last_time = 3; // of the loop above
+            for (std::size_t i = 0; i < n; ++i) {
+                EXPECT_AT(i, there[i] == value(last + last_time, i) && part[i] == there[i]);
+                for (int k = 0; k < 3; ++k) // what it gathered, then got: each rank's part for this rank
+                    EXPECT_AT(i, again[static_cast<std::size_t>(k) * n + i] == value(me + last_time, i));
+            }
         });
         CHECK(g.pieces() == 0);
     }

@@ -30,24 +30,57 @@ struct device_calls {
     template <class Comm>
     using started = device_started<Runtime, Comm>;
 
-    template <collective C, class Comm, class In, class Out, class Op>
-    static void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o, bool is_in_place) {
-        if constexpr (C == collective::gather || C == collective::scatter) equal_parts<C>(comm, in, out, o);
-        else if constexpr (std::is_same_v<Op, no_op>)
-            call<C>(started<Comm>(comm, o), in, out, device::move_only{}, is_in_place);
-        else call<C>(started<Comm>(comm, o), in, out, op, is_in_place);
+    // Rest: whether the call is in place, or the counts of a v-variant.
+    template <collective C, class Comm, class In, class Out, class Op, class... Rest>
+    static void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o, const Rest&... rest) {
+        make<C>(started<Comm>(comm, o), in, out, op, rest...);
+    }
+    template <verb V, class Comm, class In, class Out, class S, class SO, class R, class RO>
+    static void neighbors(Comm& comm, const collx::neighbors& g, const In& in, const Out& out,
+                          const device_call_options& o, const part_counts<S, SO>& send,
+                          const part_counts<R, RO>& receive) {
+        make_neighbors<V>(started<Comm>(comm, o), g, in, out, send, receive);
+    }
+    template <class Comm, class Sent, class Received>
+    static void message(Comm& comm, const Sent& sent, int to, const Received& received, int from,
+                        const device_call_options& o) {
+        check_message(base_of(comm), to, from);
+        make_message(started<Comm>(comm, o, false), sent, to, received, from);
+    }
+    template <class Comm>
+    static void barrier(Comm& comm, const device_call_options& o) {
+        make_barrier(started<Comm>(comm, o));
+    }
+    static void require_set_up(communicator& c, int peer) {
+        if (c.internals().device == nullptr)
+            fail(errc::invalid_argument, c.rank(), peer, "call collx::use_device(comm) on all ranks before",
+                 "the first call on device memory sets things up on all ranks, and a message is between two");
+    }
+
+private:
+    template <class R>
+    friend struct device_group_calls;
+    template <class R>
+    friend struct device_recording;
+
+    // ------------------------------------------------------------------------------------------ started calls
+    // Started: a call that is made once, one of a group, or one that is recorded to be made again and again.
+    template <collective C, class Started, class In, class Out, class Op>
+    static void make(const Started& started, const In& in, const Out& out, const Op& op, bool is_in_place) {
+        if constexpr (C == collective::gather || C == collective::scatter) equal_parts<C>(started, in, out);
+        else if constexpr (std::is_same_v<Op, no_op>) call<C>(started, in, out, device::move_only{}, is_in_place);
+        else call<C>(started, in, out, op, is_in_place);
     }
     // all_gather_v, gather_v, scatter_v, reduce_scatter_v.
-    template <collective C, class Comm, class In, class Out, class Op, class Counts, class Offsets>
-    static void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o,
-                    const part_counts<Counts, Offsets>& parts) {
+    template <collective C, class Started, class In, class Out, class Op, class Counts, class Offsets>
+    static void make(const Started& call, const In& in, const Out& out, const Op& op,
+                     const part_counts<Counts, Offsets>& parts) {
         constexpr verb V = counted_verb_of(C);
         constexpr verb_row row = row_of(V);
         if constexpr (row.reduces()) require_reduce_op<Op, element_of<In>>();
-        const started<Comm> call(comm, o);
         const int me = call.g.rank(), n = call.g.size();
         count_table& t = call.core().tables.first;
-        if (row.counts == part_counts_of::root && me != o.root)
+        if (row.counts == part_counts_of::root && me != call.o.root)
             t.assign_one(me, n, row.out == extent::part ? out.size() : in.size());
         else t.assign(me, n, parts.counts, parts.offsets, row.name);
         (void)check_on_device<V>(call, in, out, false, &call.core().tables);
@@ -56,11 +89,10 @@ struct device_calls {
         else rooted<C>(call, in, out);
     }
     // all_to_all_v.
-    template <collective C, class Comm, class In, class Out, class Op, class S, class SO, class R, class RO>
-    static void run(Comm& comm, In in, Out out, const Op&, const device_call_options& o, const part_counts<S, SO>& send,
-                    const part_counts<R, RO>& receive) {
+    template <collective C, class Started, class In, class Out, class Op, class S, class SO, class R, class RO>
+    static void make(const Started& call, const In& in, const Out& out, const Op&, const part_counts<S, SO>& send,
+                     const part_counts<R, RO>& receive) {
         static_assert(C == collective::all_to_all);
-        const started<Comm> call(comm, o);
         count_tables& t = call.core().tables;
         const int me = call.g.rank(), n = call.g.size();
         t.first.assign(me, n, send.counts, send.offsets, "send");
@@ -69,12 +101,10 @@ struct device_calls {
         exchange<C>(call, in, out);
     }
     // Exchanges parts along the edges of a graph, as an all_to_all_v in which most parts are empty.
-    template <verb V, class Comm, class In, class Out, class S, class SO, class R, class RO>
-    static void neighbors(Comm& comm, const collx::neighbors& g, const In& in, const Out& out,
-                          const device_call_options& o, const part_counts<S, SO>& send,
-                          const part_counts<R, RO>& receive) {
+    template <verb V, class Started, class In, class Out, class S, class SO, class R, class RO>
+    static void make_neighbors(const Started& call, const collx::neighbors& g, const In& in, const Out& out,
+                               const part_counts<S, SO>& send, const part_counts<R, RO>& receive) {
         constexpr verb_row row = row_of(V);
-        const started<Comm> call(comm, o);
         communicator_core& core = call.core();
         count_tables& t = core.tables;
         const int me = call.g.rank();
@@ -96,36 +126,37 @@ struct device_calls {
         call.g.require_memory(out, "output");
         exchange<collective::all_to_all>(call, in, out);
     }
-    template <class Comm, class Sent, class Received>
-    static void message(Comm& comm, const Sent& sent, int to, const Received& received, int from,
-                        const device_call_options& o) {
-        communicator& c = base_of(comm);
-        const int me = c.rank(), n = c.size();
+    static void check_message(communicator& c, int to, int from) {
+        const int me = c.rank();
         require_set_up(c, to != no_peer ? to : from);
-        const bool sends = to != no_peer, receives = from != no_peer;
-        if (sends) require_peer(c.internals(), to);
-        if (receives) require_peer(c.internals(), from);
+        if (to != no_peer) require_peer(c.internals(), to);
+        if (from != no_peer) require_peer(c.internals(), from);
         if ((to == me) != (from == me))
             fail(errc::invalid_argument, me, me, "use sendrecv with both ranks this one, or copy it",
                  "a message of a rank to itself alone would wait for ever");
-        const started<Comm> call(comm, o, false);
-        require_no_overlap(c.internals(), sent, received, SIZE_MAX);
+    }
+    template <class Started, class Sent, class Received>
+    static void make_message(const Started& call, const Sent& sent, int to, const Received& received, int from) {
+        communicator_core& core = call.core();
+        const int me = call.g.rank(), n = call.g.size();
+        require_no_overlap(core, sent, received, SIZE_MAX);
         call.g.require_memory(sent, "input");
         call.g.require_memory(received, "output");
-        one_part(c.internals().tables.first, me, n, sends ? to : -1, sent.size());
-        one_part(c.internals().tables.second, me, n, receives ? from : -1, received.size());
+        one_part(core.tables.first, me, n, to != no_peer ? to : -1, sent.size());
+        one_part(core.tables.second, me, n, from != no_peer ? from : -1, received.size());
         exchange<collective::send_recv>(call, sent, received);
     }
-    template <class Comm>
-    static void barrier(Comm& comm, const device_call_options& o) {
+    template <class Started>
+    static void make_barrier(const Started& call) {
+        const device_call_options& o = call.o;
+        const typename Started::alone& alone = call; // as in call()
         using nothing = contiguous_view<char>;
         using types = device::call_types<nothing, nothing, device::move_only, char, device::even_cuts, true>;
-        const started<Comm> call(comm, o);
         if (call.g.is_direct()) {
             by_kernel::launch<types>(device::simple_protocol{}, algo::flag_barrier{}, call, nothing(), nothing(),
                                      device::move_only{}, [](int) { return device::even_cuts(); },
                                      {collective::barrier});
-        } else if (!two_level::try_barrier(call)) {
+        } else if (!two_level::try_barrier(alone)) {
             staged_pieces<Runtime> pieces(call.g, o.stream, call.stream.is_capturing, call.timeout_ns());
             pieces.template put<char>(nothing(), device::staging_range(),
                                       [t = o.timeout](communicator& side, const std::byte*, std::byte*) {
@@ -135,17 +166,6 @@ struct device_calls {
         }
         call.end();
     }
-    static void require_set_up(communicator& c, int peer) {
-        if (c.internals().device == nullptr)
-            fail(errc::invalid_argument, c.rank(), peer, "call collx::use_device(comm) on all ranks before",
-                 "the first call on device memory sets things up on all ranks, and a message is between two");
-    }
-
-private:
-    template <class R>
-    friend struct device_group_calls;
-    template <class R>
-    friend struct device_recording;
 
     // The common path of collectives that are not an exchange of parts. Started: a single call, or one of a group.
     template <collective C, class Started, class In, class Out, class Op>
@@ -185,10 +205,9 @@ private:
         }
         t.assign(call.g.rank(), call.g.size(), counts, offsets, which);
     }
-    template <collective C, class Comm, class In, class Out>
-    static void equal_parts(Comm& comm, const In& in, const Out& out, const device_call_options& o) {
-        using policies = typename started<Comm>::policies;
-        const started<Comm> call(comm, o);
+    template <collective C, class Started, class In, class Out>
+    static void equal_parts(const Started& call, const In& in, const Out& out) {
+        using policies = typename Started::policies;
         const call_facts f = check_on_device<verb_of(C)>(call, in, out);
         const int me = call.g.rank(), n = call.g.size();
         if constexpr (policies::template has_algorithm<C>)

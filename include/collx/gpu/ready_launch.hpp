@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Persistent calls on device memory. Where kernels reach every peer, making a collective checks it, chooses its
-// algorithm and prepares the arguments of its kernel; a start is a launch. On other ways, and for calls that only move
-// parts between ranks, a start makes the whole call. Either way the call is done when its stream is.
+// Persistent calls on device memory. Where kernels reach every peer, making a call checks it, chooses its algorithm and
+// prepares the arguments of its kernel; a start is a launch. On other ways a start makes the whole call. Either way the
+// call is done when its stream is.
 #pragma once
 
 #include <utility>
@@ -23,10 +23,11 @@ struct recorded_launch {
 template <class Runtime, class Comm, class Call>
 class typed_launch final : public recorded_launch {
 public:
-    typed_launch(Comm& comm, const device_call_options& o, const Call& call, const device::fused_options& with)
-        : comm_(kept_communicator(comm)), options_(o), call_(call), with_(with) {}
+    typed_launch(Comm& comm, const device_call_options& o, bool is_collective, const Call& call,
+                 const device::fused_options& with)
+        : comm_(kept_communicator(comm)), options_(o), is_collective_(is_collective), call_(call), with_(with) {}
     void start() override {
-        const device_started<Runtime, Comm> started(comm_.comm, options_);
+        const device_started<Runtime, Comm> started(comm_.comm, options_, is_collective_);
         started.put(call_, with_, 0, 0);
         started.end();
     }
@@ -34,6 +35,7 @@ public:
 private:
     kept_communicator_t<Comm> comm_;
     device_call_options options_;
+    bool is_collective_;
     Call call_;
     device::fused_options with_;
 };
@@ -41,37 +43,46 @@ private:
 // A call that keeps its prepared kernel instead of launching it.
 template <class Runtime, class Comm>
 struct device_recorder : device_started<Runtime, Comm> {
-    device_recorder(Comm& c, const device_call_options& o, sole_ptr<recorded_launch>& to)
-        : device_started<Runtime, Comm>(c, o), recorded(&to) {}
+    device_recorder(Comm& c, const device_call_options& o, sole_ptr<recorded_launch>& to, bool is_collective = true)
+        : device_started<Runtime, Comm>(c, o, is_collective), is_collective(is_collective), recorded(&to) {}
     template <class Call, class In, class Out>
     void put(const Call& call, const device::fused_options& with, const In&, const Out&) const {
-        *recorded = make_sole<typed_launch<Runtime, Comm, Call>>(this->comm, this->o, call, with);
+        *recorded = make_sole<typed_launch<Runtime, Comm, Call>>(this->comm, this->o, is_collective, call, with);
     }
     void end() const {} // no call has been made
+    bool is_collective;
     sole_ptr<recorded_launch>* recorded;
 };
 
-// Takes the place of device_calls: records the calls that can be recorded.
+// Takes the place of device_calls, and records the calls where kernels reach every peer.
 template <class Runtime>
 struct device_recording {
     sole_ptr<recorded_launch> launch; // null: a start makes the whole call
+    using calls = device_calls<Runtime>;
 
-    template <collective C, class Comm, class In, class Out, class Op>
-    void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o, bool is_in_place) {
-        if constexpr (C != collective::gather && C != collective::scatter) {
-            const device_recorder<Runtime, Comm> recorder(comm, o, launch);
-            if (!recorder.g.is_direct()) return;
-            if constexpr (std::is_same_v<Op, no_op>)
-                device_calls<Runtime>::template call<C>(recorder, in, out, device::move_only{}, is_in_place);
-            else device_calls<Runtime>::template call<C>(recorder, in, out, op, is_in_place);
-        }
+    template <collective C, class Comm, class In, class Out, class Op, class... Rest>
+    void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o, const Rest&... rest) {
+        const device_recorder<Runtime, Comm> recorder(comm, o, launch);
+        if (recorder.g.is_direct()) calls::template make<C>(recorder, in, out, op, rest...);
     }
-    template <collective, class... Args>
-    void run(Args&&...) {}
-    template <class... Args>
-    void message(Args&&...) {}
-    template <class... Args>
-    void barrier(Args&&...) {}
+    template <verb V, class Comm, class In, class Out, class Sent, class Received>
+    void neighbors(Comm& comm, const collx::neighbors& g, const In& in, const Out& out, const device_call_options& o,
+                   const Sent& sent, const Received& received) {
+        const device_recorder<Runtime, Comm> recorder(comm, o, launch);
+        if (recorder.g.is_direct()) calls::template make_neighbors<V>(recorder, g, in, out, sent, received);
+    }
+    template <class Comm, class Sent, class Received>
+    void message(Comm& comm, const Sent& sent, int to, const Received& received, int from,
+                 const device_call_options& o) {
+        calls::check_message(base_of(comm), to, from);
+        const device_recorder<Runtime, Comm> recorder(comm, o, launch, false);
+        if (recorder.g.is_direct()) calls::make_message(recorder, sent, to, received, from);
+    }
+    template <class Comm>
+    void barrier(Comm& comm, const device_call_options& o) {
+        const device_recorder<Runtime, Comm> recorder(comm, o, launch);
+        if (recorder.g.is_direct()) calls::make_barrier(recorder);
+    }
 
     template <class F>
     static sole_ptr<ready_call> make_ready(F f);
