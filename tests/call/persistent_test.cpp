@@ -590,3 +590,19 @@ TEST_CASE("an operator that throws, and a peer that does not come") {
         collx::barrier(w);
     });
 }
+
+TEST_CASE("a run that throws has ended when its error comes: nothing of it is under way") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(false);
+        if (w.rank() == 1)
+            return (void)thrown<collx::error>(w, [&] {
+                for (;;) collx::barrier(w);
+            });
+        list in(1000);
+        auto p = per::sendrecv(w, list(1 << 20), 1, in, 1, {.timeout = 50ms}); // the input is the call's
+        (void)thrown<collx::timed_out>(w, [&] { p(); });
+        EXPECT(w.internals().pending.empty());
+        (void)thrown<collx::error>(w, [&] { p.start(); });
+        EXPECT(w.internals().pending.empty());
+    });
+}

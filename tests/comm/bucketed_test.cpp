@@ -292,3 +292,58 @@ TEST_CASE("a slow tensor is named when the time is over") {
         EXPECT(true);
     });
 }
+
+TEST_CASE("a bucket that could not go out is not taken for done, and finish() throws what ended the calls") {
+    std::atomic<bool> has_ended{false};
+    on_ranks(2, [&](collx::communicator& w) {
+        std::vector<float> a(100, 1.f), b(100, 1.f);
+        collx::bucketed<float> g(w, {.bytes = 100, .first_bytes = 100}); // a bucket each
+        const int first = g.add("a", a), second = g.add("b", b);
+        g.ready(second), g.ready(first), g.finish();
+        EXPECT(a[0] == 2 && b[99] == 2);
+        if (w.rank() == 1) {
+            g.ready(second);
+            (void)thrown<collx::invalid_argument>(w, [&] { g.finish(); });
+            has_ended = true;
+            return;
+        }
+        until([&] { return has_ended.load(); });
+        for (const int k : {second, first}) (void)thrown<collx::aborted>(w, [&] { g.ready(k); });
+        EXPECT(thrown<collx::aborted>(w, [&] { g.finish(); }).peer() == 1);
+    });
+}
+
+TEST_CASE("a tensor that lay elsewhere in one step is again where it was registered") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<float> registered(100, 1.f);
+        collx::bucketed<float> g(w);
+        const int k = g.add("x", registered);
+        auto elsewhere = std::make_unique<std::vector<float>>(100, 5.f);
+        g.ready(k, *elsewhere), g.finish();
+        EXPECT((*elsewhere)[99] == 10 && registered[99] == 1);
+        elsewhere.reset();
+        g.ready(k), g.finish();
+        EXPECT(registered[99] == 2);
+    });
+}
+
+TEST_CASE("options that differ are called that, and a rank without tensors is told that others have some") {
+    const auto said = [](auto&& options_of, bool has_none = false) {
+        on_ranks(2, [&](collx::communicator& w) {
+            std::vector<float> x(10, 1.f);
+            collx::bucketed<float> g(w, options_of(w.rank()));
+            const bool adds = !has_none || w.rank() == 0;
+            if (adds) g.add("weights", x);
+            const auto e = thrown<collx::mismatch>(w, [&] { adds ? g.ready(0) : g.finish(); });
+            EXPECT(says(e, !has_none ? "here the options, or the types" : adds ? "here 'weights'" : "here no tensor"));
+        });
+    };
+    said([](int r) { return collx::bucket_options{.bytes = r == 0 ? 1000u : 2000u}; });
+    said([](int r) { return collx::bucket_options{.average = r == 0}; });
+    said([](int) { return collx::bucket_options{}; }, true);
+    on_ranks(2, [](collx::communicator& w) { // no rank has any
+        collx::bucketed<float> g(w);
+        g.finish(), g.finish();
+        EXPECT(g.buckets() == 0);
+    });
+}

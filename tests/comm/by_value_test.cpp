@@ -3,10 +3,14 @@
 //
 // Collectives that return their result and determine sizes themselves.
 #include "support.hpp"
+#include "support/computed.hpp"
 
 #include <array>
+#include <complex>
 #include <numeric>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <collx/comm/by_value.hpp>
 
@@ -110,4 +114,42 @@ TEST_CASE("all_to_all and scatter take one part of any size for each rank") {
                 (void)thrown<collx::invalid_argument>(w, [&] { (void)by_value::gather(w, lists[0], {.root = -1}); });
                 EXPECT(by_value::all_reduce(w, 1) == n);
             });
+}
+
+namespace {
+struct reading {
+    double mean;
+    int count;
+    bool operator==(const reading&) const = default;
+};
+} // namespace
+
+TEST_CASE("elements of class types come back by value, too") {
+    on_ranks(3, [](collx::communicator& w) {
+        const int me = w.rank();
+        const auto add = [](const reading& a, const reading& b) { return reading{a.mean + b.mean, a.count + b.count}; };
+        const std::vector<reading> mine(3, {me + 0.5, me});
+        EXPECT(by_value::all_reduce(w, mine, add) == std::vector<reading>(3, {4.5, 3}));
+        EXPECT(by_value::reduce_scatter(w, mine, add) == std::vector<reading>(1, {4.5, 3}));
+        EXPECT(by_value::broadcast(w, mine, {.root = 1}) == std::vector<reading>(3, {1.5, 1}));
+        const auto all = by_value::all_gather(w, mine), at_root = by_value::gather(w, mine);
+        EXPECT(all.size() == 9 && all[8] == (reading{2.5, 2}) && at_root == (me == 0 ? all : std::vector<reading>()));
+        EXPECT(by_value::scatter(w, std::vector<std::vector<reading>>(me == 0 ? 3 : 0, mine)) ==
+               std::vector<reading>(3, {0.5, 0}));
+        const std::vector<std::complex<float>> z(2, {1.f, static_cast<float>(me)});
+        EXPECT(by_value::all_reduce(w, z)[1] == std::complex<float>(3.f, 3.f));
+        const std::vector<std::pair<int, float>> p(1, {me, 0.5f});
+        EXPECT(by_value::all_gather(w, p)[2].first == 2);
+    });
+}
+
+TEST_CASE("what a range throws between the two calls of a broadcast by value ends the communicator at once") {
+    on_ranks(2, [](collx::communicator& w) {
+        const std::vector<int> x(5, 1);
+        const collx_test::computed thrower(5, [&](int i) {
+            return w.rank() == 0 ? throw std::runtime_error("of the range") : x[static_cast<std::size_t>(i)];
+        });
+        if (w.rank() == 0) (void)thrown<std::runtime_error>(w, [&] { (void)by_value::broadcast(w, thrower); });
+        else EXPECT(thrown<collx::aborted>(w, [&] { (void)by_value::broadcast(w, x); }).peer() == 0);
+    });
 }

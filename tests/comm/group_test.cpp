@@ -435,3 +435,42 @@ TEST_CASE(
     });
     CHECK(caught.text().empty());
 }
+
+TEST_CASE("a persistent group stays what it was when its communicator object moves") {
+    for (const int ranks_per_host : {0, 1})
+        on_hosts(2, {ranks_per_host}, [](collx::communicator& w) {
+            auto made = std::make_unique<collx::communicator>(w.dup());
+            std::vector<int> x(10, 1), big(400'000, 1); // the second goes alone
+            int seed = w.rank();
+            collx::persistent::group g(*made);
+            g.all_reduce(x), g.broadcast(collx::value(seed), 1), g.all_reduce(big);
+            auto step = g.launch();
+            collx::communicator moved = std::move(*made);
+            made.reset();
+            step(), step();
+            EXPECT(x[9] == 4 && seed == 1 && big[399'999] == 4);
+        });
+}
+
+TEST_CASE("what a group refuses leaves none of its transfers under way") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(true);
+        std::vector<int> x(w.rank() == 1 ? 5 : 4), mine(100, w.rank()), theirs(100);
+        collx::group g(w);
+        g.all_reduce(x), g.send(mine, 1 - w.rank()), g.recv(theirs, 1 - w.rank());
+        (void)thrown<collx::mismatch>(w, [&] { g.launch(); });
+        collx::barrier(w);
+        g.send(mine, 1 - w.rank()), g.recv(theirs, 1 - w.rank()), g.launch();
+        EXPECT(theirs[99] == 1 - w.rank());
+        struct block {
+            char bytes[8 << 20];
+        };
+        auto large = std::make_unique<block>();
+        const auto e = thrown<collx::error>(w, [&] {
+            if (w.rank() == 0) g.send(collx::view(large.get(), 1), 1);
+            else g.recv(collx::view(large.get(), 1), 0);
+        });
+        EXPECT(e.code() == collx::errc::unsupported && says(e, "does not fit a slot") && g.size() == 0);
+        collx::barrier(w);
+    });
+}

@@ -282,6 +282,43 @@ TEST_CASE("misuse gets an error: a core that is not there, another core than bef
     });
 }
 
+TEST_CASE("what an operator threw in the thread is thrown by wait() also once the thread has left") {
+    on_ranks(2, [](collx::communicator& world) {
+        auto w = world.dup();
+        w.set_checked(false);
+        std::vector<int> x(100'000, 1);
+        const auto me = std::this_thread::get_id();
+        std::atomic<int> was_thread{0};
+        const auto op = collx::commutative([&](int a, int b) {
+            if (w.rank() == 0 && std::this_thread::get_id() != me) {
+                was_thread = 1;
+                throw std::out_of_range("of the program");
+            }
+            return a + b;
+        });
+        if (w.rank() == 1) std::this_thread::sleep_for(20ms); // so that rank 0 has nothing to combine in its call
+        (void)w.with(progress::thread{});
+        std::optional<collx::work<void>> sum;
+        try {
+            sum.emplace(collx::async::all_reduce(w, x, op));
+            if (w.rank() == 0 && comes(was_thread, 1)) {
+                (void)w.with(progress::calls{});
+                EXPECT(says(thrown<std::out_of_range>(w, [&] { sum->wait(); }), "of the program"));
+                (void)w.with(progress::thread{}), (void)w.with(progress::calls{}); // joins and leaves as before
+            } else {
+                sum->wait();
+                collx::barrier(w);
+            }
+        } catch (const collx::aborted&) {
+            EXPECT(w.rank() == 1);
+        }
+        EXPECT(w.rank() == 0 || thrown<collx::aborted>(w, [&] {
+                                    for (;;) collx::barrier(w);
+                                }).peer() == 0);
+        collx::barrier(world);
+    });
+}
+
 #if !COLLX_TEST_TSAN
 TEST_CASE("a forked child has no progress thread and is refused, and its parent goes on") {
     on_ranks(1, [](collx::communicator& w) {

@@ -3,6 +3,8 @@
 // The operations of one step on elements: hooks, types and views on one side, wire elements on the other.
 #include <collx/exec/mover.hpp>
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -198,4 +200,46 @@ TEST_CASE("large results go past the caches, by what all ranks of the host keep 
     auto m = make<float>(collx::view(memory.data(), 4 * mib), collx::view(memory.data() + 4 * mib, 4 * mib), moves);
     m.stay_in_caches();
     CHECK(!m.streams());
+}
+
+namespace {
+struct alignas(128) line {
+    int x = 0, filling[31] = {};
+};
+struct large {
+    std::byte bytes[300'000];
+};
+} // namespace
+
+TEST_CASE("elements that are aligned to more than a message are moved from and to any place in it") {
+    std::vector<line> in(6), out(6);
+    for (int i = 0; i < 6; ++i) in[static_cast<std::size_t>(i)].x = i + 1;
+    alignas(128) std::byte message[64 + 3 * sizeof(line)];
+    auto* const wire = reinterpret_cast<line*>(message + 64); // as messages do: a multiple of 64 bytes
+    auto m = make<line>(collx::strided(in.data(), 3, 2), collx::strided(out.data(), 3, 2), collx::no_op{});
+    STATIC_REQUIRE(!decltype(m)::plain);
+    m.load(wire, place::in, 0, 3);
+    m.store(place::out, 0, wire, 3);
+    CHECK((out[0].x == 1 && out[2].x == 3 && out[4].x == 5 && out[1].x == 0));
+}
+
+TEST_CASE("large elements are converted one at a time: two lie on the stack, not sixteen") {
+    // On a stack of 2.2 MB: eight of them take 2.4 MB.
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    REQUIRE(pthread_attr_setstacksize(&attributes, 2'200'000) == 0);
+    static std::vector<large> in(6), wire(3);
+    for (auto& x : in) x.bytes[299'999] = std::byte{7};
+    const auto run = [](void*) -> void* {
+        const auto first = [](const large& a, const large&) -> const large& { return a; };
+        auto m = make<large>(collx::strided(in.data(), 3, 2), collx::strided(in.data(), 3, 2), first);
+        m.load(wire.data(), place::in, 0, 3);
+        m.combine(wire.data(), true, place::in, 0, place::out, 0, nullptr, 3);
+        return nullptr;
+    };
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, &attributes, run, nullptr) == 0);
+    pthread_join(thread, nullptr);
+    pthread_attr_destroy(&attributes);
+    CHECK((wire[2].bytes[299'999] == std::byte{7} && in[4].bytes[299'999] == std::byte{7}));
 }

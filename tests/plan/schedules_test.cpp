@@ -301,6 +301,17 @@ struct wrong_broadcast : algo::linear_broadcast {
         else ex.step(send, to(1), in(0));
     }
 };
+// The root sends to each rank in a strand of its own.
+struct star_broadcast : algo::linear_broadcast {
+    static constexpr const char* name = "star";
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        if (r != 0) return ex.step(recv | copy, from(0), out(0));
+        for (int k = 1; k < n; ++k)
+            if (ex.strand(k - 1)) ex.step(send, to(k), in(0));
+        if (ex.strand(n - 1)) ex.step(copy, in(0), out(0));
+    }
+};
 
 } // namespace
 
@@ -319,6 +330,14 @@ TEST_CASE("an algorithm is refused for depth, range, matching and proof, each wi
             [&] { me.cache.bind(deep_sum{}, 0); });
     refused("this is no set of chunks", [&] { me.cache.bind(wrong_broadcast<true>{}, 0, inspected); });
     refused("a message that is never received", [&] { me.cache.bind(wrong_broadcast<false>{}, 0, inspected); });
+    for (const auto inspect : {inspected, collx::schedule_cache::inspection(nullptr)})
+        for (const int r : {0, 9}) { // also a rank that has few
+            rank of_nine(r == 0 ? 0 : 8, 9);
+            refused("algorithm star has 9 strands on a rank of 9, and a rank runs at most 8",
+                    [&] { of_nine.cache.bind(star_broadcast{}, 0, inspect); });
+        }
+    rank of_eight(0, 8);
+    CHECK(of_eight.cache.bind(star_broadcast{}, 0, inspected).steps.strands.size() == 8);
     auto& bound = me.cache.bind(neighbour_sum{}, 0, inspected);
     for (int again = 0; again < 2; ++again)
         refused("a partial reduction may not be stored", [&] { me.cache.require_proof(bound, neighbour_sum{}); });

@@ -152,6 +152,8 @@ TEST_CASE("what does not fit is an error, and the arena is as before") {
     const std::size_t all = free_bytes(*a);
     for (const std::size_t bytes : {all + 1, small, SIZE_MAX, SIZE_MAX - page_bytes + 2, SIZE_MAX / 2})
         CHECK(code_of_take(*a, bytes) == errc::resource);
+    CHECK_THROWS_WITH(a->take(SIZE_MAX),
+                      Catch::Contains(std::to_string(all) + " are free, at most " + std::to_string(all)));
     CHECK(free_bytes(*a) == all);
     const auto at = a->take(all);
     CHECK(a->header().free_count == 0);

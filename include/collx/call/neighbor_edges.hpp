@@ -35,8 +35,14 @@ struct edge_sum {
     std::size_t edges = 0, elems = 0;
 };
 growing_array<edge_sum> sums_by_peer(int ranks, const growing_array<graph_edge>& edges);
-// Ends the communicator and throws if `peer` reports other edges to this rank than this rank expects.
-void require_edges_alike(communicator_core& c, int peer, const edge_sum& sends, const edge_sum& expected);
+// Two ranks whose edges to each other differ.
+struct edge_fault {
+    int from = -1, to = -1; // -1: none
+    edge_sum sent, expected;
+};
+// The first rank that has told this one of other edges than this one expects.
+edge_fault first_fault(int me, const growing_array<edge_sum>& told, const growing_array<edge_sum>& expected);
+[[noreturn]] void refuse_edge(const communicator_core& c, const edge_fault& f);
 
 } // namespace detail
 COLLX_END_NAMESPACE

@@ -37,8 +37,12 @@ inline std::size_t equal_part(const communicator_core& c, const verb_row& row, c
     std::size_t part = a.in.elems;
     if (row.in == extent::destinations && destinations != 0) part = divided(a.in.elems, destinations, "destinations");
     else if (row.in == extent::destinations) part = sources != 0 ? divided(a.out.elems, sources, "sources") : 0;
-    if (row.in == extent::destinations) require_size(c, "input", a.in.elems, part * destinations);
-    require_size(c, "output", a.out.elems, part * sources);
+    const auto times = [&](std::size_t n) { // no buffer has SIZE_MAX elements
+        std::size_t all = 0;
+        return __builtin_mul_overflow(part, n, &all) ? SIZE_MAX : all;
+    };
+    if (row.in == extent::destinations) require_size(c, "input", a.in.elems, times(destinations));
+    require_size(c, "output", a.out.elems, times(sources));
     return part;
 }
 
@@ -72,20 +76,24 @@ COLLX_ONCE growing_array<edge_sum> sums_by_peer(int ranks, const growing_array<g
     return sums;
 }
 
-COLLX_ONCE void require_edges_alike(communicator_core& c, int peer, const edge_sum& sends, const edge_sum& expected) {
-    if (sends.edges == expected.edges && sends.elems == expected.elems) return;
-    const int me = c.net.rank();
-    c.net.report(failure(errc::mismatch, peer));
-    c.net.announce_failure();
-    if (sends.edges != expected.edges)
+COLLX_ONCE edge_fault first_fault(int me, const growing_array<edge_sum>& told,
+                                  const growing_array<edge_sum>& expected) {
+    for (std::size_t k = 0; k < told.size(); ++k)
+        if (told[k].edges != expected[k].edges || told[k].elems != expected[k].elems)
+            return {static_cast<int>(k), me, told[k], expected[k]};
+    return {};
+}
+
+COLLX_ONCE void refuse_edge(const communicator_core& c, const edge_fault& f) {
+    const int me = c.net.rank(), peer = me == f.from ? f.to : f.from;
+    if (f.sent.edges != f.expected.edges)
         fail(errc::mismatch, me, peer, "both ends of an edge list it, as destination and as source, equally often",
              "edge from rank %d to rank %d: rank %d has it %zu times among its destinations, rank %d %zu times among "
-             "its "
-             "sources",
-             peer, me, peer, sends.edges, me, expected.edges);
+             "its sources",
+             f.from, f.to, f.from, f.sent.edges, f.to, f.expected.edges);
     fail(errc::mismatch, me, peer, "what a rank sends over an edge the other end must expect",
-         "edge from rank %d to rank %d: %zu elements are sent, the receive counts here say %zu", peer, me, sends.elems,
-         expected.elems);
+         "edge from rank %d to rank %d: %zu elements are sent, the receive counts of rank %d say %zu", f.from, f.to,
+         f.sent.elems, f.to, f.expected.elems);
 }
 
 } // namespace detail

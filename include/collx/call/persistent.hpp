@@ -51,7 +51,7 @@ public:
     // Makes the call and waits for it.
     void operator()() {
         require_startable();
-        core_->or_abandon([&] { call_->run(); });
+        or_leave([&] { call_->run(); });
     }
     // Starts the call. It advances as an async call does: whenever a call of its communicator waits, and in test().
     void start();
@@ -72,6 +72,16 @@ private:
             refuse();
     }
     void refuse() const;
+    // Makes a run of the call. One that throws is not under way, so that no destructor would end what it began.
+    template <class F>
+    void or_leave(F&& f) {
+        try {
+            core_->or_abandon(f);
+        } catch (...) {
+            call_->leave();
+            throw;
+        }
+    }
     void note_drop() const noexcept {
         if (state_ != under_way || call_ == nullptr || end_->has_come) [[likely]]
             return;

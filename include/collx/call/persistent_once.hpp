@@ -29,7 +29,7 @@ COLLX_BEGIN_NAMESPACE
 
 COLLX_ONCE void persistent_call::start() {
     require_startable();
-    core_->or_abandon([&] { call_->start(); });
+    or_leave([&] { call_->start(); });
     state_ = under_way;
 }
 COLLX_ONCE bool persistent_call::test() {

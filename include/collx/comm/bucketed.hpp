@@ -82,20 +82,20 @@ public:
         if (!buckets_.empty())
             refuse("register all tensors before the first step", "is registered after ready()", name);
         const auto v = view_of(x);
-        tensors_.push_back({std::string(name), v.data(), v.size()});
+        tensors_.push_back({std::string(name), v.data(), v.data(), v.size()});
         return static_cast<int>(tensors_.size()) - 1;
     }
     // A gradient is ready. The first ready() of all compares the registrations of all ranks, and waits for them.
     void ready(int number) {
         if (number < 0 || number >= static_cast<int>(tensors_.size()))
             refuse("use what add() returned", "is not registered", std::to_string(number));
-        if (buckets_.empty()) make_buckets();
+        if (buckets_.empty()) sums_.internals().or_abandon([&] { make_buckets(); });
         tensor& t = tensors_[static_cast<std::size_t>(number)];
         if (t.is_ready) refuse("call finish() between two steps", "is ready twice in a step", t.name);
         t.is_ready = true;
         --buckets_[t.bucket].missing;
-        while (next_ < buckets_.size() && buckets_[next_].missing == 0)
-            in_bucket(next_, [&] { launch(buckets_[next_++]); });
+        for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_)
+            in_bucket(next_, [&] { sums_.internals().or_abandon([&] { launch(buckets_[next_]); }); });
         while (passed_ < next_ && has_come(passed_)) pass_on();
     }
     void ready(std::string_view name) {
@@ -124,13 +124,14 @@ public:
     }
     // Waits for all buckets. Then the tensors have the sums, and the next step may begin.
     void finish() {
-        if (tensors_.empty()) return;
+        if (tensors_.empty()) return compare();
         require_all();
+        if (next_ != buckets_.size()) in_bucket(next_, [&] { sums_.internals().require_alive(); }); // it did not go out
         while (passed_ < buckets_.size()) pass_on();
         for (std::size_t k = 0; k < buckets_.size(); ++k)
             in_bucket(k, [&] { buckets_[k].under_way->wait(), unpack(buckets_[k]); });
         for (bucket& b : buckets_) b.under_way.reset(), b.missing = b.tensors.size();
-        for (tensor& t : tensors_) t.is_ready = false;
+        for (tensor& t : tensors_) t.is_ready = false, t.at = t.home;
         next_ = passed_ = 0;
     }
 
@@ -164,7 +165,7 @@ private:
     using numbers = std::vector<wide>;
     struct tensor {
         std::string name;
-        T* at;
+        T *home, *at; // as registered; in this step
         std::size_t size, bucket = 0;
         bool is_ready = false;
     };
@@ -255,7 +256,9 @@ private:
     }
     // Compares what all ranks have registered. If it differs, all ranks learn the first tensor that differs.
     void compare() {
-        const std::uint64_t how[] = {options_.bytes, options_.first_bytes, options_.feedback, sizeof(T), sizeof(W)};
+        if (is_compared_) return;
+        const std::uint64_t how[] = {
+            options_.bytes, options_.first_bytes, options_.feedback, options_.average, sizeof(T), sizeof(W)};
         std::vector<std::uint64_t> mine;
         for (const tensor& t : tensors_) mine.push_back(hash_of(t.name, t.size));
         mine.push_back(hash_of({reinterpret_cast<const char*>(how), sizeof how}, 0));
@@ -268,21 +271,26 @@ private:
         for (std::size_t r = 0; r < size_; ++r)
             most = std::max<std::size_t>(most, all[2 * r]),
             are_alike &= all[2 * r] == all[0] && all[2 * r + 1] == all[1];
-        if (are_alike) return;
+        if ((is_compared_ = are_alike)) return;
         mine.resize(most);
+        std::vector<std::size_t> tensors;
+        for (std::size_t r = 0; r < size_; ++r) tensors.push_back(all[2 * r] - 1);
         all.resize(most * size_);
         all_gather(sums_, mine, all);
         for (std::size_t i = 0; i < most; ++i)
             for (std::size_t r = 1; r < size_; ++r)
-                if (all[r * most + i] != all[i]) report_difference(static_cast<int>(r), i);
+                if (all[r * most + i] != all[i])
+                    report_difference(static_cast<int>(r), i, i == tensors[0] && i == tensors[r]);
     }
-    [[noreturn]] void report_difference(int rank, std::size_t i) const {
-        const bool is_tensor = i < tensors_.size();
+    [[noreturn]] void report_difference(int rank, std::size_t i, bool is_of_options) const {
+        std::string here = is_of_options ? "the options, or the types" : "no tensor";
+        if (!tensors_.empty() && !is_of_options) {
+            const tensor& t = i < tensors_.size() ? tensors_[i] : tensors_.back();
+            here = (i < tensors_.size() ? "'" : "the end, after '") + t.name + "' of " + std::to_string(t.size) +
+                   " elements";
+        }
         fail(errc::mismatch, sums_.rank(), rank, "register the same tensors in the same order with the same options",
-             "the buckets of rank %d differ from those of rank 0, first in number %zu: here %s'%s' of %zu elements",
-             rank, i, is_tensor ? "" : "the end, after ",
-             is_tensor ? tensors_[i].name.c_str() : tensors_.back().name.c_str(),
-             is_tensor ? tensors_[i].size : tensors_.back().size);
+             "the buckets of rank %d differ from those of rank 0, first in number %zu: here %s", rank, i, here.c_str());
     }
 
     // ------------------------------------------------------------------ each step
@@ -382,6 +390,7 @@ private:
     std::optional<communicator> shares_; // for the second half of a sum with a wire type
     std::vector<tensor> tensors_;
     std::vector<bucket> buckets_;       // in the order in which they go; empty before the first ready()
+    bool is_compared_ = false;          // the registrations
     std::size_t next_ = 0, passed_ = 0; // buckets that went out, and those whose second half did
     numbers scratch_;
 };

@@ -40,6 +40,12 @@ template <class X>
 using value_list_t = std::conditional_t<std::is_same_v<std::remove_cvref_t<X>, std::string>, std::string,
                                         std::vector<typename buffer_t<X>::value_type>>;
 
+// A list of n elements, which calls overwrite.
+template <class List>
+List list_of(std::size_t n) {
+    return List(n, typename List::value_type());
+}
+
 // std::vector<bool> is no buffer.
 template <class T>
 constexpr void require_list_of() {
@@ -67,7 +73,7 @@ struct reduction_by_value {
     auto operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
-        value_list_t<X> out(in.size(), {});
+        auto out = list_of<value_list_t<X>>(in.size());
         Verb{}(comm, in, out, op, o);
         return out;
     }
@@ -84,7 +90,7 @@ struct reduce_scatter_by_value {
     auto operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
-        value_list_t<X> out(part_of(base_of(comm).internals(), in.size()), {});
+        auto out = list_of<value_list_t<X>>(part_of(base_of(comm).internals(), in.size()));
         reduce_scatter_fn<blocking>{}(comm, in, out, op, o);
         return out;
     }
@@ -95,13 +101,15 @@ struct broadcast_by_value {
     auto operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
-        std::size_t size = in.size();
-        broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&size, 1), o);
-        value_list_t<X> out(size, {});
-        if (comm.rank() == o.root)
-            for (std::size_t i = 0; i < size; ++i) out[i] = in[i];
-        broadcast_fn<blocking>{}(comm, out, o);
-        return out;
+        return base_of(comm).internals().or_abandon([&] {
+            std::size_t size = in.size();
+            broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&size, 1), o);
+            auto out = list_of<value_list_t<X>>(size);
+            if (comm.rank() == o.root)
+                for (std::size_t i = 0; i < size; ++i) out[i] = in[i];
+            broadcast_fn<blocking>{}(comm, out, o);
+            return out;
+        });
     }
     template <Communicates Comm, SingleValue T>
     T operator()(Comm&& comm, T x, const call_options& o = {}) const {
@@ -115,10 +123,12 @@ struct all_gather_by_value {
     auto operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
-        const auto counts = counts_of_all(comm, in.size(), o);
-        value_list_t<X> out(sum_of(counts), {});
-        all_gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
-        return out;
+        return base_of(comm).internals().or_abandon([&] {
+            const auto counts = counts_of_all(comm, in.size(), o);
+            auto out = list_of<value_list_t<X>>(sum_of(counts));
+            all_gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
+            return out;
+        });
     }
     template <Communicates Comm, SingleValue T>
     std::vector<T> operator()(Comm&& comm, const T& x, const call_options& o = {}) const {
@@ -134,10 +144,12 @@ struct gather_by_value {
     auto operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
-        const auto counts = counts_of_all(comm, in.size(), o);
-        value_list_t<X> out(comm.rank() == o.root ? sum_of(counts) : 0, {});
-        gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
-        return out;
+        return base_of(comm).internals().or_abandon([&] {
+            const auto counts = counts_of_all(comm, in.size(), o);
+            auto out = list_of<value_list_t<X>>(comm.rank() == o.root ? sum_of(counts) : 0);
+            gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
+            return out;
+        });
     }
     template <Communicates Comm, SingleValue T>
     std::vector<T> operator()(Comm&& comm, const T& x, const call_options& o = {}) const {
@@ -157,26 +169,28 @@ struct all_to_all_by_value {
     requires Buffer<part_of_lists<Lists>>
     auto operator()(Comm&& comm, const Lists& parts, const call_options& o = {}) const {
         using list = value_list_t<part_of_lists<Lists>>;
-        require_size(base_of(comm).internals(), "list of parts as", parts.size(),
-                     static_cast<std::size_t>(comm.size()));
-        std::vector<typename list::value_type> in;
-        std::vector<std::size_t> send_counts, recv_counts(parts.size());
-        for (const auto& part : parts) {
-            const auto v = buffer(part);
-            send_counts.push_back(v.size());
-            for (std::size_t i = 0; i < v.size(); ++i) in.push_back(v[i]);
-        }
-        all_to_all_fn<blocking>{}(base_of(comm), send_counts, recv_counts, {.timeout = o.timeout});
-        std::vector<typename list::value_type> out(sum_of(recv_counts));
-        all_to_all_v_fn<blocking>{}(comm, in, send_counts, out, recv_counts, o);
-        std::vector<list> arrived;
-        auto at = out.begin();
-        for (const std::size_t count : recv_counts) {
-            const auto end = at + static_cast<std::ptrdiff_t>(count);
-            arrived.emplace_back(at, end);
-            at = end;
-        }
-        return arrived;
+        return base_of(comm).internals().or_abandon([&] {
+            require_size(base_of(comm).internals(), "list of parts as", parts.size(),
+                         static_cast<std::size_t>(comm.size()));
+            std::vector<typename list::value_type> in;
+            std::vector<std::size_t> send_counts, recv_counts(parts.size());
+            for (const auto& part : parts) {
+                const auto v = buffer(part);
+                send_counts.push_back(v.size());
+                for (std::size_t i = 0; i < v.size(); ++i) in.push_back(v[i]);
+            }
+            all_to_all_fn<blocking>{}(base_of(comm), send_counts, recv_counts, {.timeout = o.timeout});
+            std::vector<typename list::value_type> out(sum_of(recv_counts));
+            all_to_all_v_fn<blocking>{}(comm, in, send_counts, out, recv_counts, o);
+            std::vector<list> arrived;
+            auto at = out.begin();
+            for (const std::size_t count : recv_counts) {
+                const auto end = at + static_cast<std::ptrdiff_t>(count);
+                arrived.emplace_back(at, end);
+                at = end;
+            }
+            return arrived;
+        });
     }
 };
 
@@ -187,25 +201,28 @@ struct scatter_by_value {
         using list = value_list_t<part_of_lists<Lists>>;
         auto& c = base_of(comm).internals();
         require_root(c, o.root);
-        std::vector<typename list::value_type> in;
-        std::vector<std::size_t> counts;
-        if (comm.rank() == o.root) {
-            for (const auto& part : parts) {
-                const auto v = buffer(part);
-                counts.push_back(v.size());
-                for (std::size_t i = 0; i < v.size(); ++i) in.push_back(v[i]);
+        return base_of(comm).internals().or_abandon([&] {
+            std::vector<typename list::value_type> in;
+            std::vector<std::size_t> counts;
+            if (comm.rank() == o.root) {
+                for (const auto& part : parts) {
+                    const auto v = buffer(part);
+                    counts.push_back(v.size());
+                    for (std::size_t i = 0; i < v.size(); ++i) in.push_back(v[i]);
+                }
+                // A list that is too long or too short must not leave other ranks waiting, so all ranks learn its
+                // length.
             }
-            // A list that is too long or too short must not leave other ranks waiting, so all ranks learn its length.
-        }
-        std::size_t lists = counts.size(), mine = 0;
-        broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&lists, 1), o);
-        if (lists != static_cast<std::size_t>(comm.size()))
-            fail(errc::invalid_argument, comm.rank(), o.root, "give the root one part for each rank",
-                 "scatter: the root has %zu parts for %d ranks", lists, comm.size());
-        scatter_fn<blocking>{}(base_of(comm), counts, contiguous_view<std::size_t>(&mine, 1), o);
-        list out(mine, {});
-        scatter_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
-        return out;
+            std::size_t lists = counts.size(), mine = 0;
+            broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&lists, 1), o);
+            if (lists != static_cast<std::size_t>(comm.size()))
+                fail(errc::invalid_argument, comm.rank(), o.root, "give the root one part for each rank",
+                     "scatter: the root has %zu parts for %d ranks", lists, comm.size());
+            scatter_fn<blocking>{}(base_of(comm), counts, contiguous_view<std::size_t>(&mine, 1), o);
+            auto out = list_of<list>(mine);
+            scatter_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
+            return out;
+        });
     }
 };
 

@@ -116,6 +116,7 @@ public:
     // Example: world.record_calls(64); ... for (const auto& r : world.recent_calls()) std::puts(r.verb);
     void record_calls(int last, const char* directory = "") {
         const detail::one_caller::call here(live().caller, rank());
+        live().require_own();
         if (last < 0 || last > detail::flight_recorder::most_records)
             fail(errc::invalid_argument, rank(), -1, "use 0 to 1048576", "record_calls(%d)", last);
         live().record_calls(last, directory);
@@ -132,6 +133,7 @@ public:
     // Errors: invalid_argument where no calls are recorded.
     void on_calls(const call_observer& observer) {
         const detail::one_caller::call here(live().caller, rank());
+        live().require_own();
         if (!live().recorder)
             fail(errc::invalid_argument, rank(), -1, "record_calls() first, or set COLLX_RECORD",
                  "on_calls() on a communicator whose calls are not recorded");

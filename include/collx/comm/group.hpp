@@ -91,11 +91,12 @@ private:
         calls_.clear();
         auto transfers = std::move(transfers_);
         transfers_.clear();
+        const std::uint64_t says = calls.empty() ? 0 : agree_on(calls, o); // a refusal leaves no transfer under way
         auto under_way = detail::transfer_packer<Mode>(*comm_, o).start(std::move(transfers));
-        if (calls.size() != 0) (void)comm_->internals().agree(agree_on(calls, o));
+        if (!calls.empty()) (void)comm_->internals().agree(says);
         const bool is_one_host = comm_->internals().net.is_one_host();
         for_each_part(calls, [&](std::size_t first, std::size_t last, std::size_t bytes, bool is_alone) {
-            if (is_alone) static_cast<detail::grouped_call_in<Mode>&>(*calls[first]).run_alone(o);
+            if (is_alone) static_cast<detail::grouped_call_in<Mode>&>(*calls[first]).run_alone(*comm_, o);
             else if (is_one_host) exchange(calls, first, last, bytes, o);
             else gather<Mode>(calls, first, last, bytes, o);
         });
@@ -120,7 +121,8 @@ private:
         if (!all->calls.empty()) ++c.asyncs;
         for_each_part(all->calls, [&](std::size_t first, std::size_t last, std::size_t bytes, bool is_alone) {
             if (is_alone)
-                all->parts.add(static_cast<detail::grouped_call_in<Mode>&>(*all->calls[first]).run_alone(o).release());
+                all->parts.add(
+                    static_cast<detail::grouped_call_in<Mode>&>(*all->calls[first]).run_alone(*comm_, o).release());
             else if (is_one_host)
                 all->parts.add(make_sole<detail::ready_exchange<Mover>>(c, all->calls, first, last, bytes, at_port,
                                                                         o.timeout.count()));
@@ -212,6 +214,7 @@ private:
     void add_transfer(View v, int peer) {
         detail::require_peer(comm_->internals(), peer);
         detail::require_memory(comm_->internals(), v, "group's");
+        detail::require_slot(comm_->internals(), sizeof(typename View::value_type));
         transfers_.push_back(make_sole<detail::typed_transfer<Mode, View, Outgoing>>(*comm_, v, peer));
         unmade_.add(comm_->internals(), Outgoing ? "send" : "recv");
     }

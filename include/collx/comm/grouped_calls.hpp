@@ -38,7 +38,7 @@ template <class Mode>
 using made_alone = std::conditional_t<is_repeated_v<Mode>, persistent_call, void>;
 template <class Mode>
 struct grouped_call_in : grouped_call {
-    virtual made_alone<Mode> run_alone(const call_options&) = 0;
+    virtual made_alone<Mode> run_alone(communicator&, const call_options&) = 0;
 };
 
 // Adds one call to what ranks must agree on: all calls, in order.
@@ -104,20 +104,18 @@ struct grouped_collective final : grouped_call_in<Mode> {
 
     // count: see call_facts.
     grouped_collective(communicator& c, In i, Out o, Op op, int root, std::size_t count)
-        : comm(&c), in(i), out(o), op(op), root(root), count(count), move(i, o, op, c.size()) {}
-    std::size_t published() const {
-        return row.in == extent::parts ? count * static_cast<std::size_t>(comm->size()) : count;
-    }
+        : in(i), out(o), op(op), root(root), me(c.rank()), ranks(c.size()), count(count), move(i, o, op, ranks) {}
+    std::size_t published() const { return row.in == extent::parts ? count * static_cast<std::size_t>(ranks) : count; }
     std::size_t bytes() const override { return grouped_bytes<element>(published()); }
     void publish(std::byte* to) override {
-        if (!moves::from_root || comm->rank() == root)
+        if (!moves::from_root || me == root)
             move.load(reinterpret_cast<element*>(to), sched::place::in, 0, published());
     }
-    void finish(const std::byte* const* ranks, std::size_t at, int n, int me) override {
+    void finish(const std::byte* const* all, std::size_t at, int n, int) override {
         if (moves::to_root && me != root) return;
         // The place of this rank's part in what each rank has published.
         const std::size_t mine = moves::puts_parts ? static_cast<std::size_t>(me) * count : 0;
-        const auto from = [&](int k) { return reinterpret_cast<const element*>(ranks[k] + at) + mine; };
+        const auto from = [&](int k) { return reinterpret_cast<const element*>(all[k] + at) + mine; };
         if constexpr (row.reduces()) {
             const int last = V == verb::exclusive_scan ? me : moves::is_scan ? me + 1 : n;
             if (last == 0) return;
@@ -132,22 +130,22 @@ struct grouped_collective final : grouped_call_in<Mode> {
                 move.store(sched::place::out, static_cast<std::size_t>(k) * count, from(k), count);
         }
     }
-    made_alone<Mode> run_alone(const call_options& o) override {
+    made_alone<Mode> run_alone(communicator& comm, const call_options& o) override {
         using front = std::conditional_t<row.reduces(), reducing_fn<Mode, V>, moving_fn<Mode, V>>;
         const call_options mine{.timeout = o.timeout, .root = root};
-        if constexpr (row.reduces() && IsInPlace) return front{}(*comm, out, op, mine);
-        else if constexpr (row.reduces()) return front{}(*comm, in, out, op, mine);
-        else if constexpr (IsInPlace) return front{}(*comm, out, mine);
-        else return front{}(*comm, in, out, mine);
+        if constexpr (row.reduces() && IsInPlace) return front{}(comm, out, op, mine);
+        else if constexpr (row.reduces()) return front{}(comm, in, out, op, mine);
+        else if constexpr (IsInPlace) return front{}(comm, out, mine);
+        else return front{}(comm, in, out, mine);
     }
     void sign(group_signature& s) const override {
         sign_call<element, Op>(s, row.does, bytes(), row.is_rooted() ? root : -1);
     }
-    communicator* comm;
+    // No communicator: a persistent group may outlive a move of it.
     In in;
     Out out;
     Op op;
-    int root;
+    int root, me, ranks;
     std::size_t count;
     mover<In, Out, Op, element> move;
 };

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <collx/call/neighbor_edges.hpp>
+#include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_to_all.hpp>
 #include <collx/comm/send_recv.hpp>
 
@@ -69,8 +70,8 @@ private:
     const std::uint64_t says_;
 };
 
-// In checked calls every rank learns which edges its peers have to it. A template, so that only programs with such a
-// call compile it.
+// In checked calls every rank learns which edges its peers have to it, then what any rank has found. All ranks throw
+// the same. A template, so that only programs with such a call compile it.
 template <class Comm>
 [[gnu::cold]] void compare_edges(Comm& comm, verb v, std::uint64_t type, const graph_edges& edges,
                                  std::int64_t timeout_ns) {
@@ -80,7 +81,12 @@ template <class Comm>
     growing_array<edge_sum> told(sent.size());
     all_to_all_fn<blocking>{}(comm, view(sent.data(), sent.size()), view(told.data(), told.size()),
                               {.timeout = duration::from_ns(timeout_ns)});
-    for (std::size_t k = 0; k < told.size(); ++k) require_edges_alike(c, static_cast<int>(k), told[k], expected[k]);
+    const edge_fault mine = first_fault(c.net.rank(), told, expected);
+    growing_array<edge_fault> found(told.size());
+    all_gather_fn<blocking>{}(comm, contiguous_view<const edge_fault>(&mine, 1), view(found.data(), found.size()),
+                              {.timeout = duration::from_ns(timeout_ns)});
+    for (const edge_fault& f : found)
+        if (f.from >= 0) refuse_edge(c, f);
 }
 
 template <class In, class Out>

@@ -33,15 +33,20 @@ struct thread {
     // Called by with().
     void apply_to(communicator_core& c) const {
         bool has_work = false;
+        auto* here_already = static_cast<detail::progress_member*>(c.helper.get());
         {
             const detail::one_caller::call here(c.caller, c.net.rank());
             c.require_own();
-            if (c.helper) return static_cast<detail::progress_member&>(*c.helper).pin(core);
+            if (here_already != nullptr && !here_already->has_left()) return here_already->pin(core);
             has_work = !c.pending.empty();
         }
-        auto made = make_sole<detail::progress_member>(c);
-        made->join(core);
-        c.helper = std::move(made);
+        if (here_already != nullptr) {
+            here_already->join(core);
+        } else {
+            auto made = make_sole<detail::progress_member>(c);
+            made->join(core);
+            c.helper = std::move(made);
+        }
         c.caller.share(c.net.rank());
         if (has_work) c.helper->wake();
     }
@@ -53,8 +58,10 @@ struct calls {
     void apply_to(communicator_core& c) const {
         c.require_own();
         { const detail::one_caller::call here(c.caller, c.net.rank()); }
-        if (c.helper) c.helper->leave();
-        c.helper = nullptr;
+        if (c.helper == nullptr) return;
+        auto& member = static_cast<detail::progress_member&>(*c.helper);
+        member.leave();
+        if (!member.has_exceptions()) c.helper = nullptr; // else wait() of their calls throws them
     }
 };
 

@@ -13,6 +13,9 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// The most strands of a rank that a task runs.
+inline constexpr int most_strands = 8;
+
 // The window of one algorithm on one port, and the number of iterations that have run over it. Stages and signal
 // numbers continue where the last call stopped. Rooted algorithms share one window for all roots.
 struct bound_window {

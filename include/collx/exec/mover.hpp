@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include <collx/core/buffer.hpp>
@@ -70,7 +71,7 @@ public:
         } else {
             in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                 read(acc, from, at + i, m);
-                for (std::size_t k = 0; k < m; ++k) to[i + k] = static_cast<Wire>(acc[k]);
+                for (std::size_t k = 0; k < m; ++k) to_wire(to + i + k, acc[k]);
             });
         }
     }
@@ -80,10 +81,10 @@ public:
         if constexpr (plain) {
             if (n != 0) copy(streams_ && to == sched::place::out, local(to) + at, from, n);
         } else if (to == sched::place::tmp) {
-            for (std::size_t k = 0; k < n; ++k) tmp_[at + k] = static_cast<acc_type>(from[k]);
+            for (std::size_t k = 0; k < n; ++k) tmp_[at + k] = from_wire<acc_type>(from + k);
         } else {
             if constexpr (Out::is_output)
-                for (std::size_t k = 0; k < n; ++k) out_[at + k] = static_cast<out_type>(from[k]);
+                for (std::size_t k = 0; k < n; ++k) out_[at + k] = from_wire<out_type>(from + k);
         }
     }
 
@@ -175,7 +176,30 @@ public:
     }
 
 private:
-    static constexpr std::size_t block = sizeof(acc_type) >= 64 ? 8 : 512 / sizeof(acc_type);
+    // Elements that are converted at once, on the stack: 512 bytes, or 8 elements up to 4 KiB, or one.
+    static constexpr std::size_t block = sizeof(acc_type) <= 64     ? 512 / sizeof(acc_type)
+                                         : sizeof(acc_type) <= 512  ? 8
+                                         : sizeof(acc_type) <= 2048 ? 4096 / sizeof(acc_type)
+                                                                    : 1;
+    // Messages and windows align elements to 64 bytes.
+    static void to_wire(Wire* to, const acc_type& x) {
+        if constexpr (alignof(Wire) > 64) {
+            const Wire w = static_cast<Wire>(x);
+            std::memcpy(static_cast<void*>(to), &w, sizeof w);
+        } else {
+            *to = static_cast<Wire>(x);
+        }
+    }
+    template <class To>
+    static To from_wire(const Wire* from) {
+        if constexpr (alignof(Wire) > 64) {
+            alignas(Wire) std::byte copy[sizeof(Wire)];
+            std::memcpy(copy, static_cast<const void*>(from), sizeof copy);
+            return static_cast<To>(*reinterpret_cast<const Wire*>(copy));
+        } else {
+            return static_cast<To>(*from);
+        }
+    }
 
     // Whether results go past the caches. It depends on what the ranks of the host read and write together in the cache
     // that they share; many ranks have more caches. Sums in place replace what is still in the cache, and the next call

@@ -14,7 +14,6 @@ COLLX_BEGIN_NAMESPACE
 
 class task : public operation {
 public:
-    static constexpr int max_strands = 8;
     static constexpr int max_zero_copy_ranks = window_steps::max_zero_copy_ranks;
 
     // Refers to the elements: see typed_operation for calls that outlive them.
@@ -42,8 +41,8 @@ private:
     call_state call_;
     channel_steps channels_;
     window_steps windows_;
-    int count_ = 0, turn_ = 0; // turn_: the strand that advance() begins with
-    strand_cursor strands_[max_strands];
+    int count_ = 0, turn_ = 0;            // turn_: the strand that advance() begins with
+    strand_cursor strands_[most_strands]; // binding refuses more
 };
 
 COLLX_END_NAMESPACE

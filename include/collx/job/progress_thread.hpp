@@ -37,6 +37,8 @@ public:
     void leave() noexcept override;
     void wake() override;
     void keep_exception(const operation& op) override { thrown_.push_back({&op, std::current_exception()}); }
+    bool has_left() const { return engine_ == nullptr; }
+    bool has_exceptions() const { return !thrown_.empty(); }
     void rethrow(const operation& op) override {
         for (auto& t : thrown_)
             if (t.of == &op && t.what) std::rethrow_exception(std::exchange(t.what, nullptr));
@@ -286,7 +288,7 @@ inline void progress_member::leave() noexcept {
 
 inline void progress_member::wake() {
     has_work.store(true);
-    engine_->wake();
+    if (!has_left()) engine_->wake();
 }
 
 } // namespace detail

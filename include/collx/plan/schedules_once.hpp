@@ -32,10 +32,11 @@ inline constexpr std::size_t long_for_many = 8 * 1024;
 
 // What all ranks must agree on before the first byte: the largest message, which segments and buffers are touched.
 struct footprint {
-    int max_message_chunks = 1, segments = 0;
+    int max_message_chunks = 1, segments = 0, strands = 0;
     bool zero_copy = false;
     bool allows_single_copy = true; // receivers take single chunks into their output and send nothing on
     void add(const sched::program& p) {
+        if (static_cast<int>(p.strands.size()) > strands) strands = static_cast<int>(p.strands.size());
         for (const auto& strand : p.strands)
             for (const auto& s : strand) {
                 if ((s.what & (sched::recv | sched::send)) != 0) {
@@ -202,8 +203,12 @@ struct schedule_cache::recording {
     if (inspect != nullptr) inspect(*this, a, all);
     else
         for (int r = 0; r < n; ++r) all.add(record(a, r), r);
-    auto b = make_sole<bound_schedule>();
     const detail::footprint& f = all.footprint;
+    if (f.strands > most_strands)
+        fail(errc::invalid_argument, links_.rank(), -1, "put the steps of several strands into one",
+             "algorithm %s has %d strands on a rank of %d, and a rank runs at most %d", a.name, f.strands, n,
+             most_strands);
+    auto b = make_sole<bound_schedule>();
     b->steps = static_cast<sched::program&&>(all.own);
     const std::int64_t cells = std::int64_t{n} * a.declared.chunks;
     b->proof_steps = (all.steps > cells ? all.steps : cells) * all.surveyed.iterations();

@@ -122,7 +122,7 @@ public:
     // Takes `bytes` of address space (page aligned). No page is touched.
     [[gnu::cold]] std::uint64_t take(std::size_t bytes) {
         auto& h = header();
-        if (bytes > bytes_) fail_full(bytes, {}); // before rounding, which could wrap
+        if (bytes > bytes_) fail_too_large(h, bytes); // before rounding, which could wrap
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
         if (!acquire(h)) fail_locked();
         const std::uint64_t offset = cut(h, bytes);
@@ -137,7 +137,7 @@ public:
     [[gnu::cold]] std::uint64_t take_once(atomic<std::uint64_t>& word, arena_room& room, std::size_t bytes) {
         if (const std::uint64_t there = word.load(memory_order::acquire); there != none) return there;
         auto& h = header();
-        if (bytes > bytes_) fail_full(bytes, {});
+        if (bytes > bytes_) fail_too_large(h, bytes);
         if (!acquire(h)) fail_locked();
         std::uint64_t offset = word.load(memory_order::acquire);
         if (offset == none) {
@@ -237,6 +237,12 @@ private:
             if (h.free[i].bytes > f.in_a_row) f.in_a_row = h.free[i].bytes;
         }
         return f;
+    }
+    [[noreturn, gnu::cold]] void fail_too_large(arena_header& h, std::size_t bytes) {
+        if (!acquire(h)) fail_locked();
+        const auto left = free_now(h);
+        release(h);
+        fail_full(bytes, left);
     }
     [[noreturn, gnu::cold]] void fail_full(std::size_t bytes, free_bytes left) const {
         // Where a limit made the arena smaller than COLLX_ARENA_BYTES asks for, raising COLLX_ARENA_BYTES cannot help.
