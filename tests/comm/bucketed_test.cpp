@@ -327,7 +327,7 @@ TEST_CASE("a tensor that lay elsewhere in one step is again where it was registe
     });
 }
 
-TEST_CASE("options that differ are called that, and a rank without tensors is told that others have some") {
+TEST_CASE("options that differ are called that, and a rank without tensors learns of those of others") {
     const auto said = [](auto&& options_of, bool has_none = false) {
         on_ranks(2, [&](collx::communicator& w) {
             std::vector<float> x(10, 1.f);

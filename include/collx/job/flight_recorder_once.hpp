@@ -33,7 +33,9 @@ namespace detail {
     descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     // Allocates the blocks: a full disk is an error here, and not a signal in a later call.
     int reason = file.is_open() ? 0 : errno;
-    if (reason == 0) reason = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
+    if (reason == 0) // a signal may end it early on some file systems
+        for (int tries = 0; tries < 1000; ++tries)
+            if ((reason = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes))) != EINTR) break;
     if (reason != 0)
         fail(errc::resource, c.net.rank(), -1,
              "let COLLX_RECORD_DIR name a directory where this user may write and that has room, or unset it",
