@@ -455,13 +455,13 @@ TEST_CASE("a persistent group stays what it was when its communicator object mov
 TEST_CASE("what a group refuses leaves none of its transfers under way") {
     on_ranks(2, [](collx::communicator& w) {
         w.set_checked(true);
-        std::vector<int> x(w.rank() == 1 ? 5 : 4), mine(100, w.rank()), theirs(100);
+        std::vector<int> x(w.rank() == 1 ? 5 : 4), mine(400'000, w.rank()), theirs(400'000);
         collx::group g(w);
         g.all_reduce(x), g.send(mine, 1 - w.rank()), g.recv(theirs, 1 - w.rank());
         (void)thrown<collx::mismatch>(w, [&] { g.launch(); });
         collx::barrier(w);
         g.send(mine, 1 - w.rank()), g.recv(theirs, 1 - w.rank()), g.launch();
-        EXPECT(theirs[99] == 1 - w.rank());
+        EXPECT(theirs[399'999] == 1 - w.rank());
         struct block {
             char bytes[8 << 20];
         };
