@@ -353,6 +353,8 @@ ROWS = [
     ("an exception between two calls by value ends nothing", "comm/by_value.hpp",
      "return base_of(comm).internals().or_abandon([&] {\n            std::size_t size", "return ([&](auto f) { return f(); })([&] {\n            std::size_t size",
      ["comm/by_value:what a range throws*"]),
+    ("calls on shared parts serve no other host", "comm/one_sided.hpp", "if (remote_ && ++near_calls_ % 32 == 0)", "if (false)",
+     ["comm/window:a loop that spins*"]),
     ("a persistent group finishes from what it saw first", "comm/ready_group.hpp", "is_finished_ = false;\n    }", "}",
      ["call/persistent:a persistent group*"]),
     ("a persistent exchange in place sends what it sent first", "call/typed_ready_call.hpp", "void refresh() override { refresh_(); }",

@@ -695,3 +695,22 @@ TEST_CASE("a window may outlive its communicator, and may end while others put")
             collx::barrier(w);
         });
 }
+
+TEST_CASE("a loop that spins on the own part sees what another host puts there, and lets it in") {
+    for (const bool combines : {false, true})
+        on_hosts(2, {1}, [combines](collx::communicator& w) {
+            collx::window<int> x(w, w.rank() == 0 ? 2 : 0);
+            x.fence();
+            if (w.rank() == 1) {
+                EXPECT(x.fetch_add(0, 1, 5) == 0); // waits for rank 0's answer
+                x.put(0, 0, 1), x.flush();
+            } else {
+                const auto end = std::chrono::steady_clock::now() + patient(20s);
+                const auto look = [&] { return combines ? x.fetch_add(0, 0, 0) : x.get(0, 0); };
+                int seen = 0;
+                while (seen == 0 && std::chrono::steady_clock::now() < end) seen = look();
+                EXPECT(seen == 1 && x.local()[1] == 5);
+            }
+            x.fence();
+        });
+}

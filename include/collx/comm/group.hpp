@@ -24,7 +24,8 @@
 COLLX_BEGIN_NAMESPACE
 
 // Collects calls; launch() runs them all. Every rank adds the same collectives in the same order. Both ranks of a
-// transfer add it, to one group each, in the same order. Buffers must stay in place until launch() returns.
+// transfer add it, to one group each, in the same order. Buffers must stay in place until launch() returns. The calls
+// are independent: none may write memory that another one uses, because their order is not defined.
 // Cost: for collectives, one synchronisation for up to 1 MiB of operands per rank on one host, across hosts one
 //     all_gather for up to 64 KiB per rank (256 KiB of all ranks); larger ones run alone, in order. For sends and
 //     receives, one message for everything that goes to one peer, up to a slot (512 KiB or 1 MiB across hosts for few

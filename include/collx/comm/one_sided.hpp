@@ -119,6 +119,10 @@ private:
     void lock(window_peer& p);
     void carry(window_peer& p, std::size_t at, const void* from, std::size_t bytes);
     void store_carried(window_peer& p, std::uint64_t seen);
+    // Called where a call finds everything in shared memory: other hosts are answered in waits, and it does not wait.
+    void serve_others() {
+        if (remote_ && ++near_calls_ % 32 == 0) core().progress_or_move();
+    }
     void wait_for_signal(window_peer& p, int peer, std::uint64_t want, std::int64_t timeout_ns);
 
     communicator own_;
@@ -130,7 +134,7 @@ private:
     window_line* remote_lines_ = nullptr; // of signals from other hosts, in memory of this process
     counted_ptr<remote_window> remote_;   // null: all ranks are here
     bool has_carried_ = false;            // since the last fence
-    unsigned near_waits_ = 0;             // where some ranks are remote
+    unsigned near_calls_ = 0;             // where some ranks are remote
 };
 
 } // namespace detail

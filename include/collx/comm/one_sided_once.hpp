@@ -202,6 +202,7 @@ COLLX_ONCE void one_sided::get(int peer, std::size_t at, void* to, std::size_t b
     const entry here(*this);
     window_peer& p = require_inside("get", peer, at, bytes);
     if (p.at == nullptr) return remote_->get(peer, at, to, bytes);
+    serve_others(); // the program may look again and again for what another host puts there
     if (bytes != 0) copy_bytes(to, p.at + at, bytes);
 }
 
@@ -223,6 +224,7 @@ COLLX_ONCE void one_sided::combine(int peer, std::size_t at, const void* from, s
     const entry here(*this);
     window_peer& p = require_inside("accumulate", peer, at, elems * how.elem_bytes);
     if (p.at == nullptr) return remote_->combine(peer, at, from, elems, how, old);
+    serve_others();
     struct held {
         window_lock* lock;
         ~held() {
@@ -260,8 +262,7 @@ COLLX_ONCE void one_sided::wait_for_signal(window_peer& p, int peer, std::uint64
     auto& c = core();
     try {
         if (p.at != nullptr) {
-            // Other hosts are served in waits, and a signal that is there makes no wait: serve them now and then.
-            if (remote_ && ++near_waits_ % 32 == 0) c.progress_or_move();
+            serve_others(); // a signal that is there makes no wait
             store_carried(p, short_wait(c, timeout_ns)(p.from->word, want, peer));
         } else {
             const auto has_come = [&] { return p.from->word.load(memory_order::acquire) >= want; };
