@@ -136,7 +136,7 @@ void calls(collx::communicator& world) {
 
     int mine = world.rank() + 1, before = 0;
     // [doc:value]
-    collx::exclusive_scan(world, collx::value(mine), collx::value(before)); // one number: where my part begins
+    collx::exclusive_scan(world, collx::value(mine), collx::value(before)); // where my part begins; rank 0's 0 stays
     // [doc:end]
     expect(before == world.rank() * (world.rank() + 1) / 2);
 
