@@ -73,8 +73,7 @@ private:
     friend class device_group;
     friend detail::group_verbs<device_group, true>;
     static constexpr bool is_bound = !std::is_same_v<Comm, communicator>,
-                          is_persistent = std::is_same_v<Mode, detail::repeated>,
-                          mixes_messages = (detail::is_kind_of_messages<Kinds> || ...);
+                          is_persistent = std::is_same_v<Mode, detail::repeated>;
     template <class Kind>
     static constexpr bool has = (std::is_same_v<Kind, Kinds> || ...);
     template <class X, class T = detail::element_of<buffer_t<X>>>
@@ -90,7 +89,7 @@ private:
     template <class X>
     static void require_kind() {
         static_assert(
-            !mixes_messages || has<detail::grouped_messages_kind<false>> || has<message_kind<X>>,
+            !detail::mixes_messages<Kinds...> || has<detail::grouped_messages_kind<false>> || has<message_kind<X>>,
             "collx: this group's kernel moves words only. Put a message of this element type into its chain.");
     }
     void note(const char* verb) { unmade_.add(detail::base_of(comm()).internals(), verb); }

@@ -78,6 +78,9 @@ template <class Kind>
 inline constexpr bool is_kind_of_messages = false;
 template <bool AreWords>
 inline constexpr bool is_kind_of_messages<grouped_messages_kind<AreWords>> = true;
+// Whether a group's own kernel takes its messages, too.
+template <class... Kinds>
+inline constexpr bool mixes_messages = (is_kind_of_messages<Kinds> || ...);
 
 template <class Policies, class... Kinds>
 struct kernels_of {
@@ -144,7 +147,6 @@ struct device_group_calls {
     // batch keeps them. Kinds: those that share one kernel. Errors name the call.
     template <class Mode, class... Kinds, class Comm>
     static void put(Comm& comm, const device_group_list<Comm>& all, const device_call_options& o, kernel_batch& batch) {
-        constexpr bool mixes_messages = (is_kind_of_messages<Kinds> || ...);
         unsigned number = 0;
         try {
             if constexpr (sizeof...(Kinds) != 0) {
@@ -152,7 +154,7 @@ struct device_group_calls {
                 using team = std::remove_reference_t<decltype(std::declval<gpu_group<Runtime>&>().team())>;
                 batch.use_mix<team, typename kernels_of<policies, Kinds...>::type>();
             }
-            messages<mixes_messages, Mode>(comm, all.messages, o, batch);
+            messages<mixes_messages<Kinds...>, Mode>(comm, all.messages, o, batch);
             for (const auto& call : all.collectives) batch.begin_call(++number), call(comm, o, batch);
         } catch (const error& e) {
             batch.end(e);
