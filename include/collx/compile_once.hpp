@@ -17,6 +17,7 @@
 #include <collx/call/prepared_call_once.hpp>
 #include <collx/call/ready_call_once.hpp>
 #include <collx/call/short_calls_once.hpp>
+#include <collx/comm/group_memory_once.hpp>
 #include <collx/comm/one_sided_once.hpp>
 #include <collx/comm/remote_window_once.hpp>
 #include <collx/comm/run_threads_once.hpp>

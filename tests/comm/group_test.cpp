@@ -474,3 +474,61 @@ TEST_CASE("what a group refuses leaves none of its transfers under way") {
         collx::barrier(w);
     });
 }
+
+TEST_CASE("calls of a group that use the same memory are refused where one writes it, whatever their order and size") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<int> x(100, 1), y(200, 2), small(1, 3);
+        const int other = 1 - w.rank();
+        const auto part = [](std::vector<int>& v, std::size_t first, std::size_t n) {
+            return collx::view(v.data() + first, n);
+        };
+        collx::group g(w);
+        collx::persistent::group ready(w);
+        const auto is_refused = [&](const char* what, auto&& add) {
+            at("%s", what);
+            add(g), add(ready);
+            for (const auto& e :
+                 {thrown<collx::error>(w, [&] { g.launch(); }), thrown<collx::error>(w, [&] { (void)ready.launch(); })})
+                EXPECT(e.code() == collx::errc::invalid_argument && says(e, what) && says(e, "have no order"));
+            EXPECT(g.size() == 0 && ready.size() == 0);
+        };
+        is_refused("call 1 of this group (all_reduce) writes memory that call 2 (all_reduce) uses, too",
+                   [&](auto& to) { to.all_reduce(x), to.all_reduce(x, collx::max{}); });
+        is_refused("call 2 of this group (all_reduce) writes memory that call 3 (scan) uses, too",
+                   [&](auto& to) { to.all_reduce(small), to.all_reduce(part(x, 50, 50)), to.scan(part(x, 99, 1)); });
+        is_refused("call 1 of this group (all_gather) writes memory that call 2 (send) uses, too",
+                   [&](auto& to) { to.all_gather(x, y), to.send(part(y, 199, 1), other), to.recv(small, other); });
+        is_refused("call 3 of this group (recv) writes memory that call 1 (all_gather) uses, too",
+                   [&](auto& to) { to.all_gather(x, y), to.send(small, other), to.recv(part(x, 0, 1), other); });
+        // The inputs of several calls, added from the last address to the first.
+        is_refused("call 9 of this group (recv) writes memory that call 5 (send) uses, too", [&](auto& to) {
+            for (std::size_t k = 8; k-- > 0;) to.send(part(x, 10 * k, 10), other);
+            to.recv(part(x, 39, 1), other);
+        });
+    });
+}
+
+TEST_CASE("calls of a group may read the same memory, and their buffers may touch") {
+    on_ranks(3, [](collx::communicator& w) {
+        std::vector<int> x(90, w.rank()), all(270), parts(90), y(30, 1);
+        collx::group g(w);
+        g.all_gather(x, all), g.all_to_all(x, parts);
+        for (std::size_t k = 3; k-- > 0;)
+            g.all_reduce(collx::view(y.data() + 10 * k, 10)); // from the last to the first
+        g.reduce(collx::view(x.data(), 0), 0), g.all_reduce(collx::view(x.data(), 0));
+        std::vector<int> seed(4, w.rank());
+        g.broadcast(seed, w.size() - 1);
+        if (w.rank() == 0) g.send(x, 1), g.send(x, 2); // a root only reads what it sends
+        std::vector<int> from(90);
+        if (w.rank() != 0) g.recv(from, 0);
+        g.launch();
+        EXPECT(all[269] == 2 && parts[89] == 2 && y[0] == 3 && y[29] == 3 && seed[3] == 2 && from[89] == 0);
+        // The root's buffer is an input, so other calls may read it there.
+        collx::group h(w);
+        std::vector<int> whole(12, w.rank() + 1), copy(36);
+        std::vector<int> theirs(12);
+        h.broadcast(w.rank() == 0 ? whole : theirs, 0), h.all_gather(whole, copy);
+        h.launch();
+        EXPECT(copy[0] == 1 && copy[35] == 3 && (w.rank() == 0 || theirs[11] == 1));
+    });
+}

@@ -561,6 +561,29 @@ TEST_CASE("a signal that no rank gives is a timeout that names who should have, 
         });
 }
 
+TEST_CASE("errors of windows and records of calls say that it was a window") {
+    for (const int per_host : {0, 1})
+        on_hosts(2, {per_host}, [](collx::communicator& w) {
+            w.record_calls(8);
+            {
+                collx::window<int> x(w, 1);
+                const auto calls = w.recent_calls();
+                EXPECT(calls.size() == 1 && std::string(calls[0].verb) == "window");
+                EXPECT(calls[0].outcome == collx::call_outcome::done && x.ranks() == 2);
+                if (w.rank() == 0) {
+                    const auto e = refused(
+                        w, [&] { x.fence(300ms); }, errc::timeout, "window: timed out waiting for rank 1");
+                    EXPECT(says(e, "progress::thread{}"));
+                }
+                collx::barrier(w);
+                if (w.rank() == 1)
+                    refused(
+                        w, [&] { x.fence(); }, errc::timeout, "window: other ranks gave up waiting for this rank");
+            }
+            EXPECT(w.recent_calls().size() == 2);
+        });
+}
+
 TEST_CASE("a test() that finds nothing for as long as a wait may take is a timeout, too") {
     on_ranks(2, [](collx::communicator& w) {
         collx::window<int> x(w, 1);

@@ -48,6 +48,8 @@ MISTAKES = {  # statement: part of the first error
     "collx::neighbor_all_gather(world, edges, x, y, {.rooot = 1});": "the neighbours {sources, destinations}",
     "(void)collx::async::neighbor_all_to_all(world, x, y);": "the neighbours {sources, destinations}",
     "collx::neighbor_all_to_all_v(world, edges, x, y);": "with their counts",
+    "collx::all_to_all_v(world, x, counts, y, y);": "with lists of counts",
+    "collx::all_gather_v(world, x, y, y);": "with lists of counts",
     "collx::barrier(world, x);": "It takes the communicator, no buffer, and options by name",
     "collx::any::send(world, collx::as_any(x));": "any_buffers, then what the typed verb takes",
     "collx::reduce_local(x, y, shout{});": "this reduction operator cannot combine two elements",
@@ -101,7 +103,7 @@ OBJECTS = {HOST: """
     std::vector<float> x(8), y(8);
     std::vector<std::string> texts(3);
     const std::vector<float> constant(64);
-    std::vector<int> whole(64);
+    std::vector<int> whole(64), counts(1);
     const collx::neighbors edges{{0}, {0}};
     float* pointer = x.data();
     collx::group group(world);

@@ -35,3 +35,22 @@ TEST_CASE("private memory is read to any place, also to one that lies in its pag
         }
     CHECK_FALSE(net.read_private(1, destination + 4, 1, page)); // nothing is mapped there
 }
+
+TEST_CASE("a message that its receiver refuses is remembered with its length and the expected one") {
+    const auto memory = collx::make_memory_arena(2);
+    const auto layout = collx::links_layout::for_ranks(2);
+    const auto at = memory->take(layout.bytes());
+    collx::links from(*memory, at, 0, 2), to(*memory, at, 1, 2);
+    CHECK(to.refused().peer == -1);
+    auto& tx = from.tx(collx::port::messages, 1);
+    REQUIRE(tx.try_acquire(24) != nullptr);
+    tx.commit(24);
+    auto& rx = to.rx(collx::port::messages, 0);
+    REQUIRE(rx.has_message());
+    const collx::failure f = to.refuse(rx, 0, 16);
+    CHECK(f.code() == collx::errc::mismatch);
+    CHECK(f.rank() == 0);
+    CHECK(to.refused().peer == 0);
+    CHECK(to.refused().came == 24);
+    CHECK(to.refused().expected == 16);
+}

@@ -85,8 +85,7 @@ struct rooted_hierarchical_base : hierarchical_base {
     int root = 0;
     constexpr rooted_hierarchical_base() = default;
     template <std::convertible_to<node_view> Map>
-    constexpr rooted_hierarchical_base(Map&& map, int root = 0)
-        : hierarchical_base(static_cast<Map&&>(map)), root(root) {}
+    constexpr rooted_hierarchical_base(Map&& map, int r = 0) : hierarchical_base(static_cast<Map&&>(map)), root(r) {}
 
     constexpr std::uint64_t parameter_bits() const {
         return nodes.hash() ^ static_cast<std::uint64_t>(root) * 0x9e37'79b9'7f4a'7c15;

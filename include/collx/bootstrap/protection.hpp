@@ -113,15 +113,16 @@ inline constexpr name_view optional_key_prefix = "optional:";
     if (!by.key && k.source[0] == 'C') // an optional key needs a component as soon as COLLX_SECURITY is set
         fail(errc::unsupported, -1, -1,
              level > protection::auth_only
-                 ? "include <collx/interop/openssl.hpp> in one file and link collx::openssl"
-                 : "include <collx/interop/sodium.hpp> in one file and link collx::sodium (or openssl)",
+                 ? "include <collx/interop/openssl.hpp> in one file and link collx::openssl (-lcrypto)"
+                 : "include <collx/interop/sodium.hpp> in one file and link collx::sodium (-lsodium), or openssl.hpp",
              "COLLX_SECURITY=%s, and %s gives a key, but the program cannot compute with it", wanted, k.source);
     if (!by.key)
         fail(errc::environment, -1, -1, "give the job a key, see docs/security.md, or unset it",
              "COLLX_SECURITY=%s needs a key", wanted);
     by.level = level;
     if (by.level > protection::auth_only && detail::seals == nullptr)
-        fail(errc::unsupported, -1, -1, "include <collx/interop/openssl.hpp> in one file and link collx::openssl",
+        fail(errc::unsupported, -1, -1,
+             "include <collx/interop/openssl.hpp> in one file and link collx::openssl (-lcrypto)",
              "COLLX_SECURITY=%s, but the program cannot seal what it sends", wanted);
     return by;
 }

@@ -34,7 +34,7 @@ namespace detail {
 [[gnu::always_inline]] inline void take_short(communicator_core& c, receiving_end& rx, void* to, std::size_t bytes,
                                               std::uint32_t tag, int peer, std::int64_t timeout_ns) {
     short_wait(c, timeout_ns)(rx.number(), rx.next_number(), peer);
-    if (rx.is_single_copy() || !rx.is_expected(bytes, tag)) c.give_up(failure(errc::mismatch, peer), peer);
+    if (rx.is_single_copy() || !rx.is_expected(bytes, tag)) c.give_up(c.net.refuse(rx, peer, bytes), peer);
     if (bytes != 0) copy_bytes(to, rx.peek(bytes), bytes);
     rx.release(bytes);
 }

@@ -20,6 +20,11 @@
 
 COLLX_BEGIN_NAMESPACE
 
+class communicator;
+namespace detail {
+communicator dup_for(const char* what, communicator& base); // comm/split.hpp
+} // namespace detail
+
 class communicator {
 public:
     // The internals that calls use; not for programs.
@@ -150,6 +155,7 @@ public:
     core& internals() { return live(); }
 
 private:
+    friend communicator detail::dup_for(const char* what, communicator& base);
     explicit communicator(sole_ptr<communicator_core> c) : core_(std::move(c)) {}
     core& live() const {
         if (core_ == nullptr)

@@ -14,6 +14,7 @@
 
 #include <collx/algo/one_shot.hpp>
 #include <collx/comm/all_gather.hpp>
+#include <collx/comm/group_memory.hpp>
 #include <collx/comm/group_verbs.hpp>
 #include <collx/comm/grouped_calls.hpp>
 #include <collx/comm/neighbor.hpp>
@@ -25,7 +26,8 @@ COLLX_BEGIN_NAMESPACE
 
 // Collects calls; launch() runs them all. Every rank adds the same collectives in the same order. Both ranks of a
 // transfer add it, to one group each, in the same order. Buffers must stay in place until launch() returns. The calls
-// are independent: none may write memory that another one uses, because their order is not defined.
+// are independent: launch() refuses calls of which one writes memory that another one uses, because their order is not
+// defined (invalid_argument, naming both). Strided and computed buffers are not compared.
 // Cost: for collectives, one synchronisation for up to 1 MiB of operands per rank on one host, across hosts one
 //     all_gather for up to 64 KiB per rank (256 KiB of all ranks); larger ones run alone, in order. For sends and
 //     receives, one message for everything that goes to one peer, up to a slot (512 KiB or 1 MiB across hosts for few
@@ -71,7 +73,7 @@ public:
         add_edges<detail::verb::neighbor_all_to_all_v, In, Out>(g, in, out, &t);
     }
     // The number of calls that it holds.
-    std::size_t size() const { return calls_.size() + transfers_.size(); }
+    std::size_t size() const { return held_.calls.size() + held_.transfers.size(); }
 
     // Runs all calls and returns when they are done; the group is empty afterwards. A persistent group instead returns
     // a persistent_call, which runs all of them each time it is called.
@@ -84,16 +86,25 @@ public:
 
 private:
     friend verbs;
+    struct held {
+        detail::group_mover::calls calls;
+        detail::packed_message::parts transfers;
+        detail::group_watches buffers; // of a persistent group
+    };
+    // The group is empty afterwards, also if its calls are refused.
+    held take_all() {
+        unmade_.are_made();
+        held all = std::exchange(held_, {});
+        memory_.require_independent(comm_->rank());
+        return all;
+    }
     template <class Options>
     void launch_all(const Options& o) {
         comm_->internals().require_time_limit(o.timeout.count());
-        unmade_.are_made();
-        auto calls = std::move(calls_);
-        calls_.clear();
-        auto transfers = std::move(transfers_);
-        transfers_.clear();
+        held all = take_all();
+        auto& calls = all.calls;
         const std::uint64_t says = calls.empty() ? 0 : agree_on(calls, o); // a refusal leaves no transfer under way
-        auto under_way = detail::transfer_packer<Mode>(*comm_, o).start(std::move(transfers));
+        auto under_way = detail::transfer_packer<Mode>(*comm_, o).start(std::move(all.transfers));
         if (!calls.empty()) (void)comm_->internals().agree(says);
         const bool is_one_host = comm_->internals().net.is_one_host();
         for_each_part(calls, [&](std::size_t first, std::size_t last, std::size_t bytes, bool is_alone) {
@@ -107,19 +118,17 @@ private:
     persistent_call make_ready(const Options& o) {
         auto& c = comm_->internals();
         c.require_time_limit(o.timeout.count());
-        unmade_.are_made();
-        auto transfers = detail::transfer_packer<Mode>(*comm_, o).start(std::move(transfers_));
-        transfers_.clear();
-        const std::uint64_t says = calls_.empty() ? 0 : agree_on(calls_, o);
-        if (!calls_.empty()) (void)c.agree(~says); // making the persistent call is a call, too
-        auto all =
-            make_sole<detail::ready_group<typename Mover::calls>>(c, std::move(calls_), std::move(buffers_), says);
-        calls_.clear();
-        buffers_.clear();
-        for (auto& t : transfers) all->parts.add(std::move(t));
+        held mine = take_all();
+        auto messages = detail::transfer_packer<Mode>(*comm_, o).start(std::move(mine.transfers));
+        const bool has_calls = !mine.calls.empty();
+        const std::uint64_t says = has_calls ? agree_on(mine.calls, o) : 0;
+        if (has_calls) (void)c.agree(~says); // making the persistent call is a call, too
+        auto all = make_sole<detail::ready_group<typename Mover::calls>>(c, std::move(mine.calls),
+                                                                         std::move(mine.buffers), says);
+        for (auto& m : messages) all->parts.add(std::move(m));
         const bool is_one_host = c.net.is_one_host();
         const int at_port = detail::next_async_port(c);
-        if (!all->calls.empty()) ++c.asyncs;
+        if (has_calls) ++c.asyncs;
         for_each_part(all->calls, [&](std::size_t first, std::size_t last, std::size_t bytes, bool is_alone) {
             if (is_alone)
                 all->parts.add(
@@ -152,7 +161,7 @@ private:
     }
     template <class X>
     void watch(X& x) {
-        if constexpr (detail::is_repeated_v<Mode>) buffers_.push_back(make_sole<detail::typed_watch<X>>(&x));
+        if constexpr (detail::is_repeated_v<Mode>) held_.buffers.push_back(make_sole<detail::typed_watch<X>>(&x));
     }
     template <detail::verb V, bool IsInPlace, class In, class Out, class Op>
     void add(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out, Op op, int root = 0) {
@@ -173,10 +182,21 @@ private:
             if (!IsInPlace) with.in = detail::seen_on_host(a);
             auto& c = comm_->internals();
             const std::size_t count = detail::check_call(c, detail::row_of(V), with).cuts.elems;
-            calls_.push_back(make_sole<detail::grouped_collective<Mode, V, IsInPlace, buffer_t<In>, buffer_t<Out>, Op>>(
-                *comm_, a, b, op, root, count));
-            unmade_.add(c, detail::name_of(V));
+            held_.calls.push_back(
+                make_sole<detail::grouped_collective<Mode, V, IsInPlace, buffer_t<In>, buffer_t<Out>, Op>>(
+                    *comm_, a, b, op, root, count));
+            note<V, IsInPlace>(with);
         }
+    }
+    template <detail::verb V, bool IsInPlace>
+    void note(const detail::call_arguments& with) {
+        using moves = algo::window_moves<detail::row_of(V).does>;
+        const bool is_root = comm_->rank() == with.root;
+        memory_.next(detail::name_of(V));
+        if (!IsInPlace) memory_.reads(with.in);
+        if (moves::from_root ? !is_root : !moves::to_root || is_root) memory_.writes(with.out);
+        else memory_.reads(with.out);
+        unmade_.add(comm_->internals(), detail::name_of(V));
     }
     template <bool Outgoing, class X>
     void add_message(std::remove_reference_t<X>& x, int peer) {
@@ -216,7 +236,10 @@ private:
         detail::require_peer(comm_->internals(), peer);
         detail::require_memory(comm_->internals(), v, "group's");
         detail::require_slot(comm_->internals(), sizeof(typename View::value_type));
-        transfers_.push_back(make_sole<detail::typed_transfer<Mode, View, Outgoing>>(*comm_, v, peer));
+        held_.transfers.push_back(make_sole<detail::typed_transfer<Mode, View, Outgoing>>(*comm_, v, peer));
+        memory_.next(Outgoing ? "send" : "recv");
+        if constexpr (Outgoing) memory_.reads(detail::seen(v));
+        else memory_.writes(detail::seen(v));
         unmade_.add(comm_->internals(), Outgoing ? "send" : "recv");
     }
 
@@ -264,9 +287,8 @@ private:
     }
 
     communicator* comm_;
-    detail::group_mover::calls calls_;
-    detail::packed_message::parts transfers_;
-    detail::group_watches buffers_; // of a persistent group
+    held held_;
+    detail::group_memory memory_;
     detail::unmade_calls unmade_;
 };
 

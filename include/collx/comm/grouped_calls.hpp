@@ -102,9 +102,9 @@ struct grouped_collective final : grouped_call_in<Mode> {
     using moves = algo::window_moves<row.does>;
     using element = element_of<Out>;
 
-    // count: see call_facts.
-    grouped_collective(communicator& c, In i, Out o, Op op, int root, std::size_t count)
-        : in(i), out(o), op(op), root(root), me(c.rank()), ranks(c.size()), count(count), move(i, o, op, ranks) {}
+    // elems: the count of call_facts.
+    grouped_collective(communicator& c, In i, Out o, Op f, int r, std::size_t elems)
+        : in(i), out(o), op(f), root(r), me(c.rank()), ranks(c.size()), count(elems), move(i, o, f, ranks) {}
     std::size_t published() const { return row.in == extent::parts ? count * static_cast<std::size_t>(ranks) : count; }
     std::size_t bytes() const override { return grouped_bytes<element>(published()); }
     void publish(std::byte* to) override {

@@ -25,7 +25,7 @@ constexpr std::size_t grouped_bytes(std::size_t n) {
 
 // One send or receive of a group.
 struct grouped_transfer {
-    grouped_transfer(int peer, bool outgoing) : peer(peer), outgoing(outgoing) {}
+    grouped_transfer(int to_or_from, bool sends) : peer(to_or_from), outgoing(sends) {}
     virtual ~grouped_transfer() = default;
     virtual std::size_t bytes() const = 0;
     virtual std::uint32_t tag() const = 0;    // what both ends must agree on
@@ -50,8 +50,8 @@ struct transfer_in : grouped_transfer {
 template <class Mode, class View, bool Outgoing>
 struct typed_transfer final : transfer_in<Mode> {
     using element = element_of<View>;
-    typed_transfer(communicator& c, View v, int peer)
-        : transfer_in<Mode>(peer, Outgoing), view(v), mover_(v, v, no_op{}, c.size()) {}
+    typed_transfer(communicator& c, View v, int to_or_from)
+        : transfer_in<Mode>(to_or_from, Outgoing), view(v), mover_(v, v, no_op{}, c.size()) {}
     std::size_t bytes() const override { return grouped_bytes<element>(view.size()); }
     std::uint32_t tag() const override {
         return static_cast<std::uint32_t>(view.size() * 31) ^ static_cast<std::uint32_t>(type_hash<element>());
@@ -73,7 +73,7 @@ struct typed_transfer final : transfer_in<Mode> {
 class packed_message final : public operation {
 public:
     using parts = growing_array<sole_ptr<grouped_transfer>>;
-    packed_message(links& net, parts p) : net_(net), parts_(std::move(p)) {
+    packed_message(links& over, parts p) : net_(over), parts_(std::move(p)) {
         for (const auto& t : parts_) bytes_ += round_up(t->bytes(), 8), tag_ = tag_ * 31 + t->tag();
         at_port = port::messages;
     }
@@ -94,7 +94,7 @@ public:
             auto& rx = net_.rx(port::messages, peer);
             if (!rx.has_message()) return task_state::blocked;
             if (rx.is_single_copy() || !rx.is_expected(bytes_, tag_)) {
-                error = failure(errc::mismatch, peer);
+                error = net_.refuse(rx, peer, bytes_);
                 return task_state::failed;
             }
             move_all(const_cast<std::byte*>(rx.peek(bytes_)));

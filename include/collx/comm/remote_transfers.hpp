@@ -115,10 +115,10 @@ private:
         std::uint64_t number = 0;
     };
 
-    void show(std::byte* part, std::size_t bytes) {
-        part_ = memory_.device().register_memory(part, bytes, peers_may::write_and_read);
+    void show(std::byte* at, std::size_t bytes) {
+        part_ = memory_.device().register_memory(at, bytes, peers_may::write_and_read);
         page_ = memory_.device().register_memory(room_->unwritten_page(), page_bytes, peers_may::write_and_read);
-        own_ = {reinterpret_cast<std::uint64_t>(part), reinterpret_cast<std::uint64_t>(room_->unwritten_page()),
+        own_ = {reinterpret_cast<std::uint64_t>(at), reinterpret_cast<std::uint64_t>(room_->unwritten_page()),
                 part_->remote_key, page_->remote_key, 1};
     }
     void start(int peer, int k, std::uint64_t at, std::size_t bytes, bool is_read) {

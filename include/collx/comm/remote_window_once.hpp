@@ -157,13 +157,13 @@ COLLX_ONCE void remote_window::combine(int peer, std::uint64_t at, const void* f
     if (most == 0)
         fail(errc::unsupported, window_.rank(), peer, "use smaller elements",
              "window: one element of %zu bytes does not fit a message to rank %d", how.elem_bytes, peer);
-    const auto* next = static_cast<const std::byte*>(from);
+    const auto* left = static_cast<const std::byte*>(from);
     while (elems != 0) {
         const std::size_t n = elems < most ? elems : most;
         const window_head h{window_head::combine, old != nullptr,  at,
                             n * how.elem_bytes,   how.entry->kind, how.entry->distance};
-        send_head(peer, h, next, n * each);
-        next += n * each, at += n * how.elem_bytes, elems -= n;
+        send_head(peer, h, left, n * each);
+        left += n * each, at += n * how.elem_bytes, elems -= n;
     }
     if (old != nullptr) receive_answer(peer, old, how.elem_bytes);
 }

@@ -18,10 +18,11 @@ class thread_body {
 public:
     template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, thread_body>)
-        thread_body(F&& f)                        // NOLINT(google-explicit-constructor)
-        : object_((void*)__builtin_addressof(f)), // not of <memory>, which includes <ostream>
+        thread_body(F&& f) // NOLINT(google-explicit-constructor)
+        : object_(const_cast<void*>(reinterpret_cast<const volatile void*>(
+              __builtin_addressof(f)))), // std::addressof is in <memory>, which includes <ostream>
           call_([](void* object, communicator& world) {
-              auto& g = *(std::remove_reference_t<F>*)object;
+              auto& g = *reinterpret_cast<std::remove_reference_t<F>*>(object);
               if constexpr (std::is_invocable_v<F&, communicator&>) g(world);
               else if constexpr (std::is_invocable_v<F&>) g();
           }) {

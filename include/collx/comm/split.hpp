@@ -59,7 +59,7 @@ inline void check_place(communicator_core& c, const links_layout& layout, std::u
     job::fail_no_place(c.net.rank(), failed); // on any host
 }
 
-inline sole_ptr<communicator_core> split(communicator_core& c, int color, int key) {
+inline sole_ptr<communicator_core> split(communicator_core& c, int color, int key, const char* made_for) {
     const int n = c.net.size(), me = c.net.rank();
     growing_array<split_request> all(static_cast<std::size_t>(n));
     const split_request mine{color, key};
@@ -101,24 +101,33 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     check_place(c, c.home->layout_of(members), place.offset, offset, leader, failed);
     auto made = make_sole<communicator_core>(c.home, offset, rank_there, static_cast<int>(group.size()),
                                              std::move(members), &c, true, id_of_split(c, color, shares));
+    made->made_for = made_for;
     made->take_settings(c);
     if (c.home->machine) topology->look_up(*made, true);
     return made;
 }
 
-} // namespace detail
-
-inline communicator communicator::split(int color, int key) {
-    auto& c = live();
-    const detail::one_caller::call here(c.caller, c.net.rank()); // before the call counts
+// The call split(), counted and recorded. made_for: null, or the part of collx that needs a communicator of its own.
+inline sole_ptr<communicator_core> call_split(communicator_core& c, int color, int key, const char* made_for) {
+    const one_caller::call here(c.caller, c.net.rank()); // before the call counts
     c.begin_collective();
     return c.or_abandon([&] {
         ++c.splits;
-        return detail::recorded(c.recorder.get(), {"split"}, [&] {
-            if (c.settings.checked != 0) detail::compare_signatures(c, {.made_by = signature::split}, 0);
-            return communicator(detail::split(c, color, key));
+        return recorded(c.recorder.get(), {made_for != nullptr ? made_for : "split"}, [&] {
+            if (c.settings.checked != 0) compare_signatures(c, {.made_by = signature::split}, 0);
+            return split(c, color, key, made_for);
         });
     });
+}
+// dup() for a part of collx. what: its name, for errors and the flight recorder.
+inline communicator dup_for(const char* what, communicator& base) {
+    return communicator(call_split(base.internals(), 0, 0, what));
+}
+
+} // namespace detail
+
+inline communicator communicator::split(int color, int key) {
+    return communicator(detail::call_split(live(), color, key, nullptr));
 }
 
 COLLX_END_NAMESPACE

@@ -179,8 +179,8 @@ std::size_t wait_any(W&&... w) {
     return found.empty() ? no_work : found[0];
 }
 
-// The same for all calls that are done at the moment, at least one: returns an array of places, in order, which is
-// empty if all have been waited for.
+// The same for all calls that are done at the moment, at least one: returns their places, in order, as an array with
+// size(), [] and iterators; it is empty if all have been waited for.
 template <detail::HandleList List>
 detail::growing_array<std::size_t> wait_some(List&& list) {
     return detail::wait_for_some(detail::handles(list), no_work);

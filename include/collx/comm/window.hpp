@@ -85,9 +85,11 @@ public:
     template <class X>
     void get(int peer, std::size_t place, X&& x) {
         static_assert(is_output<X>(), "collx: get() writes into a contiguous buffer of the window's element type.");
-        const auto v = buffer(x);
-        detail::require_elements(rank(), v, "output");
-        bytes_.get(peer, offset(place), v.data(), v.size() * sizeof(T));
+        if constexpr (is_output<X>()) {
+            const auto v = buffer(x);
+            detail::require_elements(rank(), v, "output");
+            bytes_.get(peer, offset(place), v.data(), v.size() * sizeof(T));
+        }
     }
     T get(int peer, std::size_t place) {
         alignas(T) std::byte x[sizeof(T)];
@@ -173,16 +175,20 @@ private:
     template <class X>
     std::span<const T> input(const X& x) const {
         if constexpr (std::is_same_v<X, T> || (std::is_convertible_v<const X&, T> && !HostBuffer<const X&>)) {
-            static_assert(std::is_same_v<X, T>, "collx: a single element has the window's element type: T(x).");
-            return {&x, 1};
+            constexpr bool is_element = std::is_same_v<X, T>;
+            static_assert(is_element, "collx: a single element has the window's element type: T(x).");
+            if constexpr (is_element) return {&x, 1};
         } else {
             const auto v = buffer(x);
-            static_assert(decltype(v)::is_contiguous &&
-                              std::is_same_v<std::remove_const_t<detail::element_of<decltype(v)>>, T>,
-                          "collx: a window takes contiguous buffers of its element type.");
-            detail::require_elements(rank(), v, "input");
-            return {v.data(), v.size()};
+            constexpr bool is_input =
+                decltype(v)::is_contiguous && std::is_same_v<std::remove_const_t<detail::element_of<decltype(v)>>, T>;
+            static_assert(is_input, "collx: a window takes contiguous buffers of its element type.");
+            if constexpr (is_input) {
+                detail::require_elements(rank(), v, "input");
+                return {v.data(), v.size()};
+            }
         }
+        return {}; // after a refusal
     }
     template <class Op>
     static constexpr void require_op() {

@@ -44,12 +44,11 @@ struct combination {
 // before main(), so processes that run the same program have the same operators.
 class window_operator {
 public:
-    // run: makes its own operator. distance: 0 if its name identifies the operator. type: of the elements, see
-    // type_hash.
-    window_operator(combine_fn run, std::uint64_t kind, std::uint64_t distance, std::uint64_t type,
-                    std::size_t elem_bytes, std::size_t operands, bool needs_lock)
-        : run(run), kind(kind), distance(distance), type(type), elem_bytes(elem_bytes), operands(operands),
-          needs_lock(needs_lock), next_(first) {
+    // f: makes its own operator. d: 0 if its name identifies the operator. t: of the elements, see type_hash.
+    window_operator(combine_fn f, std::uint64_t k, std::uint64_t d, std::uint64_t t, std::size_t bytes_each,
+                    std::size_t count, bool locks)
+        : run(f), kind(k), distance(d), type(t), elem_bytes(bytes_each), operands(count), needs_lock(locks),
+          next_(first) {
         first = this;
     }
     window_operator(const window_operator&) = delete;

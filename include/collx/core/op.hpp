@@ -38,7 +38,7 @@ struct plus {
                       "collx::logical_and for 'all', collx::bit_xor for parity, or an integer type to count.");
         if constexpr (detail::wraps_v<T>) {
             using unsigned_t = detail::wrapping_t<T>;
-            return (T)((unsigned_t)a + (unsigned_t)b);
+            return detail::cast_lanes<T>(detail::cast_lanes<unsigned_t>(a) + detail::cast_lanes<unsigned_t>(b));
         } else {
             return static_cast<T>(a + b);
         }
@@ -60,7 +60,7 @@ struct multiplies {
     COLLX_HD constexpr T operator()(const T& a, const T& b) const {
         if constexpr (detail::wraps_v<T>) {
             using unsigned_t = detail::wrapping_t<T>;
-            return (T)((unsigned_t)a * (unsigned_t)b);
+            return detail::cast_lanes<T>(detail::cast_lanes<unsigned_t>(a) * detail::cast_lanes<unsigned_t>(b));
         } else {
             return static_cast<T>(a * b);
         }

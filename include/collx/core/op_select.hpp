@@ -103,7 +103,7 @@ requires detail::bounded<T> && detail::bounded<Index> &&(K > 0) struct top_k_sta
     using value_type = T;
     using index_type = Index;
     using entry = indexed<T, Index>;
-    entry entries[K];
+    entry entries[static_cast<std::size_t>(K)];
 
     COLLX_HD constexpr top_k_state() {
         for (entry& e : entries) e = detail::arg_op<true>::identity<entry>();

@@ -55,6 +55,14 @@ COLLX_HD constexpr T one() {
 template <class T>
 inline constexpr bool wraps_v = std::is_integral_v<lane_t<T>> && !std::is_same_v<lane_t<T>, bool>;
 
+// Converts a number, or a short vector of integers to one of other integers of that size.
+COLLX_EXEC_CHECK_DISABLE
+template <class To, class From>
+COLLX_HD constexpr To cast_lanes(const From& x) {
+    if constexpr (is_short_vector_v<From>) return reinterpret_cast<To>(x);
+    else return static_cast<To>(x);
+}
+
 // Whether T is a floating-point number or a short vector of them.
 template <class T>
 inline constexpr bool floating_lanes_v = is_float_v<lane_t<T>>;
@@ -140,8 +148,8 @@ template <class Pick, class V>
 requires is_short_vector_v<V>
 inline V select_float(const V& a, const V& b) {
     using mask = decltype(a < b);
-    const mask chosen = (mask)(Pick::first(a, b) ? a : b);
-    const V joined = (V)Pick::join(chosen, (mask)a, (mask)(a == b));
+    const mask chosen = reinterpret_cast<mask>(Pick::first(a, b) ? a : b);
+    const V joined = reinterpret_cast<V>(Pick::join(chosen, reinterpret_cast<mask>(a), reinterpret_cast<mask>(a == b)));
     const V nan = V{} + quiet_nan_v<lane_t<V>>;
     return ((a != a) | (b != b)) ? nan : joined;
 }

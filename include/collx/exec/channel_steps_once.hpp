@@ -32,7 +32,7 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
             return call_.blocked_on(s.peer_from);
         }
         if (m.rx->is_single_copy()) return receive_single_copy(s, st, *m.rx, m.tag);
-        if (!m.rx->is_expected(m.bytes, m.tag)) return call_.broken(errc::mismatch, s.peer_from);
+        if (!m.rx->is_expected(m.bytes, m.tag)) return call_.refused(*m.rx, s.peer_from, m.bytes);
         if (measures) call_.net.find_out_reading(*m.rx, s.peer_from);
         m.in = m.rx->peek(m.bytes);
     }
@@ -139,7 +139,7 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
     const int chunk = call_.cuts.chunk(s.dst.chunks, 0), peer = s.peer_from;
     const std::size_t n = single_copy_elems(call_.cuts.out, chunk, st);
     if (!call_.plan.allows_single_copy || !rx.is_expected(call_.bytes_of(n), tag))
-        return call_.broken(errc::mismatch, peer);
+        return call_.refused(rx, peer, call_.bytes_of(n));
     const std::int64_t began = now_ns();
     if (!read_from_peer(s, st, rx.sender_address(), chunk, n))
         return call_.broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);

@@ -15,11 +15,13 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Anything that lists one count per rank: vector, std::array, span, braces.
+// Anything that lists one count per rank: vector, std::array, span, braces. Not of floating point: where an argument
+// is forgotten, a buffer of floats stands in the place of the counts.
 template <class X>
 concept CountList = requires(const X& x) {
     { x.size() } -> std::convertible_to<std::size_t>;
     { *x.data() } -> std::convertible_to<std::size_t>;
+    requires !std::is_floating_point_v<std::remove_cvref_t<decltype(*x.data())>>;
 };
 
 using count_list = detail::growing_array<std::size_t>; // the type of counts in braces

@@ -30,7 +30,7 @@ public:
     // Collective. Errors: mismatch naming the first rank whose element type or lines differ from those of rank 0 ·
     // unsupported, on all ranks, naming the first pair whose kernels do not reach each other's memory · resource.
     window_bytes(communicator& c, const Runtime& r, const device_window_part& mine, const device_settings& s)
-        : side_(c.split(0)), runtime_(r), route_(r, side_), settings_(s) {
+        : side_(dup_for("window", c)), runtime_(r), route_(r, side_), settings_(s) {
         try {
             agree(mine);
             together(core(), "use its device", [&] {

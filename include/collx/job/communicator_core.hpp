@@ -187,6 +187,7 @@ struct communicator_core {
     // Does the same for an operation that failed. If the program's own code threw, throws that exception instead.
     [[noreturn]] void give_up_on(const operation& op);
     [[noreturn]] void explain(failure f, int waiting_for) const;
+    [[noreturn]] void explain_mismatch(int who, int guilty) const;
     [[noreturn]] void explain_circle(int of_rank) const;
     [[noreturn]] void explain_own(failure f) const; // other ranks report that this rank caused it
 
@@ -317,9 +318,9 @@ struct communicator_core {
         std::int64_t until = 0, next_watch_ns = 0;
         std::uint64_t seen_moves = 0;
         int suspect = -1; // of the last look; between two looks this rank may have waited for others
-        void note(std::uint64_t moves, std::int64_t timeout_ns) {
-            if (seen_moves != moves) note_progress(until, timeout_ns);
-            seen_moves = moves;
+        void note(std::uint64_t now, std::int64_t timeout_ns) {
+            if (seen_moves != now) note_progress(until, timeout_ns);
+            seen_moves = now;
         }
     };
     void look(looking& l, std::int64_t timeout_ns, awaited waiting_for) {
@@ -364,6 +365,7 @@ struct communicator_core {
     sole_ptr<detail::progress_link> helper;     // null: only calls move outstanding operations on
     // A communicator of these ranks, or of more, whose failure also ends waits here: a proxy's heeds the program's.
     communicator_core* heeded = nullptr;
+    const char* made_for = nullptr; // the part of collx whose own communicator this is; null: the program's
     std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;
     std::uint64_t agreed = 0; // see agree()
     bool carried = false;     // whether the last look moved anything from or to other hosts

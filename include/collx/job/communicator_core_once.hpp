@@ -88,6 +88,7 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
     const bool is_new =
         !(settings.record == from.settings.record && settings.record_directory == from.settings.record_directory);
     settings = from.settings;
+    if (made_for != nullptr) return; // its calls are none of the program's
     if (is_new) record_calls(settings.record, kept_text(settings.record_directory).c_str());
     if (recorder && from.recorder) recorder->set_observer(from.recorder->observer());
 }
@@ -115,9 +116,9 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
 
 [[gnu::cold]] COLLX_ONCE failure communicator_core::find_late(std::int64_t now, std::int64_t limit,
                                                               awaited waiting_for) const {
-    const chain_end end = waiting_for < 0 ? chain_end{-1} : net.find_late(now, limit, waiting_for);
-    if (end.rank >= 0 && !end.is_circle) return failure(errc::timeout, end.rank);
-    if (end.is_certain) return failure::circle_of(end.rank);
+    const chain_end last = waiting_for < 0 ? chain_end{-1} : net.find_late(now, limit, waiting_for);
+    if (last.rank >= 0 && !last.is_circle) return failure(errc::timeout, last.rank);
+    if (last.is_certain) return failure::circle_of(last.rank);
     // A rank that waits for several ranks names the only silent one, if there is one. So do strands, which have named
     // others.
     int silent = -1, count = 0;
@@ -125,7 +126,7 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
         if (other != net.rank() && now - net.waits().of(other).said_at_ns() > waiting_word::fresh_ns(limit))
             silent = other, ++count;
     if (count == 1) return failure(errc::timeout, silent);
-    return end.is_circle && count == 0 ? failure::circle_of(end.rank) : failure(errc::timeout, waiting_for);
+    return last.is_circle && count == 0 ? failure::circle_of(last.rank) : failure(errc::timeout, waiting_for);
 }
 
 [[gnu::cold]] COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
@@ -208,7 +209,7 @@ COLLX_ONCE void communicator_core::advance_pending() {
 COLLX_ONCE bool communicator_core::wait_for(operation& op, std::int64_t timeout_ns, bool may_fail) {
     const detail::one_caller::call here(caller, net.rank());
     backoff wait(settings.waiting);
-    const std::int64_t end = may_fail ? 0 : later(now_ns(), timeout_ns);
+    const std::int64_t until = may_fail ? 0 : later(now_ns(), timeout_ns);
     for (looking l;;) {
         advance_pending();
         // Stop polling here: the next call may pre-post its receive buffer.
@@ -223,7 +224,7 @@ COLLX_ONCE bool communicator_core::wait_for(operation& op, std::int64_t timeout_
         } else if (!wait.pause()) {
             continue;
         }
-        if (!may_fail && now_ns() >= end) return false;
+        if (!may_fail && now_ns() >= until) return false;
         // Time may pass here: only a wait that may fail has a deadline that ends the communicator.
         check(l.until, may_fail ? timeout_ns : INT64_MAX, op.waiting_for);
     }

@@ -19,61 +19,96 @@ namespace detail {
                  "set_checked(true) names the first that does";
 }
 
+// How an error begins: "call 7" of the program's communicator, or "window".
+struct call_name {
+    explicit call_name(const communicator_core& c) {
+        if (c.made_for != nullptr) std::snprintf(text, sizeof text, "%s", c.made_for);
+        else std::snprintf(text, sizeof text, "call %llu", static_cast<unsigned long long>(c.calls()));
+    }
+    char text[32];
+};
+
+// What to do about a rank that does not come.
+[[gnu::cold]] inline const char* remedy_of_timeout(const communicator_core& c) {
+    const bool is_checked = c.settings.checked != 0;
+    if (c.made_for != nullptr)
+        return "is it alive, and does it call this window, progress() of it, or serve it by with(progress::thread{})? "
+               "set_timeout() waits longer";
+    if (!c.pending.empty())
+        return "is it alive, and does it wait for this communicator's calls? Where calls of several communicators are "
+               "under way, wait_all() moves all of them; set_timeout() waits longer";
+    return is_checked
+               ? "is it alive and in this call? set_timeout() waits longer"
+               : "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer";
+}
+
 } // namespace detail
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::explain(failure f, int waiting_for) const {
     const int me = net.rank(), who = f.rank();
     const bool is_checked = settings.checked != 0;
-    const auto call = static_cast<unsigned long long>(calls());
+    const detail::call_name call(*this);
     if (f.is_circle()) explain_circle(who);
     if (who == me) explain_own(f);
     switch (f.code()) {
         case errc::peer_failed:
             fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
-                 "call %llu: rank %d has ended", call, who);
+                 "%s: rank %d has ended", call.text, who);
         case errc::timeout:
             if (who < 0)
                 fail(errc::timeout, me, who,
                      is_checked ? "is every rank in this call? set_timeout() waits longer"
                                 : "is every rank in the same call? set_checked(true) names the odd one",
-                     "call %llu: timed out waiting for several ranks", call);
-            fail(errc::timeout, me, who,
-                 pending.empty() && is_checked ? "is it alive and in this call? set_timeout() waits longer"
-                 : pending.empty()
-                     ? "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer"
-                     : "is it alive, and does it wait for this communicator's calls? Where calls of several "
-                       "communicators are under way, wait_all() moves all of them; set_timeout() waits longer",
-                 "call %llu: timed out waiting for rank %d", call, who);
+                     "%s: timed out waiting for several ranks", call.text);
+            fail(errc::timeout, me, who, detail::remedy_of_timeout(*this), "%s: timed out waiting for rank %d",
+                 call.text, who);
         case errc::aborted:
             fail(errc::aborted, me, who,
                  "by abort(), a handle or group it dropped, an operator that threw or no memory; shrink() makes a new "
                  "communicator",
-                 "call %llu: rank %d aborted the communicator", call, who);
-        case errc::mismatch:
-            fail(errc::mismatch, me, who, detail::remedy_of_mismatch(is_checked),
-                 "call %llu: the part of rank %d has another size than this call expects, or is of another call", call,
-                 who < 0 ? waiting_for : who);
+                 "%s: rank %d aborted the communicator", call.text, who);
+        case errc::mismatch: explain_mismatch(who, who < 0 ? waiting_for : who);
         case errc::resource:
-            fail(errc::resource, me, who, remedy_there(f.short_of()),
-                 "call %llu: rank %d has no descriptor or no memory left", call, who);
+            fail(errc::resource, me, who, remedy_there(f.short_of()), "%s: rank %d has no descriptor or no memory left",
+                 call.text, who);
         case errc::unsupported:
             fail(errc::unsupported, me, who,
                  "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
-                 "call %llu: cannot read the memory of rank %d", call, who);
+                 "%s: cannot read the memory of rank %d", call.text, who);
         case errc::security:
             fail(errc::security, me, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
-                 "call %llu: rank %d did not prove to have this job's key, or its bytes were changed on the way", call,
+                 "%s: rank %d did not prove to have this job's key, or its bytes were changed on the way", call.text,
                  who);
         case errc::protocol:
             fail(errc::protocol, me, who, "are all ranks the same program, built with the same version of collx?",
-                 "call %llu: rank %d sent what this call does not allow", call, who);
-        default: fail(f.code(), me, who, "see the output of that rank", "call %llu: rank %d failed", call, who);
+                 "%s: rank %d sent what this call does not allow", call.text, who);
+        default: fail(f.code(), me, who, "see the output of that rank", "%s: rank %d failed", call.text, who);
     }
+}
+
+// guilty: the rank whose part it is; who: the error's peer.
+[[gnu::cold]] COLLX_ONCE void communicator_core::explain_mismatch(int who, int guilty) const {
+    const char* const remedy = detail::remedy_of_mismatch(settings.checked != 0);
+    const detail::call_name call(*this);
+    const odd_message& m = net.refused();
+    if (m.peer != guilty || m.peer < 0)
+        fail(errc::mismatch, net.rank(), who, remedy,
+             "%s: the part of rank %d has another size than this call expects, or is of another call", call.text,
+             guilty);
+    if (m.came != m.expected)
+        fail(errc::mismatch, net.rank(), who, remedy,
+             "%s: the part of rank %d has another size than this call expects: %zu bytes instead of %zu", call.text,
+             guilty, m.came, m.expected);
+    fail(errc::mismatch, net.rank(), who, remedy,
+         "%s: the part of rank %d has the %zu bytes that this call expects, but is of another type or of another "
+         "call",
+         call.text, guilty, m.came);
 }
 
 // Explains a failure that other ranks report of this rank.
 [[gnu::cold]] COLLX_ONCE void communicator_core::explain_own(failure f) const {
     const errc code = f.code();
+    const detail::call_name call(*this);
     const char *what = "reported a failure of this rank",
                *remedy = "see what this rank printed before, and their output";
     switch (code) {
@@ -102,14 +137,13 @@ namespace detail {
         case errc::aborted:
             fail(code, net.rank(), net.rank(),
                  "by abort(), a handle or group it dropped, an operator that threw or no memory",
-                 "call %llu: this rank aborted the communicator", static_cast<unsigned long long>(calls()));
+                 "%s: this rank aborted the communicator", call.text);
         case errc::resource:
             fail(code, net.rank(), net.rank(), remedy_there(f.short_of()),
-                 "call %llu: this rank has no descriptor or no memory left", static_cast<unsigned long long>(calls()));
+                 "%s: this rank has no descriptor or no memory left", call.text);
         default: break;
     }
-    fail(code, net.rank(), net.rank(), remedy, "call %llu: other ranks %s", static_cast<unsigned long long>(calls()),
-         what);
+    fail(code, net.rank(), net.rank(), remedy, "%s: other ranks %s", call.text, what);
 }
 
 // Prints the circle from its lowest rank on, so that all ranks say the same; of ranks on other hosts what is known.
@@ -140,7 +174,7 @@ namespace detail {
          : settings.checked != 0
              ? "is every rank in the same call, in the same order?"
              : "is every rank in the same call, in the same order? set_checked(true) compares calls",
-         "call %llu: ranks %s wait for each other%s", static_cast<unsigned long long>(calls()), text,
+         "%s: ranks %s wait for each other%s", detail::call_name(*this).text, text,
          all_send ? ": each sends before it receives" : "");
 }
 

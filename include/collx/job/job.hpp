@@ -102,16 +102,16 @@ struct host_map {
 
 class job {
 public:
-    job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads)
-        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
-          watch(!threads && size > 1 ? peer_watch(*memory, rank, size) : peer_watch()) {
+    job(counted_ptr<arena> a, int me, int n, job_settings s, bool threads)
+        : settings(s), memory(std::move(a)), rank(me), size(n), is_threads(threads),
+          watch(!threads && n > 1 ? peer_watch(*memory, me, n) : peer_watch()) {
         say_cores();
     }
     // A job on several hosts. The ranks of this host share `a`.
-    job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads, host_map here,
+    job(counted_ptr<arena> a, int me, int n, job_settings s, bool threads, host_map here,
         counted_ptr<any_connector> way_out)
-        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
-          watch(!threads && here.rank_at.size() > 1 ? peer_watch(*memory, here.place_of[static_cast<std::size_t>(rank)],
+        : settings(s), memory(std::move(a)), rank(me), size(n), is_threads(threads),
+          watch(!threads && here.rank_at.size() > 1 ? peer_watch(*memory, here.place_of[static_cast<std::size_t>(me)],
                                                                  static_cast<int>(here.rank_at.size()))
                                                     : peer_watch()),
           hosts(std::move(here)), connector(std::move(way_out)) {

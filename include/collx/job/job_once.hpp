@@ -126,7 +126,7 @@ COLLX_BEGIN_NAMESPACE
 
 [[gnu::cold]] COLLX_ONCE void job::say_cores() {
     const cpu_set_t mine = core_set();
-    for (int c = 0; c < CPU_SETSIZE; ++c)
+    for (std::size_t c = 0; c < CPU_SETSIZE; ++c)
         if (CPU_ISSET(c, &mine))
             memory->header().cores[c / 64].fetch_or(std::uint64_t{1} << c % 64, memory_order::acq_rel);
 }

@@ -69,11 +69,11 @@ private:
 // Opens all connections of the tree, without waiting for any: a rank that gives up while it waits for one neighbour
 // must reach the others.
 template <class Links>
-[[gnu::cold]] void open_tree(Links& net) {
-    const int n = net.size(), me = net.rank();
+[[gnu::cold]] void open_tree(Links& over) {
+    const int n = over.size(), me = over.rank();
     for (int s = 1; s < n; s *= 2) {
-        if ((me & s) != 0) (void)net.tx(port::blocking, me - s);
-        else if (me + s < n) (void)net.rx(port::blocking, me + s);
+        if ((me & s) != 0) (void)over.tx(port::blocking, me - s);
+        else if (me + s < n) (void)over.rx(port::blocking, me + s);
         if ((me & s) != 0) break;
     }
 }

@@ -26,7 +26,8 @@ public:
         double sum = 0;
         while (find_levels(from, to)) {
             next_.assign(static_cast<std::size_t>(g_.size()), 0);
-            while (const double more = push(from, to, std::numeric_limits<double>::infinity())) sum += more;
+            for (double more = 1; more != 0; sum += more)
+                more = push(from, to, std::numeric_limits<double>::infinity());
         }
         return sum;
     }

@@ -96,7 +96,8 @@ private:
             return std::find(ring.stops.begin(), ring.stops.end(), m) == ring.stops.end();
         };
         const auto at = std::find(members_.begin(), members_.end(), here);
-        const std::size_t n = members_.size(), start = at == members_.end() ? 0 : at - members_.begin() + 1u;
+        const std::size_t n = members_.size(),
+                          start = at == members_.end() ? 0 : static_cast<std::size_t>(at - members_.begin()) + 1;
         for (std::size_t k = 0; k < n; ++k)
             if (const int m = members_[(start + k) % n]; is_open(m)) add(m);
         if (open.empty() && std::none_of(members_.begin(), members_.end(), is_open)) add(ring.stops[0]);

@@ -3,6 +3,7 @@
 // Each fits one atomic word, and one frame between hosts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <collx/core/atomic.hpp>
@@ -53,6 +54,12 @@ struct failure {
         return code_word() != 0 && code_word() <= static_cast<std::uint64_t>(last_errc) + 1 &&
                rank() >= (is_circle() ? 0 : -1) && rank() < ranks;
     }
+};
+
+// A message that this rank did not expect, for the text of the error.
+struct odd_message {
+    int peer = -1;                      // -1: none
+    std::size_t came = 0, expected = 0; // bytes
 };
 
 // Stores a failure in a communicator's word. The first failure stays.

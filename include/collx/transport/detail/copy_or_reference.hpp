@@ -44,8 +44,8 @@ public:
     // ns: the time from the sending of `bytes`, or from the previous answer, to the answer.
     void add_cost(bool by_reference, std::int64_t ns, std::size_t bytes) {
         if (now_ == phase::kept && by_reference == by_reference_) return watch(ns, bytes);
-        sum& way = by_reference ? referring_ : copying_;
-        way.ns += ns, way.bytes += bytes;
+        sum& of = by_reference ? referring_ : copying_;
+        of.ns += ns, of.bytes += bytes;
     }
 
 private:

@@ -152,8 +152,8 @@ private:
 // The accepting side, in a job with a key or without (then a sound hello is enough).
 class guest {
 public:
-    guest(descriptor socket, std::int64_t since_ns, const socket_calls& calls)
-        : socket(static_cast<descriptor&&>(socket)), since_ns(since_ns), in_(calls), out_(calls) {}
+    guest(descriptor d, std::int64_t accepted_at_ns, const socket_calls& calls)
+        : socket(static_cast<descriptor&&>(d)), since_ns(accepted_at_ns), in_(calls), out_(calls) {}
 
     descriptor socket;
     std::int64_t since_ns;

@@ -82,6 +82,18 @@ struct stream_frame {
     std::uint16_t magic = magic_value;
     std::uint32_t bytes = 0, tag = 0;
     std::uint32_t taken = 0; // message, credit: how many messages of this port the sender has taken (low bits)
+
+    // The same frame of port p; the same with zeros behind its head.
+    constexpr stream_frame on(int p) const {
+        stream_frame f = *this;
+        f.at_port = p & 15;
+        return f;
+    }
+    constexpr stream_frame filled(std::size_t filler_bytes) const {
+        stream_frame f = *this;
+        f.filler_units = filler_bytes / filler_unit_bytes & 15;
+        return f;
+    }
 };
 static_assert(sizeof(stream_frame) == 16);
 // The bytes between a head and its payload.

@@ -157,8 +157,7 @@ private:
             if (!of_.ports.owes_credit(p) || (by_verbs && !verbs->has_room())) continue;
             // Over the socket, behind the last word of this port, it could come after a credit by verbs that says more.
             if (verbs != nullptr && verbs->is_switching(p) && !by_verbs) continue;
-            const stream_frame f{
-                .what = kind::credit, .at_port = static_cast<std::uint8_t>(p), .taken = of_.ports.tell_taken(p)};
+            const auto f = stream_frame{.what = kind::credit, .taken = of_.ports.tell_taken(p)}.on(p);
             if (by_verbs) verbs->post_credit(f);
             else queue_.add_word(f);
         }
@@ -193,23 +192,14 @@ private:
         const std::size_t here = striped != 0 ? of_.lanes->begin_of(1, length) : length;
         const copy_or_reference::way by = is_users_memory ? choose(length) : copy_or_reference::way{};
         const std::size_t filler = filler_before(payload, length);
-        queue_.add({{.what = striped != 0  ? kind::striped
-                             : by.is_asked ? kind::answered
-                                           : kind::message,
-                     .at_port = static_cast<std::uint8_t>(p),
-                     .filler_units = static_cast<std::uint8_t>(filler / stream_frame::filler_unit_bytes),
-                     .bytes = length,
-                     .tag = slot.tag,
-                     .taken = of_.ports.tell_taken(p)},
-                    payload,
-                    here,
-                    sizeof(stream_frame) + filler,
-                    true,
-                    is_users_memory,
-                    by.by_reference,
-                    by.is_asked ? unsent_.ask() : striped,
-                    by.is_asked ? now_ns() : 0,
-                    is_in_place});
+        const stream_frame head{.what = striped != 0  ? kind::striped
+                                        : by.is_asked ? kind::answered
+                                                      : kind::message,
+                                .bytes = length,
+                                .tag = slot.tag,
+                                .taken = of_.ports.tell_taken(p)};
+        queue_.add({head.on(p).filled(filler), payload, here, sizeof(stream_frame) + filler, true, is_users_memory,
+                    by.by_reference, by.is_asked ? unsent_.ask() : striped, by.is_asked ? now_ns() : 0, is_in_place});
         of_.ports.pass_next(p);
         return here;
     }
@@ -231,12 +221,9 @@ private:
     bool post_message(int p) {
         if (!of_.verbs->sends(p) || !of_.verbs->has_room()) return false;
         const slot_header& slot = of_.ports.next_slot(p);
-        of_.verbs->post(of_.ports.memory().tx(p), of_.ports.next_number(p),
-                        {.what = kind::message,
-                         .at_port = static_cast<std::uint8_t>(p),
-                         .bytes = slot.bytes,
-                         .tag = slot.tag,
-                         .taken = of_.ports.tell_taken(p)});
+        const stream_frame head{
+            .what = kind::message, .bytes = slot.bytes, .tag = slot.tag, .taken = of_.ports.tell_taken(p)};
+        of_.verbs->post(of_.ports.memory().tx(p), of_.ports.next_number(p), head.on(p));
         of_.ports.pass_next(p);
         return true;
     }

@@ -59,7 +59,7 @@ public:
             if (!is_wanted || at.is_switching) continue;
             if (to.is_full() || !is_clear) owes_switch_ = true;
             else if (prepare_to_send(at, memory.tx(p)))
-                to.add_word({.what = stream_frame::kind::switched, .at_port = static_cast<std::uint8_t>(p)});
+                to.add_word(stream_frame{.what = stream_frame::kind::switched}.on(p));
         }
     }
     // Whether add_words() has something to add, as far as a cheap look shows.
@@ -232,11 +232,11 @@ private:
         offered_ |= 1u << p;
         if (at.written = try_to_register(first); !at.written) return;
         const auto address = reinterpret_cast<std::uint64_t>(first);
-        to.add_word({.what = stream_frame::kind::slots,
-                     .at_port = static_cast<std::uint8_t>(p),
-                     .bytes = static_cast<std::uint32_t>(address),
-                     .tag = static_cast<std::uint32_t>(address >> 32),
-                     .taken = at.written->remote_key});
+        const stream_frame place{.what = stream_frame::kind::slots,
+                                 .bytes = static_cast<std::uint32_t>(address),
+                                 .tag = static_cast<std::uint32_t>(address >> 32),
+                                 .taken = at.written->remote_key};
+        to.add_word(place.on(p));
     }
     [[gnu::cold]] bool prepare_to_send(port& at, const channel_memory& m) {
         at.is_switching = true;
