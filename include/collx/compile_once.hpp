@@ -25,9 +25,11 @@
 #include <collx/exec/task_once.hpp>
 #include <collx/job/communicator_core_once.hpp>
 #include <collx/job/failure_texts_once.hpp>
+#include <collx/job/failure_watch_once.hpp>
 #include <collx/job/job_once.hpp>
 #include <collx/job/machine.hpp>
 #include <collx/job/net_start.hpp>
+#include <collx/job/outstanding_calls_once.hpp>
 #include <collx/job/remote_calls.hpp>
 #include <collx/job/start.hpp>
 #include <collx/plan/channel_selector.hpp>

@@ -100,6 +100,20 @@ TEST_CASE("messages, groups and parts of own counts are recorded, too") {
         collx::all_to_all_v(w, from, sent, to, received);
         EXPECT(is(w.recent_calls().back().verb, "all_to_all_v"));
         EXPECT(w.recent_calls().back().outcome == call_outcome::done);
+
+        w.record_calls(8);
+        const auto before = w.sequence();
+        collx::group messages(w);
+        std::vector<int> theirs(5);
+        std::vector<long> their_sum(1);
+        messages.send(from, other), messages.recv(theirs, other), messages.send(sum, other);
+        messages.recv(their_sum, other), messages.launch();
+        calls = w.recent_calls();
+        EXPECT(calls.size() == 2 && w.sequence() == before + 2); // one message to the peer, one from it
+        for (const auto& r : calls) {
+            EXPECT((is(r.verb, "send") || is(r.verb, "recv")) && r.collective == 0 && r.bytes == 32);
+            EXPECT(r.outcome == call_outcome::done && r.number > before);
+        }
     });
 }
 

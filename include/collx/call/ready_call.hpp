@@ -65,7 +65,7 @@ protected:
     virtual std::uint64_t agreed() { return core_.agree(call_.says); }
     COLLX_ONCE virtual void run_now();
     // Whether other operations of its queue go first.
-    bool has_to_queue() const { return !core_.pending.empty() && core_.is_queued(queue_); }
+    bool has_to_queue() const { return !core_.pending.empty() && core_.pending.is_queued(queue_); }
 
     communicator_core& core_;
     const int queue_;

@@ -19,7 +19,7 @@ namespace detail {
         if (!core_.pending.empty()) core_.progress_pending();
         if (wait.pause()) core_.check(until_, timeout_ns_, awaited(peer, what_));
     }
-    communicator_core::note_progress(until_, timeout_ns_);
+    failure_watch::note_progress(until_, timeout_ns_);
     return seen;
 }
 

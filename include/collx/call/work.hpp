@@ -72,7 +72,7 @@ public:
     void settle_failed() {
         has_failed_ = true;
         if (is_over() || op_->is_left || core_->home->mark.is_child()) return; // the last: it is the parent's
-        core_->drop(op_.get());
+        core_->pending.drop(op_.get());
         if (op_->state == task_state::done || op_->state == task_state::failed) return;
         op_->error = core_->net.failed() ? core_->net.failed() : failure(errc::aborted, core_->net.rank());
         op_->state = task_state::failed;
@@ -102,13 +102,13 @@ private:
     void leave() noexcept {
         if (!is_droppable()) return;
         if (core_->home->mark.is_child()) return; // the call is the parent's
-        core_->drop(op_.get());
+        core_->pending.drop(op_.get());
         core_->net.report(failure(errc::aborted, core_->net.rank()));
     }
     communicator_core* core_;
     counted_ptr<operation> op_; // null: its end was reported to the program
     std::int64_t timeout_ns_;
-    communicator_core::looking look_;
+    failure_watch::looking look_;
     bool has_failed_ = false; // and the failure was reported to the program
 };
 

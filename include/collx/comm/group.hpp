@@ -95,8 +95,15 @@ private:
     held take_all() {
         unmade_.are_made();
         held all = std::exchange(held_, {});
-        memory_.require_independent(comm_->rank());
+        if (std::exchange(memory_, {}).may_overlap()) [[unlikely]]
+            require_independent(all);
         return all;
+    }
+    [[gnu::cold]] void require_independent(const held& all) const {
+        detail::group_buffers used;
+        for (const auto& c : all.calls) c->show_buffers(used);
+        for (const auto& t : all.transfers) t->show_buffers(used);
+        used.require_independent(comm_->rank());
     }
     template <class Options>
     void launch_all(const Options& o) {
@@ -184,19 +191,11 @@ private:
             const std::size_t count = detail::check_call(c, detail::row_of(V), with).cuts.elems;
             held_.calls.push_back(
                 make_sole<detail::grouped_collective<Mode, V, IsInPlace, buffer_t<In>, buffer_t<Out>, Op>>(
-                    *comm_, a, b, op, root, count));
-            note<V, IsInPlace>(with);
+                    *comm_, a, b, op, root, count, size() + 1));
+            if (!IsInPlace) memory_.look(with.in);
+            memory_.look(with.out);
+            unmade_.add(c, detail::name_of(V));
         }
-    }
-    template <detail::verb V, bool IsInPlace>
-    void note(const detail::call_arguments& with) {
-        using moves = algo::window_moves<detail::row_of(V).does>;
-        const bool is_root = comm_->rank() == with.root;
-        memory_.next(detail::name_of(V));
-        if (!IsInPlace) memory_.reads(with.in);
-        if (moves::from_root ? !is_root : !moves::to_root || is_root) memory_.writes(with.out);
-        else memory_.reads(with.out);
-        unmade_.add(comm_->internals(), detail::name_of(V));
     }
     template <bool Outgoing, class X>
     void add_message(std::remove_reference_t<X>& x, int peer) {
@@ -237,9 +236,8 @@ private:
         detail::require_memory(comm_->internals(), v, "group's");
         detail::require_slot(comm_->internals(), sizeof(typename View::value_type));
         held_.transfers.push_back(make_sole<detail::typed_transfer<Mode, View, Outgoing>>(*comm_, v, peer));
-        memory_.next(Outgoing ? "send" : "recv");
-        if constexpr (Outgoing) memory_.reads(detail::seen(v));
-        else memory_.writes(detail::seen(v));
+        held_.transfers.back()->number = size();
+        memory_.look(detail::seen(v));
         unmade_.add(comm_->internals(), Outgoing ? "send" : "recv");
     }
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 
 #include <collx/call/checks.hpp>
 #include <collx/core/growing_array.hpp>
@@ -12,15 +11,32 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
+// Where all buffers of a group lie, looked at as the calls are added. Most programs add them in the order of their
+// addresses: then no two overlap, and nothing more is compared.
 class group_memory {
 public:
-    // The buffers of one call follow next().
-    void next(const char* verb) { verb_ = verb, ++calls_; }
-    void reads(const seen_buffer& b) { add(reads_, b); }
-    void writes(const seen_buffer& b) { add(writes_, b); }
-    // Throws if two calls use the same memory and one of them writes it; forgets all calls. Buffers that are strided or
-    // computed are not compared. Cost: a look at each buffer where the program adds them in the order of their
-    // addresses, else a sort.
+    void look(const seen_buffer& b) {
+        if (!b.has_address || b.bytes == 0) return;
+        const auto *const begin = static_cast<const std::byte*>(b.data), *const end = begin + b.bytes;
+        if (low_ == nullptr) low_ = begin, high_ = end;
+        else if (begin >= high_) high_ = end;
+        else if (end <= low_) low_ = begin;
+        else may_overlap_ = true;
+    }
+    bool may_overlap() const { return may_overlap_; }
+
+private:
+    const std::byte *low_ = nullptr, *high_ = nullptr;
+    bool may_overlap_ = false;
+};
+
+// The buffers of a group's calls, to be compared.
+class group_buffers {
+public:
+    // A buffer that call number `call` of the group reads, or writes. Buffers that are strided or computed are left
+    // out.
+    void add(const seen_buffer& b, bool is_written, const char* verb, std::size_t call);
+    // Throws if two calls use the same memory and one of them writes it. Cost: sorts the buffers by address.
     void require_independent(int me);
 
 private:
@@ -30,17 +46,10 @@ private:
         std::size_t call;
     };
     using spans = growing_array<span>;
-    void add(spans& to, const seen_buffer& b) {
-        if (!b.has_address || b.bytes == 0) return;
-        const auto* const at = static_cast<const std::byte*>(b.data);
-        to.push_back({at, at + b.bytes, verb_, calls_});
-    }
     static void sort(spans& all);
     [[noreturn]] static void refuse(int me, const span& written, const span& used);
 
     spans reads_, writes_;
-    const char* verb_ = "";
-    std::size_t calls_ = 0;
 };
 
 } // namespace detail

@@ -9,6 +9,7 @@
 
 #include <collx/algo/window_moves.hpp>
 #include <collx/call/signature.hpp>
+#include <collx/comm/group_memory.hpp>
 #include <collx/comm/grouped_messages.hpp>
 #include <collx/comm/verb_fronts.hpp>
 #include <collx/core/growing_array.hpp>
@@ -31,6 +32,7 @@ struct grouped_call {
     virtual void publish(std::byte* to) = 0;
     virtual void finish(const std::byte* const* ranks, std::size_t at, int n, int me) = 0;
     virtual void sign(group_signature&) const = 0;
+    virtual void show_buffers(group_buffers&) const = 0;
 };
 
 // Mode: of the group. A call that runs alone runs at once, or is made ready.
@@ -102,17 +104,18 @@ struct grouped_collective final : grouped_call_in<Mode> {
     using moves = algo::window_moves<row.does>;
     using element = element_of<Out>;
 
-    // elems: the count of call_facts.
-    grouped_collective(communicator& c, In i, Out o, Op f, int r, std::size_t elems)
-        : in(i), out(o), op(f), root(r), me(c.rank()), ranks(c.size()), count(elems), move(i, o, f, ranks) {}
-    std::size_t published() const { return row.in == extent::parts ? count * static_cast<std::size_t>(ranks) : count; }
-    std::size_t bytes() const override { return grouped_bytes<element>(published()); }
+    // elems: the count of call_facts. nth: its number in the group, from 1 on.
+    grouped_collective(communicator& c, In i, Out o, Op f, int r, std::size_t elems, std::size_t nth)
+        : in(i), out(o), op(f), root(r), me(c.rank()), number(static_cast<unsigned>(nth)),
+          published(elems * (row.in == extent::parts ? static_cast<std::size_t>(c.size()) : 1)),
+          move(i, o, f, c.size()) {}
+    std::size_t bytes() const override { return grouped_bytes<element>(published); }
     void publish(std::byte* to) override {
-        if (!moves::from_root || me == root)
-            move.load(reinterpret_cast<element*>(to), sched::place::in, 0, published());
+        if (!moves::from_root || me == root) move.load(reinterpret_cast<element*>(to), sched::place::in, 0, published);
     }
     void finish(const std::byte* const* all, std::size_t at, int n, int) override {
         if (moves::to_root && me != root) return;
+        const std::size_t count = row.in == extent::parts ? published / static_cast<std::size_t>(n) : published;
         // The place of this rank's part in what each rank has published.
         const std::size_t mine = moves::puts_parts ? static_cast<std::size_t>(me) * count : 0;
         const auto from = [&](int k) { return reinterpret_cast<const element*>(all[k] + at) + mine; };
@@ -141,12 +144,19 @@ struct grouped_collective final : grouped_call_in<Mode> {
     void sign(group_signature& s) const override {
         sign_call<element, Op>(s, row.does, bytes(), row.is_rooted() ? root : -1);
     }
+    void show_buffers(group_buffers& all) const override {
+        const bool is_root = me == root;
+        const bool writes = moves::from_root ? !is_root : !moves::to_root || is_root;
+        if (!IsInPlace) all.add(seen(in), false, name_of(V), number);
+        all.add(seen(out), writes, name_of(V), number);
+    }
     // No communicator: a persistent group may outlive a move of it.
     In in;
     Out out;
     Op op;
-    int root, me, ranks;
-    std::size_t count;
+    int root, me;
+    unsigned number;
+    std::size_t published; // elements
     mover<In, Out, Op, element> move;
 };
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <collx/comm/group_memory.hpp>
 #include <collx/comm/ready_group.hpp>
 #include <collx/comm/send_recv.hpp>
 #include <collx/core/growing_array.hpp>
@@ -30,9 +31,11 @@ struct grouped_transfer {
     virtual std::size_t bytes() const = 0;
     virtual std::uint32_t tag() const = 0;    // what both ends must agree on
     virtual void move(std::byte* packed) = 0; // into the message, or out of it
+    virtual void show_buffers(group_buffers&) const = 0;
     int queue() const { return message_queue(peer, outgoing); }
     int peer;
     bool outgoing;
+    std::size_t number = 0; // in the group, from 1 on
 };
 
 // Mode: of the group. Once begun, its transfers are under way, or ready to be started.
@@ -61,6 +64,9 @@ struct typed_transfer final : transfer_in<Mode> {
         if constexpr (Outgoing) mover_.load(at, sched::place::in, 0, view.size());
         else mover_.store(sched::place::out, 0, at, view.size());
     }
+    void show_buffers(group_buffers& all) const override {
+        all.add(seen(view), !Outgoing, name_of(Outgoing ? verb::send : verb::recv), this->number);
+    }
     started_transfer<Mode> start_alone(communicator& c, const call_options& o) override {
         if constexpr (is_repeated_v<Mode>) return message_fn<repeated, Outgoing>{}(c, view, this->peer, o).release();
         else return message_fn<nonblocking, Outgoing>{}(c, view, this->peer, o);
@@ -78,6 +84,18 @@ public:
         at_port = port::messages;
     }
     void again() { state = task_state::blocked, is_sent_ = false; }
+    // Takes it up as a call of its own. how: of the group.
+    static void start(communicator_core& c, const counted_ptr<packed_message>& m, int queue, call_kind how) {
+        const bool sends = m->parts_[0]->outgoing;
+        ++c.messages;
+        if (c.recorder) [[unlikely]]
+            (void)c.recorder->begin_async({.verb = sends ? "send" : "recv",
+                                           .bytes = m->bytes_,
+                                           .kind = how,
+                                           .is_message = true,
+                                           .peer = m->parts_[0]->peer});
+        c.start(m, queue);
+    }
     task_state advance() override {
         const int peer = parts_[0]->peer;
         waiting_for = awaited(peer, parts_[0]->outgoing ? awaited::why::room : awaited::why::message);
@@ -150,7 +168,7 @@ private:
             started_.push_back(
                 make_sole<ready_packed<packed_message>>(c, std::move(message), queue, options_.timeout.count()));
         } else {
-            c.start(message, queue);
+            packed_message::start(c, message, queue, call_kind::blocking);
             started_.push_back(work<void>(c, message, nullptr, options_.timeout.count()));
         }
         open_.clear();

@@ -53,7 +53,7 @@ struct window_peer {
     window_lock* lock = nullptr;
     std::uint64_t given = 0, taken = 0;    // signals to it; signals from it that were waited for
     std::uint64_t carried = 0, stored = 0; // the last signal to it with a put; the last from it whose put is stored
-    communicator_core::looking look;       // of a test() that finds too few signals,
+    failure_watch::looking look;           // of a test() that finds too few signals,
     std::uint64_t look_taken = 0;          // when this many were taken
 };
 

@@ -99,7 +99,7 @@ public:
         core_.require_alive();
         under_way_.reset();
         message_->again();
-        core_.start(message_, queue_);
+        Message::start(core_, message_, queue_, call_kind::persistent);
         under_way_.emplace(core_, message_, timeout_ns_);
     }
     bool test() override { return !under_way_ || under_way_->test(); }

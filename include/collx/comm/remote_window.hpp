@@ -36,7 +36,7 @@ class remote_transfers;
 class call_end {
 public:
     explicit call_end(std::int64_t timeout_ns)
-        : at_ns_(timeout_ns > 0 ? communicator_core::later(now_ns(), timeout_ns) : 0) {}
+        : at_ns_(timeout_ns > 0 ? failure_watch::later(now_ns(), timeout_ns) : 0) {}
     std::int64_t left_ns() const {
         if (at_ns_ == 0) return 0;
         const std::int64_t left = at_ns_ - now_ns();

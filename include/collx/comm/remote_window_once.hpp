@@ -38,12 +38,12 @@ namespace detail {
 COLLX_ONCE bool remote_window::move_beside() {
     if (!base_.caller.is_in_call() || !core_.caller.is_at_rest() || core_.net.failed()) return false;
     const one_caller::call here(core_.caller, window_.rank());
-    const std::uint64_t before = core_.moves;
+    const std::uint64_t before = core_.pending.moves();
     try {
         (void)core_.progress_pending();
     } catch (...) { // an operator of the program threw: the window has ended, and its next call says so
     }
-    return core_.carried || core_.moves != before;
+    return core_.carried || core_.pending.moves() != before;
 }
 // Called in waits of the window's calls.
 COLLX_ONCE void remote_window::move_base() {
@@ -193,7 +193,7 @@ COLLX_ONCE void remote_window::flush_all(const call_end& end) {
 
 [[gnu::cold]] COLLX_ONCE void remote_window::leave() noexcept {
     const one_caller::alone here(core_.caller);
-    core_.drop(this);
+    core_.pending.drop(this);
     if (!base_end_->has_come) {
         const one_caller::alone none_comes(base_.caller);
         base_.net.remove_beside(this);

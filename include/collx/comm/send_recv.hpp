@@ -202,7 +202,7 @@ private:
     static auto run(communicator_core& c, const View& v, const Algorithm& a, const Kept& kept, const call_options& o) {
         ++c.messages;
         const int peer = a.peer, queue = message_queue(peer, Outgoing);
-        const bool is_started = std::is_same_v<Mode, nonblocking> || c.is_queued(queue);
+        const bool is_started = std::is_same_v<Mode, nonblocking> || c.pending.is_queued(queue);
         const call_words words =
             words_of_message(v, peer, Outgoing, is_started ? call_kind::async : call_kind::blocking);
         if (c.recorder && is_started) [[unlikely]]
@@ -299,7 +299,7 @@ private:
         message_fn<blocking, true> send;
         message_fn<blocking, false> receive;
         // A short message that finds room is sent at once.
-        if (is_short_message(c, sent) && !c.is_queued(message_queue(to_rank, true)) &&
+        if (is_short_message(c, sent) && !c.pending.is_queued(message_queue(to_rank, true)) &&
             c.net.tx(port::messages, to_rank).has_room(sent.size() * sizeof(element_of<Out>))) {
             send(comm, sent, to_rank, o);
             return receive(comm, received, from_rank, o);

@@ -241,7 +241,7 @@ private:
     // A rank that ended without leaving the job, or -1. It will not stage, send or signal anything any more.
     static int find_dead(communicator_core& c) {
         job& home = *c.home;
-        if (home.is_threads) return c.find_failed_thread();
+        if (home.is_threads) return c.watch.find_failed_thread();
         int found = -1;
         home.watch.find_dead([&](int world_rank) {
             const int r = c.rank_of(world_rank);

@@ -12,9 +12,11 @@
 #include <collx/exec/count_table.hpp>
 #include <collx/exec/remote.hpp>
 #include <collx/exec/task.hpp>
+#include <collx/job/failure_watch.hpp>
 #include <collx/job/flight_recorder.hpp>
 #include <collx/job/job.hpp>
 #include <collx/job/one_caller.hpp>
+#include <collx/job/outstanding_calls.hpp>
 #include <collx/job/parts.hpp>
 #include <collx/plan/schedules.hpp>
 
@@ -70,7 +72,7 @@ struct communicator_core {
             if (p == task_state::done) break;
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             progress_or_move();
-            if (p == task_state::moved) wait.reset(), note_progress(until, timeout_ns);
+            if (p == task_state::moved) wait.reset(), watch.note_progress(until, timeout_ns);
             else if (carried) wait.reset();
             else if (wait.pause()) check(until, timeout_ns, op.waiting_for);
         }
@@ -135,12 +137,6 @@ struct communicator_core {
         }
     }
 
-    // A call's own time limit is for the whole call. The communicator's limit is for the time in which nothing moves:
-    // it detects a peer that does not come, and does not limit how much data a call may have.
-    static void note_progress(std::int64_t& until, std::int64_t timeout_ns) {
-        if (until > 0 && timeout_ns <= 0) until = counts_again;
-    }
-    static constexpr std::int64_t counts_again = -1;
     // ns: the time limit of one call; 0: the communicator's.
     void require_time_limit(std::int64_t ns) const {
         if (ns < 0) [[unlikely]]
@@ -148,48 +144,16 @@ struct communicator_core {
                  "leave .timeout out for the communicator's limit, or say nanoseconds::max() for ever",
                  "a time limit of %lld ns, which every wait would be past", static_cast<long long>(ns));
     }
-    // Never overflows: nanoseconds::max() means for ever.
-    static constexpr std::int64_t later(std::int64_t now, std::int64_t ns) {
-        return ns < INT64_MAX - now ? now + ns : INT64_MAX;
-    }
-
-    // The slow checks of a wait. `until` begins as 0.
+    // The slow checks of a wait. `until` begins as 0. Throws what ends the wait.
     [[gnu::cold]] void check(std::int64_t& until, std::int64_t timeout_ns, awaited waiting_for) {
-        if (const failure f = net.failed()) give_up(f, -1);
-        for (const communicator_core* other = heeded; other != nullptr; other = other->heeded)
-            if (const failure f = other->net.failed())
-                give_up(failure(f.code(), rank_of(*other, f.rank()), f.short_of()), -1);
-        const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
-        if (until == 0) next_watch_ns = 0, suspect = -1;
-        if (until <= 0) until = later(now, limit);
-        if (now >= next_watch_ns) look_around(now, limit, waiting_for);
-        if (now < until) return;
-        const failure late = find_late(now, limit, waiting_for);
-        // The next strand of this rank, or of the ranks it waits for, may know more.
-        if (late.is_circle() && now < until + waiting_word::fresh_ns(limit) / 2) return;
-        give_up(late, waiting_for);
+        watch.check(until, timeout_ns, waiting_for);
     }
-    // Publishes which rank this one waits for, and checks whether that rank is alive.
-    void look_around(std::int64_t now, std::int64_t limit, awaited waiting_for);
-    // Returns the timeout with the rank that causes it. Follows the chain from the awaited rank to the one that that
-    // rank waits for, and so on, up to a rank that does not wait. Old entries do not count, since a stopped rank may
-    // have waited before. In a circle no rank is more to blame than the next, unless exactly one is silent.
-    failure find_late(std::int64_t now, std::int64_t limit, awaited waiting_for) const;
-    // Returns a dead peer whose end matters here, -1: none. It is an awaited peer, or one that ended without leaving.
-    // Ranks that wait for it notice at once; the others a little later, in case no other rank seems to. A rank that
-    // left properly has done its part.
-    int find_dead(std::int64_t now, int waiting_for);
-
-    int find_failed_thread() const;
 
     // Makes the failure known to all ranks and throws the one that was reported first.
     [[noreturn]] void give_up(failure f, int waiting_for);
     // Does the same for an operation that failed. If the program's own code threw, throws that exception instead.
     [[noreturn]] void give_up_on(const operation& op);
     [[noreturn]] void explain(failure f, int waiting_for) const;
-    [[noreturn]] void explain_mismatch(int who, int guilty) const;
-    [[noreturn]] void explain_circle(int of_rank) const;
-    [[noreturn]] void explain_own(failure f) const; // other ranks report that this rank caused it
 
     // Reports work that the program began or collected and then dropped. Destructors cannot throw, so they print one
     // line on stderr. They print nothing while an exception is on its way or after the communicator has ended, since
@@ -264,70 +228,37 @@ struct communicator_core {
     }
 
     // ------------------------------------------------------------------ outstanding operations
-    struct outstanding {
-        counted_ptr<operation> op;
-        int queue; // operations of one queue run one after the other
-    };
     // Takes up an operation that continues after the call has returned. If it throws, nothing of the operation is
     // left.
     void start(const counted_ptr<operation>& op, int queue) {
-        pending.push_back({op, queue});
+        pending.add(op, queue);
         if (recorder) [[unlikely]]
             recorder->started(*op);
         try {
             progress_pending();
         } catch (...) { // from an operator, perhaps of another operation
-            drop(op.get());
+            pending.drop(op.get());
             throw;
         }
         if (helper) helper->wake();
     }
-    // Moves all operations on that can move; operations of one queue keep their order. Returns how many are left.
+    // Moves all operations on that can move, and bytes from and to other hosts. Returns how many operations are left.
     std::size_t progress_pending() {
-        advance_pending();
+        pending.advance();
         carried = net.move();
         return pending.size();
     }
-    // The same without bytes from and to other hosts.
-    void advance_pending();
     // Moves bytes from and to other hosts, once per turn of all operations (control words beside them are no
     // progress). A large message waits for its receiver to look, but not for long (docs/design/sockets.md).
     void progress_or_move() {
         if (pending.empty()) carried = net.move();
         else progress_pending();
     }
-    bool is_queued(int queue) const {
-        for (const auto& p : pending)
-            if (p.queue == queue) return true;
-        return false;
-    }
-    // Nothing moves the operation on afterwards. If an operator drops a handle, the walk over the list removes the
-    // operation.
-    void drop(operation* op) {
-        const detail::one_caller::alone here(caller);
-        op->be_dropped();
-        for (std::size_t i = 0; i < pending.size() && caller.admits_this_thread(); ++i)
-            if (pending[i].op.get() == op) return set_aside(i);
-    }
-    void set_aside(std::size_t i) noexcept; // moves pending[i] to `failed`
     // Waits for an operation that was started before. False, if it may not fail: it is not done in that time.
     bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail);
-    // State of a wait for outstanding operations. For callers that only look from time to time, the wait spans their
-    // looks.
-    struct looking {
-        std::int64_t until = 0, next_watch_ns = 0;
-        std::uint64_t seen_moves = 0;
-        int suspect = -1; // of the last look; between two looks this rank may have waited for others
-        void note(std::uint64_t now, std::int64_t timeout_ns) {
-            if (seen_moves != now) note_progress(until, timeout_ns);
-            seen_moves = now;
-        }
-    };
-    void look(looking& l, std::int64_t timeout_ns, awaited waiting_for) {
-        l.note(moves, timeout_ns);
-        next_watch_ns = l.next_watch_ns, suspect = l.suspect;
-        check(l.until, timeout_ns, waiting_for);
-        l.next_watch_ns = next_watch_ns, l.suspect = suspect;
+    // One look of a wait that looks from time to time.
+    void look(detail::failure_watch::looking& l, std::int64_t timeout_ns, awaited waiting_for) {
+        watch.look(l, pending.moves(), timeout_ns, waiting_for);
     }
     // Calls progress_pending() and checks for notifications of failures: after one, outstanding operations have
     // failed, too.
@@ -335,7 +266,6 @@ struct communicator_core {
 
     // No rank returns before all have come. So a rank that ends meanwhile, even properly, will never come.
     void attach(communicator_core* parent);
-    static constexpr int every_rank = -2;
 
     // Begins a new record of the last `last` calls; 0: stops recording.
     void record_calls(int last, const char* directory);
@@ -349,8 +279,7 @@ struct communicator_core {
     links net;
     schedule_cache schedules;
     detail::growing_array<int> members; // rank here -> rank of the job
-    detail::growing_array<outstanding> pending;
-    counted_ptr<operation> failed;             // a list, kept for the handles, which may live longer
+    detail::outstanding_calls pending{*this};
     counted_ptr<detail::communicator_end> end; // made on first use
     detail::count_tables tables;               // for blocking v-variants
     window_memory exchange_window;
@@ -369,10 +298,8 @@ struct communicator_core {
     std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;
     std::uint64_t agreed = 0; // see agree()
     bool carried = false;     // whether the last look moved anything from or to other hosts
-    std::uint64_t moves = 0;  // how often an outstanding operation advanced
-    looking progress_look;
-    std::int64_t next_watch_ns = 0, died_since_ns = 0;
-    int suspect = -1; // found dead at the last look
+    detail::failure_watch::looking progress_look;
+    detail::failure_watch watch{*this};
 };
 
 COLLX_END_NAMESPACE
@@ -380,4 +307,6 @@ COLLX_END_NAMESPACE
 #if !defined(COLLX_ONLY_DECLARED)
 #include <collx/job/communicator_core_once.hpp>
 #include <collx/job/failure_texts_once.hpp>
+#include <collx/job/failure_watch_once.hpp>
+#include <collx/job/outstanding_calls_once.hpp>
 #endif

@@ -11,171 +11,177 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Messages between two ranks are not compared before they are sent, so checked mode has this error, too.
-[[gnu::cold]] inline const char* remedy_of_mismatch(bool is_checked) {
-    return is_checked
-               ? "this call, or one before it, differs between the ranks: in order, root, counts, type or operator"
-               : "this call, or one before it, differs between the ranks: in order, root, counts, type or operator; "
-                 "set_checked(true) names the first that does";
-}
-
-// How an error begins: "call 7" of the program's communicator, or "window".
-struct call_name {
-    explicit call_name(const communicator_core& c) {
-        if (c.made_for != nullptr) std::snprintf(text, sizeof text, "%s", c.made_for);
-        else std::snprintf(text, sizeof text, "call %llu", static_cast<unsigned long long>(c.calls()));
+// The sentences of one failure of a communicator.
+class failure_text {
+public:
+    explicit failure_text(const communicator_core& c)
+        : core_(c), me_(c.net.rank()), is_checked_(c.settings.checked != 0) {
+        if (c.made_for != nullptr) std::snprintf(call_, sizeof call_, "%s", c.made_for);
+        else if (c.calls() == 0) std::snprintf(call_, sizeof call_, "start of the communicator");
+        else std::snprintf(call_, sizeof call_, "call %llu", static_cast<unsigned long long>(c.calls()));
     }
-    char text[32];
-};
 
-// What to do about a rank that does not come.
-[[gnu::cold]] inline const char* remedy_of_timeout(const communicator_core& c) {
-    const bool is_checked = c.settings.checked != 0;
-    if (c.made_for != nullptr)
-        return "is it alive, and does it call this window, progress() of it, or serve it by with(progress::thread{})? "
-               "set_timeout() waits longer";
-    if (!c.pending.empty())
-        return "is it alive, and does it wait for this communicator's calls? Where calls of several communicators are "
-               "under way, wait_all() moves all of them; set_timeout() waits longer";
-    return is_checked
-               ? "is it alive and in this call? set_timeout() waits longer"
-               : "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer";
-}
+    [[noreturn, gnu::cold]] void say(failure f, int waiting_for) const {
+        const int me = me_, who = f.rank();
+        if (f.is_circle()) circle(who);
+        if (who == me) own(f);
+        switch (f.code()) {
+            case errc::peer_failed:
+                fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
+                     "%s: rank %d has ended", call_, who);
+            case errc::timeout:
+                if (who < 0)
+                    fail(errc::timeout, me, who,
+                         is_checked_ ? "is every rank in this call? set_timeout() waits longer"
+                                     : "is every rank in the same call? set_checked(true) names the odd one",
+                         "%s: timed out waiting for several ranks", call_);
+                fail(errc::timeout, me, who, remedy_of_timeout(), "%s: timed out waiting for rank %d", call_, who);
+            case errc::aborted:
+                fail(errc::aborted, me, who,
+                     "by abort(), a handle or group it dropped, an operator that threw or no memory; shrink() makes "
+                     "a new communicator",
+                     "%s: rank %d aborted the communicator", call_, who);
+            case errc::mismatch: differing_part(who, who < 0 ? waiting_for : who);
+            case errc::resource:
+                fail(errc::resource, me, who, remedy_there(f.short_of()),
+                     "%s: rank %d has no descriptor or no memory left", call_, who);
+            case errc::unsupported:
+                fail(errc::unsupported, me, who,
+                     "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
+                     "%s: cannot read the memory of rank %d", call_, who);
+            case errc::security:
+                fail(errc::security, me, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
+                     "%s: rank %d did not prove to have this job's key, or its bytes were changed on the way", call_,
+                     who);
+            case errc::protocol:
+                fail(errc::protocol, me, who, "are all ranks the same program, built with the same version of collx?",
+                     "%s: rank %d sent what this call does not allow", call_, who);
+            default: fail(f.code(), me, who, "see the output of that rank", "%s: rank %d failed", call_, who);
+        }
+    }
+
+private:
+    // guilty: the rank whose part it is; who: the error's peer.
+    [[noreturn, gnu::cold]] void differing_part(int who, int guilty) const {
+        const char* const remedy = remedy_of_mismatch();
+        const odd_message& m = core_.net.refused();
+        if (m.peer != guilty || m.peer < 0)
+            fail(errc::mismatch, me_, who, remedy,
+                 "%s: the part of rank %d has another size than this call expects, or is of another call", call_,
+                 guilty);
+        if (m.came != m.expected)
+            fail(errc::mismatch, me_, who, remedy,
+                 "%s: the part of rank %d has another size than this call expects: %zu bytes instead of %zu", call_,
+                 guilty, m.came, m.expected);
+        fail(errc::mismatch, me_, who, remedy,
+             "%s: the part of rank %d has the %zu bytes that this call expects, but is of another type or of another "
+             "call",
+             call_, guilty, m.came);
+    }
+
+    // Explains a failure that other ranks report of this rank.
+    [[noreturn, gnu::cold]] void own(failure f) const {
+        const errc code = f.code();
+        const char *what = "reported a failure of this rank",
+                   *remedy = "see what this rank printed before, and their output";
+        switch (code) {
+            case errc::peer_failed:
+                what = "took this rank for dead";
+                remedy =
+                    "its connections broke or its process was taken for another; shrink() of the others leaves it out";
+                break;
+            case errc::timeout:
+                what = "gave up waiting for this rank";
+                remedy = is_checked_ ? "was it busy, stopped or in another call? set_timeout() waits longer"
+                                     : "was it busy, stopped or in another call? set_checked(true) compares "
+                                       "calls; set_timeout() waits longer";
+                break;
+            case errc::mismatch:
+                what =
+                    "report that the part of this rank has another size than this call expects, or is of another call";
+                remedy = remedy_of_mismatch();
+                break;
+            case errc::security:
+                what =
+                    "refused this rank: it did not prove to have the job's key, or its bytes were changed on the way";
+                remedy = "give all ranks the same key and COLLX_SECURITY; see docs/security.md";
+                break;
+            case errc::protocol:
+                what = "refused what this rank sent";
+                remedy = "are all ranks the same program, built with the same version of collx?";
+                break;
+            case errc::aborted:
+                fail(code, me_, me_, "by abort(), a handle or group it dropped, an operator that threw or no memory",
+                     "%s: this rank aborted the communicator", call_);
+            case errc::resource:
+                fail(code, me_, me_, remedy_there(f.short_of()), "%s: this rank has no descriptor or no memory left",
+                     call_);
+            default: break;
+        }
+        fail(code, me_, me_, remedy, "%s: other ranks %s", call_, what);
+    }
+
+    // Prints the circle from its lowest rank on, so that all ranks say the same; of ranks on other hosts what is known.
+    [[noreturn, gnu::cold]] void circle(int of_rank) const {
+        const waiting_words words = core_.net.waits();
+        const auto next = [&](int r) { return words.of(r).peer(); };
+        int first = of_rank, ranks = 1, r = next(of_rank);
+        bool sends = words.of(of_rank).what() == awaited::why::room, has_me = of_rank == me_;
+        for (; r >= 0 && r != of_rank && ranks <= core_.net.size(); r = next(r), ++ranks) {
+            first = r < first ? r : first, has_me |= r == me_;
+            sends &= words.of(r).what() == awaited::why::room;
+        }
+        const bool is_closed = r == of_rank;
+        if (!is_closed) first = of_rank;
+        char text[200];
+        int used = std::snprintf(text, sizeof text, "%d", first);
+        const auto room = static_cast<int>(sizeof text) - 40;
+        int said = 1;
+        for (r = next(first); r >= 0 && said < ranks && used < room; r = next(r), ++said)
+            used += std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> %d", r);
+        if (said < ranks || !is_closed)
+            used += std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> ...");
+        std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> %d", first);
+        const int peer = has_me && next(me_) >= 0 ? next(me_) : of_rank == me_ ? -1 : of_rank;
+        const bool all_send = sends && is_closed;
+        fail(errc::timeout, me_, peer,
+             all_send      ? "let one of them receive first, or use sendrecv() or async::send()"
+             : is_checked_ ? "is every rank in the same call, in the same order?"
+                           : "is every rank in the same call, in the same order? set_checked(true) compares calls",
+             "%s: ranks %s wait for each other%s", call_, text, all_send ? ": each sends before it receives" : "");
+    }
+
+    // Messages between two ranks are not compared before they are sent, so checked mode has this error, too.
+    const char* remedy_of_mismatch() const {
+        return is_checked_
+                   ? "this call, or one before it, differs between the ranks: in order, root, counts, type or operator"
+                   : "this call, or one before it, differs between the ranks: in order, root, counts, type or "
+                     "operator; set_checked(true) names the first that does";
+    }
+
+    // What to do about a rank that does not come.
+    const char* remedy_of_timeout() const {
+        if (core_.made_for != nullptr)
+            return "is it alive, and does it call this window, progress() of it, or serve it by "
+                   "with(progress::thread{})? set_timeout() waits longer";
+        if (!core_.pending.empty())
+            return "is it alive, and does it wait for this communicator's calls? Where calls of several communicators "
+                   "are under way, wait_all() moves all of them; set_timeout() waits longer";
+        return is_checked_
+                   ? "is it alive and in this call? set_timeout() waits longer"
+                   : "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer";
+    }
+
+    const communicator_core& core_;
+    const int me_;
+    const bool is_checked_;
+    char call_[32]; // how an error begins: "call 7" of the program's communicator, or "window"
+};
 
 } // namespace detail
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::explain(failure f, int waiting_for) const {
-    const int me = net.rank(), who = f.rank();
-    const bool is_checked = settings.checked != 0;
-    const detail::call_name call(*this);
-    if (f.is_circle()) explain_circle(who);
-    if (who == me) explain_own(f);
-    switch (f.code()) {
-        case errc::peer_failed:
-            fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
-                 "%s: rank %d has ended", call.text, who);
-        case errc::timeout:
-            if (who < 0)
-                fail(errc::timeout, me, who,
-                     is_checked ? "is every rank in this call? set_timeout() waits longer"
-                                : "is every rank in the same call? set_checked(true) names the odd one",
-                     "%s: timed out waiting for several ranks", call.text);
-            fail(errc::timeout, me, who, detail::remedy_of_timeout(*this), "%s: timed out waiting for rank %d",
-                 call.text, who);
-        case errc::aborted:
-            fail(errc::aborted, me, who,
-                 "by abort(), a handle or group it dropped, an operator that threw or no memory; shrink() makes a new "
-                 "communicator",
-                 "%s: rank %d aborted the communicator", call.text, who);
-        case errc::mismatch: explain_mismatch(who, who < 0 ? waiting_for : who);
-        case errc::resource:
-            fail(errc::resource, me, who, remedy_there(f.short_of()), "%s: rank %d has no descriptor or no memory left",
-                 call.text, who);
-        case errc::unsupported:
-            fail(errc::unsupported, me, who,
-                 "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
-                 "%s: cannot read the memory of rank %d", call.text, who);
-        case errc::security:
-            fail(errc::security, me, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
-                 "%s: rank %d did not prove to have this job's key, or its bytes were changed on the way", call.text,
-                 who);
-        case errc::protocol:
-            fail(errc::protocol, me, who, "are all ranks the same program, built with the same version of collx?",
-                 "%s: rank %d sent what this call does not allow", call.text, who);
-        default: fail(f.code(), me, who, "see the output of that rank", "%s: rank %d failed", call.text, who);
-    }
-}
-
-// guilty: the rank whose part it is; who: the error's peer.
-[[gnu::cold]] COLLX_ONCE void communicator_core::explain_mismatch(int who, int guilty) const {
-    const char* const remedy = detail::remedy_of_mismatch(settings.checked != 0);
-    const detail::call_name call(*this);
-    const odd_message& m = net.refused();
-    if (m.peer != guilty || m.peer < 0)
-        fail(errc::mismatch, net.rank(), who, remedy,
-             "%s: the part of rank %d has another size than this call expects, or is of another call", call.text,
-             guilty);
-    if (m.came != m.expected)
-        fail(errc::mismatch, net.rank(), who, remedy,
-             "%s: the part of rank %d has another size than this call expects: %zu bytes instead of %zu", call.text,
-             guilty, m.came, m.expected);
-    fail(errc::mismatch, net.rank(), who, remedy,
-         "%s: the part of rank %d has the %zu bytes that this call expects, but is of another type or of another "
-         "call",
-         call.text, guilty, m.came);
-}
-
-// Explains a failure that other ranks report of this rank.
-[[gnu::cold]] COLLX_ONCE void communicator_core::explain_own(failure f) const {
-    const errc code = f.code();
-    const detail::call_name call(*this);
-    const char *what = "reported a failure of this rank",
-               *remedy = "see what this rank printed before, and their output";
-    switch (code) {
-        case errc::peer_failed:
-            what = "took this rank for dead";
-            remedy = "its connections broke or its process was taken for another; shrink() of the others leaves it out";
-            break;
-        case errc::timeout:
-            what = "gave up waiting for this rank";
-            remedy = settings.checked != 0 ? "was it busy, stopped or in another call? set_timeout() waits longer"
-                                           : "was it busy, stopped or in another call? set_checked(true) compares "
-                                             "calls; set_timeout() waits longer";
-            break;
-        case errc::mismatch:
-            what = "report that the part of this rank has another size than this call expects, or is of another call";
-            remedy = detail::remedy_of_mismatch(settings.checked != 0);
-            break;
-        case errc::security:
-            what = "refused this rank: it did not prove to have the job's key, or its bytes were changed on the way";
-            remedy = "give all ranks the same key and COLLX_SECURITY; see docs/security.md";
-            break;
-        case errc::protocol:
-            what = "refused what this rank sent";
-            remedy = "are all ranks the same program, built with the same version of collx?";
-            break;
-        case errc::aborted:
-            fail(code, net.rank(), net.rank(),
-                 "by abort(), a handle or group it dropped, an operator that threw or no memory",
-                 "%s: this rank aborted the communicator", call.text);
-        case errc::resource:
-            fail(code, net.rank(), net.rank(), remedy_there(f.short_of()),
-                 "%s: this rank has no descriptor or no memory left", call.text);
-        default: break;
-    }
-    fail(code, net.rank(), net.rank(), remedy, "%s: other ranks %s", call.text, what);
-}
-
-// Prints the circle from its lowest rank on, so that all ranks say the same; of ranks on other hosts what is known.
-[[gnu::cold]] COLLX_ONCE void communicator_core::explain_circle(int of_rank) const {
-    const waiting_words words = net.waits();
-    const auto next = [&](int r) { return words.of(r).peer(); };
-    int first = of_rank, ranks = 1, r = next(of_rank);
-    bool sends = words.of(of_rank).what() == awaited::why::room, has_me = of_rank == net.rank();
-    for (; r >= 0 && r != of_rank && ranks <= net.size(); r = next(r), ++ranks) {
-        first = r < first ? r : first, has_me |= r == net.rank();
-        sends &= words.of(r).what() == awaited::why::room;
-    }
-    const bool is_closed = r == of_rank;
-    if (!is_closed) first = of_rank;
-    char text[200];
-    int used = std::snprintf(text, sizeof text, "%d", first);
-    const auto room = static_cast<int>(sizeof text) - 40;
-    int said = 1;
-    for (r = next(first); r >= 0 && said < ranks && used < room; r = next(r), ++said)
-        used += std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> %d", r);
-    if (said < ranks || !is_closed)
-        used += std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> ...");
-    std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> %d", first);
-    const int peer = has_me && next(net.rank()) >= 0 ? next(net.rank()) : of_rank == net.rank() ? -1 : of_rank;
-    const bool all_send = sends && is_closed;
-    fail(errc::timeout, net.rank(), peer,
-         all_send ? "let one of them receive first, or use sendrecv() or async::send()"
-         : settings.checked != 0
-             ? "is every rank in the same call, in the same order?"
-             : "is every rank in the same call, in the same order? set_checked(true) compares calls",
-         "%s: ranks %s wait for each other%s", detail::call_name(*this).text, text,
-         all_send ? ": each sends before it receives" : "");
+    detail::failure_text(*this).say(f, waiting_for);
 }
 
 COLLX_END_NAMESPACE

@@ -46,14 +46,14 @@ public:
 
     // True if anything moved. Requires: in a turn of the thread.
     bool take_turn() {
-        const std::uint64_t before = core.moves;
-        core.advance_pending();
+        const std::uint64_t before = core.pending.moves();
+        core.pending.advance();
         const bool is_busy = !core.pending.empty();
         const bool carried = (is_busy || !core.net.is_one_host()) && core.net.move();
         if (is_busy || carried) rest_at_ns_ = later_ns();
         if (!has_told_ && core.net.failed()) has_told_ = true, core.net.announce_failure();
         if (!is_busy && (core.net.is_one_host() || now_ns() >= rest_at_ns_)) has_work.store(false);
-        return carried || core.moves != before;
+        return carried || core.pending.moves() != before;
     }
     // Abandons the communicator after its turn threw.
     void give_up() noexcept {

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The bodies of outstanding_calls.hpp.
+#pragma once
+
+#include <utility>
+
+#include <collx/job/communicator_core.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+COLLX_ONCE void outstanding_calls::advance() {
+    for (std::size_t i = 0; i < list_.size();) {
+        bool is_first = true;
+        for (std::size_t j = 0; j < i && is_first; ++j) is_first = list_[j].queue != list_[i].queue;
+        operation& op = *list_[i].op;
+        try {
+            if (is_first && !op.is_dropped) {
+                const task_state s = core_.advance(op);
+                // Recorded before another thread can see that the operation has ended.
+                if (op.recorded != 0 && (s == task_state::done || s == task_state::failed)) [[unlikely]]
+                    core_.recorder->ended(op, s);
+                op.state = s;
+            }
+        } catch (...) { // a later wait for it reports that this rank gave up
+            const counted_ptr<operation> ended = list_[i].op;
+            set_aside(i);
+            const bool is_in_thread = core_.caller.is_in_turn(); // no call of the program would get the exception
+            if (is_in_thread) core_.helper->keep_exception(*ended);
+            ended->error = failure(errc::aborted, core_.net.rank()), ended->state = task_state::failed;
+            if (is_in_thread) continue;
+            throw;
+        }
+        moves_ += is_first && op.state != task_state::blocked;
+        if (op.state == task_state::failed) core_.net.report(op.error);
+        if (op.state == task_state::done) list_.erase(list_.begin() + static_cast<std::ptrdiff_t>(i));
+        else if (op.state == task_state::failed || op.is_dropped) set_aside(i);
+        else ++i;
+    }
+}
+
+COLLX_ONCE void outstanding_calls::drop(operation* op) {
+    const one_caller::alone here(core_.caller);
+    op->be_dropped();
+    for (std::size_t i = 0; i < list_.size() && core_.caller.admits_this_thread(); ++i)
+        if (list_[i].op.get() == op) return set_aside(i);
+}
+
+[[gnu::cold]] COLLX_ONCE void outstanding_calls::fail_all(const failure& f) {
+    for (auto& e : list_) e.op->state = task_state::failed, e.op->error = f;
+    while (!list_.empty()) set_aside(0);
+}
+
+[[gnu::cold]] COLLX_ONCE void outstanding_calls::leave_all(const failure& aborted) {
+    for (auto& e : list_) e.op->state = task_state::failed, e.op->error = aborted, e.op->is_left = true;
+    for (auto op = std::move(failed_); op;) { // one by one: they may be many
+        op->is_left = true;
+        op = std::move(op->failed_before);
+    }
+}
+
+[[gnu::cold]] COLLX_ONCE void outstanding_calls::set_aside(std::size_t i) noexcept {
+    list_[i].op->failed_before = std::move(failed_);
+    failed_ = list_[i].op;
+    list_.erase(list_.begin() + static_cast<std::ptrdiff_t>(i));
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE
