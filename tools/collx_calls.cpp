@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "support/call_records.hpp"
+#include "support/standard_output.hpp"
 
 int main(int argc, char** argv) {
     CLI::App app("Say which rank of a job is in which call: collx_calls DIR, the directory that COLLX_RECORD_DIR named",
@@ -24,7 +25,7 @@ int main(int argc, char** argv) {
         const auto all = collx::tools::read_call_records(directory);
         std::fputs(collx::compare_places(all).c_str(), stdout);
         if (!trace.empty()) collx::tools::write_trace(all, trace, beside);
-        return 0;
+        return collx::tools::ended("collx_calls", 0);
     } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const std::exception& error) {

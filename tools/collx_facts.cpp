@@ -12,16 +12,17 @@
 #include "support/choices_table.hpp"
 #include "support/facts_table.hpp"
 #include "support/pictures.hpp"
+#include "support/standard_output.hpp"
 #include "support/verbs_table.hpp"
 
 int main(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "--verbs") == 0) {
         std::fputs(collx::tools::verbs_table().c_str(), stdout);
-        return 0;
+        return collx::tools::ended("collx_facts", 0);
     }
     if (argc == 2 && std::strcmp(argv[1], "--choices") == 0) {
         std::fputs(collx::tools::choices_tables().c_str(), stdout);
-        return 0;
+        return collx::tools::ended("collx_facts", 0);
     }
     if (argc == 3 && std::strcmp(argv[1], "--draw") == 0) {
         const std::string failed = collx::tools::write_pictures(argv[2]);
@@ -37,7 +38,7 @@ int main(int argc, char** argv) {
                                   "--draw: a picture of each algorithm for 4 ranks, as FOLDER/COLLECTIVE.NAME.svg.\n";
     if (argc == 2 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
         std::fputs(usage, stdout);
-        return 0;
+        return collx::tools::ended("collx_facts", 0);
     }
     char* end = nullptr;
     const long n = argc > 1 ? std::strtol(argv[1], &end, 10) : collx::tools::facts_table_ranks;
@@ -46,4 +47,5 @@ int main(int argc, char** argv) {
         return 2;
     }
     std::fputs(collx::tools::facts_tables(static_cast<int>(n)).c_str(), stdout);
+    return collx::tools::ended("collx_facts", 0);
 }

@@ -12,6 +12,7 @@
 #include "info/gpus.hpp"
 #include "info/job.hpp"
 #include "info/machine.hpp"
+#include "support/standard_output.hpp"
 
 int main(int argc, char** argv) {
     using namespace collx::tools::info;
@@ -44,7 +45,7 @@ int main(int argc, char** argv) {
         found.sections.push_back(gpus_section(gpus));
         if (!is_quick) found.sections.push_back(transports_section(found, gpus));
         std::fputs((as_json ? to_json(found) : to_text(found)).c_str(), stdout);
-        return found.is_usable() ? 0 : 1;
+        return collx::tools::ended("collx_info", found.is_usable() ? 0 : 1);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "collx_info: %s\n", e.what());
         return 1;

@@ -35,6 +35,7 @@
 #include "support/format.hpp"
 #include "support/html_report.hpp"
 #include "support/progress.hpp"
+#include "support/standard_output.hpp"
 
 namespace {
 
@@ -288,10 +289,10 @@ int main(int argc, char** argv) {
     }
     if (p.run.list) {
         print(list_text());
-        return 0;
+        return ended("collx_perf", 0);
     }
     try {
-        return run(p.run, argv);
+        return ended("collx_perf", run(p.run, argv));
     } catch (const std::exception& e) {
         std::fprintf(stderr, "collx_perf: %s\n", e.what());
         return exit_failed;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -128,8 +129,20 @@ std::string value_for_ranks(const launch_options& o, const std::string& name) {
     return value != nullptr ? value : "";
 }
 
+// Throws before any rank runs if there will be no trace.
+void require_trace(const launch_options& o, const std::string& trace) {
+    if (const std::string directory = value_for_ranks(o, "COLLX_RECORD_DIR"); !directory.empty())
+        throw std::invalid_argument("--trace keeps its records in a directory of its own, and COLLX_RECORD_DIR is " +
+                                    directory + ": leave one out (collx_calls --trace reads a directory).");
+    if (value_for_ranks(o, "COLLX_RECORD") == "0")
+        throw std::invalid_argument("--trace needs records of calls, and COLLX_RECORD is 0.");
+    if (!std::ofstream(trace, std::ios::app))
+        throw std::invalid_argument("--trace " + trace + ": this file cannot be written.");
+}
+
 // If the ranks record their calls, a failure is followed by a comparison of where they were.
 int run_and_compare(launch_options o, const std::string& trace) {
+    if (!trace.empty()) require_trace(o, trace);
     const collx::tools::launch::meeting_place own(!trace.empty());
     if (!trace.empty()) {
         o.environment.emplace_back("COLLX_RECORD_DIR", own.path());
@@ -139,6 +152,9 @@ int run_and_compare(launch_options o, const std::string& trace) {
     const int status = collx::tools::run_ranks(o);
     if (directory.empty() || (status == 0 && trace.empty())) return status;
     try {
+        if (!trace.empty() && !collx::tools::has_call_records(directory))
+            throw std::runtime_error("no rank has recorded a call, so " + trace +
+                                     " is not written: only calls of collx are recorded.");
         const auto all = collx::tools::read_call_records(directory);
         if (status != 0) std::fputs(collx::compare_places(all).c_str(), stderr);
         if (!trace.empty()) collx::tools::write_trace(all, trace);

@@ -10,6 +10,7 @@
 
 #include <cstdio>
 #include <optional>
+#include <set>
 
 #include "sim/algorithms.hpp"
 #include "sim/devices.hpp"
@@ -117,7 +118,7 @@ struct place {
 sim::rails rails_of(const request& c) {
     sim::rails m;
     char rest = 0;
-    if (std::sscanf(c.rails.c_str(), "%dx%d%c", &m.hosts, &m.per_host, &rest) != 2 || m.hosts < 1 || m.per_host < 1 ||
+    if (std::sscanf(c.rails.c_str(), "%7dx%7d%c", &m.hosts, &m.per_host, &rest) != 2 || m.hosts < 1 || m.per_host < 1 ||
         m.hosts > (1 << 20) / m.per_host)
         fail(errc::invalid_argument, -1, -1, "give hosts and ranks of each: --rails 2048x8, at most 2^20 ranks",
              "rails of '%.100s'", c.rails.c_str());
@@ -174,7 +175,7 @@ std::string report_of(const request& c, const job& j, const std::vector<tools::p
     return tools::sim_report(
         c.op + " on " + machine,
         {{"machine", machine + (c.machine.nccl_rates ? ", NCCL's rates" : "")},
-         {"hosts", std::to_string(j.where.host_of.back() + 1)},
+         {"hosts", std::to_string(std::set<int>(j.where.host_of.begin(), j.where.host_of.end()).size())},
          {"ranks", std::to_string(j.schedule.ranks)},
          {"collective", c.op},
          {"algorithm", algorithm + (c.with_rings ? ", along the machine's rings" : "")},
@@ -182,6 +183,20 @@ std::string report_of(const request& c, const job& j, const std::vector<tools::p
          {"costs", c.costs},
          {"pieces", std::to_string(c.run.pieces)}},
         all, *j.where.f, j.where.g ? &*j.where.g : nullptr);
+}
+
+// The explained choice is that of devices whose kernels reach every peer.
+void require_devices(const request& c, const place& p) {
+    if (!c.algorithm.empty() || c.with_rings)
+        fail(errc::invalid_argument, -1, -1, "leave out --algorithm and --rings", "devices chooses the algorithm");
+    const auto is_reached = [&](int s) {
+        return p.g->at(s).type == topo::site_type::gpu &&
+               topo::find_path(*p.g, p.sites[0], s).type < topo::path_class::net;
+    };
+    const bool all = p.g ? std::all_of(p.sites.begin(), p.sites.end(), is_reached) : p.host_of.back() == 0;
+    if (!all)
+        fail(errc::unsupported, -1, -1, "name GPUs of one host, or of one NVLink domain",
+             "calls between devices that a network joins take two levels, which are not explained");
 }
 
 void run(request c) {
@@ -193,6 +208,7 @@ void run(request c) {
         return static_cast<void>(std::fputs(text.c_str(), stdout));
     }
     if (c.with_devices) {
+        require_devices(c, j.where);
         for (const double bytes : c.bytes) {
             const explanation e = tools::explain_devices(f, c.op, static_cast<std::size_t>(bytes), c.devices);
             std::printf("%s\n", to_text(e).c_str());

@@ -21,15 +21,17 @@ struct choices {
     tools::machine_choice machine;
     std::vector<int> ranks;
     std::string from, to, matrix;
-    int sm = 90;
+    int sm = 0;
     bool once = false;
 };
 
 std::string rings_text(const topo::graph& g, const choices& c, bool as_nccl) {
     topo::ring_options o;
     o.once = c.once;
-    const topo::ring_set set = topo::find_rings(g, tools::ranks_of(g, c.ranks), o);
-    return as_nccl ? topo::write_nccl_graphs({topo::nccl_graph_of(g, set)}) : topo::explain(g, set);
+    const std::vector<int> ranks = tools::ranks_of(g, c.ranks);
+    const topo::ring_set set = topo::find_rings(g, ranks, o);
+    if (!as_nccl) return topo::explain(g, set);
+    return topo::write_nccl_graphs({topo::nccl_graph_of(g, set, g.at(ranks.at(0)).host)});
 }
 std::string svg_text(const topo::graph& g, const choices& c) {
     const std::vector<int> ranks = tools::ranks_of(g, c.ranks);
@@ -70,7 +72,9 @@ int main(int argc, char** argv) {
     for (CLI::App* with_rings : {rings, graph_file, svg})
         with_rings->add_option("--ranks", c.ranks, "numbers of GPUs, or of CPUs where there is no GPU")->delimiter(',');
     rings->add_flag("--once", c.once, "no GPU twice in a ring, also not to pass data on");
-    topology_file->add_option("--sm", c.sm, "compute capability of the GPUs: 60, 70, 80, 90, 100");
+    topology_file
+        ->add_option("--sm", c.sm, "compute capability of the GPUs: 60, 70, 80, 90, 100; else by their NVLinks")
+        ->check(CLI::Range(1, 1000));
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& help) {

@@ -55,6 +55,26 @@ TEST_CASE("collx_run writes the calls of all ranks as one trace") {
     }
 }
 
+TEST_CASE("collx_run refuses a trace that would not come, before any rank runs") {
+    std::string run;
+    if (!find_program("collx_run", run)) return;
+    const auto refused = [&](const std::string& arguments, const std::string& before, const char* why) {
+        const finished f = run_program(run, "-n 2 " + arguments + " sh -c 'echo ran'", before);
+        CAPTURE(arguments, f.err);
+        CHECK(f.status == 2);
+        CHECK(f.out.empty());
+        CHECK(f.complains(why));
+    };
+    const temporary_file trace(".json");
+    const std::string there = "--trace '" + trace.path() + "'";
+    refused("--trace /no/such/folder/x.json", "", "/no/such/folder/x.json: this file cannot be written");
+    refused(there, "COLLX_RECORD=0", "COLLX_RECORD is 0");
+    refused(there + " --env COLLX_RECORD_DIR=/tmp", "", "COLLX_RECORD_DIR is /tmp: leave one out");
+    const finished none = run_program(run, "-n 2 " + there + " true");
+    CHECK(none.status == 2);
+    CHECK(none.complains("no rank has recorded a call, so " + trace.path() + " is not written"));
+}
+
 TEST_CASE("after a failure collx_run and collx_calls say which rank did not come") {
     std::string run, calls;
     if (!find_program("collx_run", run) || !find_program("collx_calls", calls)) return;

@@ -112,6 +112,14 @@ TEST_CASE("an environment that contradicts itself is an error with a remedy") {
     CHECK(unknown.status == 1);
     CHECK(unknown.prints("unknown variable COLLX_TIMEOT"));
     CHECK(unknown.prints("remedy: did you mean COLLX_TIMEOUT?"));
+    const auto machine = run_program(info, "--quick", "COLLX_TOPOLOGY=/no/such/file");
+    CHECK(machine.status == 1);
+    CHECK(machine.prints("ERROR    rank 0: COLLX_TOPOLOGY=/no/such/file: No such file or directory"));
+    const auto folder = run_program(info, "--quick", "COLLX_TOPOLOGY=/etc");
+    CHECK(folder.prints("ERROR    rank 0: COLLX_TOPOLOGY=/etc: Is a directory"));
+    const auto bytes = run_program(info, "--quick --json", "COLLX_RANK=0 COLLX_SIZE=2 COLLX_STORE=file:/tmp/\xff");
+    CHECK(bytes.prints("\"problems\""));
+    CHECK(run_program(info, "--quick >/dev/full").status == 1);
     const auto job = run_program(info, "--quick", "COLLX_RANK=1 COLLX_SIZE=4096 COLLX_JOB=j");
     CHECK(job.status == 0);
     CHECK(job.prints("found by               environment"));

@@ -442,6 +442,40 @@ TEST_CASE("a reader that leaves ends the job as in a shell pipeline") {
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGPIPE));
 }
 
+TEST_CASE("output that a full disk does not take is reported, and the status is not 0") {
+    if (!have_binary()) return;
+    const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    REQUIRE(full >= 0);
+    int err[2];
+    REQUIRE(pipe2(err, O_CLOEXEC) == 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(full, 1), dup2(err[1], 2);
+        execl(std::getenv("RUN_BINARY"), "collx_run", "-n", "2", "echo", "lost", nullptr);
+        _exit(99);
+    }
+    close(full), close(err[1]);
+    std::string said;
+    char buffer[256];
+    for (ssize_t n; (n = read(err[0], buffer, sizeof buffer)) > 0;) said.append(buffer, static_cast<std::size_t>(n));
+    close(err[0]);
+    int status = 0;
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    INFO(said);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 1));
+    CHECK(contains(said, "the output of the ranks is not complete: No space left on device"));
+}
+
+TEST_CASE("a host that an outer launcher named is not passed on to a job of one host") {
+    if (!have_binary()) return;
+    setenv("COLLX_HOST_ID", "outer", 1);
+    const auto r = run_shell("2", "echo host ${COLLX_HOST_ID-none}");
+    unsetenv("COLLX_HOST_ID");
+    CHECK(r.status == 0);
+    CHECK(contains(r.out, "host none"));
+    CHECK(!contains(r.out, "outer"));
+}
+
 TEST_CASE("on a terminal prefixes are coloured unless NO_COLOR, typing reaches rank 0 and Ctrl-C each rank once") {
     if (!have_binary()) return;
     for (const bool colour : {true, false}) {

@@ -23,7 +23,7 @@ struct result {
     std::string text;
 };
 result sim(const std::string& arguments) {
-    std::FILE* p = ::popen((COLLX_TOOL_DIR "/collx_sim " + arguments + " 2>&1").c_str(), "r");
+    std::FILE* p = ::popen((COLLX_TOOL_DIR "/collx_sim 2>&1 " + arguments).c_str(), "r");
     if (p == nullptr) return {-1, ""};
     std::string text;
     for (char part[4096]; const std::size_t n = std::fread(part, 1, sizeof part, p);) text.append(part, n);
@@ -140,6 +140,17 @@ TEST_CASE("collx_sim predicts a training step") {
     CHECK_THAT(sim("training --rails 2x8 --data 16 --batch 16").text, Contains("give --flops"));
     CHECK(sim("training --rails 2x8 --data 16 --batch 16 --flops 1e14").code == 0);
     CHECK(sim(model + "--order backwards").code == 2);
+    // The more buckets, the more their latencies add up, however many they are.
+    const auto data_ms = [&](const char* bucket) {
+        const std::string said =
+            sim("training -m dgx-h100 --layers 2 --hidden 1024 --data 8 --batch 16 --bucket " + std::string(bucket))
+                .text;
+        const auto at = said.find("data, exposed");
+        return at == said.npos ? -1.0 : std::atof(said.c_str() + at + 13);
+    };
+    CHECK(data_ms("25e6") >= 0);
+    CHECK(data_ms("1000") > data_ms("25e6"));
+    CHECK(data_ms("1e-9") > data_ms("1000"));
 }
 
 TEST_CASE("collx_sim writes traces and GOAL") {
@@ -189,6 +200,17 @@ TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
     CHECK_THAT(refused("--rails 1000000x8"), Contains("2^20"));
     CHECK_THAT(refused("--rails 2x8 --rings"), Contains("a formula"));
     CHECK_THAT(refused("--rails 1x1"), Contains("a collective of 1 ranks"));
+    CHECK_THAT(refused("--rails 4294967298x8"), Contains("rails of '4294967298x8'"));
+    CHECK_THAT(refused("-m dgx-1v --ranks 0,0"), Contains("rank 0 is named twice"));
+    for (const char* wide : {"-m dgx-1v --slow 3 --slowdown 1e15", "-m dgx-1v -b 1EB", "-m dgx-1v -b 4EB",
+                             "-m dgx-1v -b 1GB --hosts 2 --nic 1e-9"})
+        CHECK_THAT(refused(wide), Contains("simulated times end after 53 days"));
+    CHECK_THAT(ends(0, "-m dgx-1v --dead 3 --dead-at 1e16"), Contains("bus GB/s")); // long after the run
+    CHECK_THAT(refused("devices -m dgx-h100 --hosts 2"), Contains("that a network joins take two levels"));
+    CHECK_THAT(refused("devices --rails 2x8"), Contains("that a network joins take two levels"));
+    CHECK_THAT(refused("devices -m fat-tree"), Contains("name GPUs of one host"));
+    CHECK_THAT(refused("devices -m dgx-h100 -a ring"), Contains("devices chooses the algorithm"));
+    CHECK_THAT(ends(1, "-m dgx-1v > /dev/full"), Contains("standard output is not complete: No space left"));
     CHECK(sim("--pieces 0").code == 2);
     CHECK(sim("--help").code == 0);
 }

@@ -19,7 +19,7 @@ struct result {
     std::string text;
 };
 result topo(const std::string& arguments) {
-    std::FILE* p = ::popen((COLLX_TOOL_DIR "/collx_topo " + arguments + " 2>&1").c_str(), "r");
+    std::FILE* p = ::popen((COLLX_TOOL_DIR "/collx_topo 2>&1 " + arguments).c_str(), "r");
     if (p == nullptr) return {-1, ""};
     std::string text;
     for (char part[4096]; const std::size_t n = std::fread(part, 1, sizeof part, p);) text.append(part, n);
@@ -68,6 +68,8 @@ TEST_CASE("what it writes it reads, and what is wrong it refuses") {
     const std::string file = "/tmp/collx-topo-" + std::to_string(::getpid()) + ".xml";
     std::ofstream(file) << topo("-m dgx-1v nccl-topology --sm 70").text;
     CHECK_THAT(topo("-f " + file + " rings").text, Contains("6 rings of 25 GB/s"));
+    std::ofstream(file) << topo("-m hgx-b200 nccl-topology").text;
+    CHECK_THAT(topo("-f " + file + " path GPU0 GPU1").text, Contains("NVL, 900 GB/s"));
     std::ofstream(file) << "<system version=\"1\">\n<cpu>\n</system>";
     const result broken = topo("-f " + file + " tree");
     CHECK(broken.code == 1);
@@ -85,7 +87,16 @@ TEST_CASE("what it writes it reads, and what is wrong it refuses") {
     CHECK_THAT(ends(2, "-m dgx-1v path GPU0 GPU9"), Contains("no site 'GPU9'"));
     CHECK_THAT(ends(2, "-m dgx-1v rings --ranks 0,9"), Contains("rank 9 of a machine for 8 ranks"));
     CHECK_THAT(ends(2, "-m dgx-1v svg --ranks 9"), Contains("rank 9 of a machine for 8 ranks"));
-    CHECK_THAT(ends(2, "-m dgx-1v rings --ranks 3,3"), Contains("twice"));
+    CHECK_THAT(ends(2, "-m dgx-1v rings --ranks 3,3"), Contains("rank 3 is named twice"));
+    CHECK_THAT(ends(1, "-f /etc tree"), Contains("'/etc' cannot be read"));
+    CHECK_THAT(ends(1, "matrix --read /etc"), Contains("'/etc' cannot be read"));
+    CHECK_THAT(ends(1, "--sysfs /no/such/folder tree"), Contains("no directory '/no/such/folder'"));
+    CHECK_THAT(ends(2, "-m dgx-h100 --hosts 2 nccl-topology"), Contains("write a file for each host"));
+    CHECK_THAT(ends(2, "-m torus nccl-graph"), Contains("passes through no GPU"));
+    CHECK_THAT(ends(2, "-m dgx-1v --hosts 2 --nic nan tree"), Contains("a rate of"));
+    CHECK_THAT(ends(2, "-m dgx-1v nccl-topology --sm 0"), Contains("--sm"));
+    CHECK_THAT(ends(1, "-m dgx-1v tree > /dev/full"), Contains("standard output is not complete: No space left"));
+    CHECK_THAT(ends(0, "-m dgx-1v --hosts 2 nccl-graph --ranks 8,9"), Contains("<gpu dev=\"1\"/>"));
     for (const char* wrong : {"-m dgx-1v", "--no-such-option tree", "--hosts 0 tree", "tree too many"}) {
         CAPTURE(wrong);
         CHECK(topo(wrong).code == 2);

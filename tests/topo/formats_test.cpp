@@ -10,6 +10,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+
 using namespace collx;
 using namespace collx::topo;
 using Catch::Contains;
@@ -82,7 +84,8 @@ TEST_CASE("machines that are written are read again") {
         for (const row& want : {row{dgx_1p(basis), 60}, row{dgx_1v(basis), 70}, row{dgx_2(basis), 70},
                                 row{dgx_a100(basis), 80}, row{dgx_h100(basis), 90}, row{hgx_b200(basis), 100}}) {
             CAPTURE(want.sm);
-            const std::string text = write_nccl_topology(want.g, want.sm);
+            const std::string text = write_nccl_topology(want.g); // the GPUs' links say which they are
+            REQUIRE(text == write_nccl_topology(want.g, want.sm));
             const graph again = read_nccl_topology(text, "again", basis);
             REQUIRE(again.size() == want.g.size());
             REQUIRE(again.arcs() == want.g.arcs());
@@ -106,6 +109,57 @@ TEST_CASE("machines that are written are read again") {
                 again = read_nccl_topology(write_nccl_topology(tray, 100), "tray", rate_basis::nccl);
     CHECK(find_path(again, again.require("GPU0"), again.require("CPU0")).bytes_per_s == Approx(223.56e9));
     CHECK(find_path(again, again.require("GPU0"), again.require("GPU3")).bytes_per_s == Approx(721.8e9));
+}
+
+TEST_CASE("GPUs keep their numbers on their host: in graph files, and in topology files of several hosts") {
+    std::string text = "<system version=\"1\">";
+    for (const char* host : {"0x1", "0x2"}) {
+        text += "<cpu numaid=\"0\" host_hash=\"" + std::string(host) + "\" arch=\"x86_64\">";
+        int place = 0;
+        for (const char* dev : {"12", "0", "1"}) {
+            const std::string bus = "000" + std::string(1, host[2]) + ":0" + std::to_string(place++) + ":00.0";
+            text += "<pci busid=\"" + bus + "\"><gpu dev=\"" + dev +
+                    "\" sm=\"90\"><nvlink target=\"f:f:f\" count=\"18\" tclass=\"0x068000\"/></gpu></pci>";
+        }
+        text += "</cpu>";
+    }
+    const graph g = read_nccl_topology(text + "</system>");
+    CHECK(g.at(g.require("GPU12")).device == 12);
+    CHECK(g.at(g.require("h1.GPU0")).device == 0);
+    const std::vector<int> second{g.require("h1.GPU12"), g.require("h1.GPU1"), g.require("h1.GPU0")};
+    const ring_set rings = find_rings(g, second);
+    REQUIRE(!rings.rings.empty());
+    std::vector<int> devices = nccl_graph_of(g, rings, 1).channels[0].gpus;
+    std::sort(devices.begin(), devices.end());
+    CHECK(devices == std::vector<int>{0, 1, 12});
+    // New versions of NCCL read hexadecimal digits, old ones decimal; the prefix says which.
+    const std::string written = write_nccl_graphs({nccl_graph_of(g, rings, 1)});
+    CHECK_THAT(written, Contains("<gpu dev=\"0xc\"/>") && Contains("<gpu dev=\"1\"/>"));
+    CHECK(read_nccl_graphs(written)[0].channels[0].gpus == nccl_graph_of(g, rings, 1).channels[0].gpus);
+    CHECK_THROWS_WITH(nccl_graph_of(g, rings, 0), Contains("passes through no GPU of host 0"));
+    const std::string again = write_nccl_topology(g);
+    CHECK_THAT(again, Contains("dev=\"12\" sm=\"90\" rank=\"0\"") && Contains("dev=\"12\" sm=\"90\" rank=\"3\""));
+    // Two NVSwitch domains would be one in the file.
+    CHECK_THROWS_WITH(write_nccl_topology(on_rails(dgx_h100(), 2, 50)),
+                      Contains("NVLink joins no GPU of h0.NVSwitch with one of h1.NVSwitch"));
+    CHECK_NOTHROW(write_nccl_topology(on_rails(dgx_1v(), 2, 12.5)));
+}
+
+TEST_CASE("an NVLink to a CPU leads to the one above the GPU, and a host has at most 256 CPUs") {
+    std::string text = "<system version=\"1\">";
+    for (const char* cpu : {"0", "8"}) {
+        text += "<cpu numaid=\"" + std::string(cpu) + "\" arch=\"ppc64\"><pci busid=\"000" + cpu +
+                ":01:00.0\"><gpu dev=\"" + cpu +
+                "\" sm=\"70\"><nvlink target=\"ff\" count=\"3\" tclass=\"0x068001\"/></gpu></pci></cpu>";
+    }
+    const graph g = read_nccl_topology(text + "</system>");
+    CHECK(find_path(g, g.require("GPU8"), g.require("CPU8")).type == path_class::nvl);
+    CHECK(find_path(g, g.require("GPU8"), g.require("CPU0")).type == path_class::sys);
+    std::string many = "<system version=\"1\">";
+    for (int cpu = 0; cpu < 256; ++cpu) many += "<cpu numaid=\"" + std::to_string(cpu) + "\" arch=\"arm64\"/>";
+    CHECK(what_of(many + "</system>") == "accepted");
+    CHECK_THAT(what_of(many + "<cpu numaid=\"256\" arch=\"arm64\"/></system>"),
+               Contains("more than 256 CPUs on a host"));
 }
 
 TEST_CASE("what is wrong in a topology file is named with its line and the remedy") {

@@ -359,37 +359,76 @@ TEST_CASE("two complementary binary trees: all below one root, two children at m
     }
 }
 
+// The trees along the rings of some members: each has all of them below one root, and each way begins and ends where it
+// should, without a gap.
+tree_set checked_trees(const graph& g, const list& members, const ring_set& rings, bool is_double) {
+    tree_set set = find_trees(g, rings, is_double);
+    CHECK(set.trees.size() == rings.rings.size() * (is_double ? 2 : 1));
+    CHECK(set.total() <= set.bound * (1 + 1e-6));
+    const auto loads = link_loads(g, set);
+    for (int i = 0; i < g.arcs(); ++i)
+        REQUIRE(loads[static_cast<std::size_t>(i)] <= g.arc_at(i).bytes_per_s * (1 + 1e-6));
+    for (const tree& t : set.trees) {
+        CHECK(std::is_permutation(t.members.begin(), t.members.end(), members.begin(), members.end()));
+        CHECK(std::count(t.parents.begin(), t.parents.end(), -1) == 1);
+        const auto leads = [&](const path& p, int from, int to) {
+            for (const int i : p.arcs) {
+                if (g.arc_at(i).from != from) return false;
+                from = g.arc_at(i).to;
+            }
+            return from == to;
+        };
+        for (std::size_t k = 0; k < t.members.size(); ++k) {
+            std::size_t steps = 0;
+            for (int up = static_cast<int>(k); up >= 0 && steps <= t.members.size(); ++steps)
+                up = t.parents[static_cast<std::size_t>(up)];
+            REQUIRE(steps <= t.members.size()); // the root is above it
+            if (t.parents[k] < 0) continue;
+            const int above = t.members[static_cast<std::size_t>(t.parents[k])];
+            REQUIRE(leads(t.ups[k], t.members[k], above));
+            REQUIRE(leads(t.downs[k], above, t.members[k]));
+        }
+    }
+    return set;
+}
+
 TEST_CASE("trees along rings reach all members and load no link beyond its rate") {
     for (const graph& g :
          {dgx_1v(), dgx_h100(), on_rails(dgx_1v(), 2, 12.5), on_rails(dgx_h100(), 5, 50), fat_tree(4, 2, 2)})
         for (const bool is_double : {false, true}) {
             const list members = g.all(site_type::gpu).empty() ? g.all(site_type::cpu) : g.all(site_type::gpu);
-            const ring_set rings = find_rings(g, members);
-            const tree_set set = find_trees(g, rings, is_double);
-            CHECK(set.trees.size() == rings.rings.size() * (is_double ? 2 : 1));
-            CHECK(set.total() <= set.bound * (1 + 1e-6));
-            const auto loads = link_loads(g, set);
-            for (int i = 0; i < g.arcs(); ++i)
-                REQUIRE(loads[static_cast<std::size_t>(i)] <= g.arc_at(i).bytes_per_s * (1 + 1e-6));
-            for (const tree& t : set.trees) {
-                CHECK(std::is_permutation(t.members.begin(), t.members.end(), members.begin(), members.end()));
-                CHECK(std::count(t.parents.begin(), t.parents.end(), -1) == 1);
-                const auto leads = [&](const path& p, int from, int to) {
-                    for (const int i : p.arcs) {
-                        if (g.arc_at(i).from != from) return false;
-                        from = g.arc_at(i).to;
-                    }
-                    return from == to;
-                };
-                for (std::size_t k = 0; k < t.members.size(); ++k) {
-                    if (t.parents[k] < 0) continue;
-                    const int above = t.members[static_cast<std::size_t>(t.parents[k])];
-                    REQUIRE(leads(t.ups[k], t.members[k], above));
-                    REQUIRE(leads(t.downs[k], above, t.members[k]));
-                }
-            }
+            (void)checked_trees(g, members, find_rings(g, members), is_double);
         }
     const graph two = on_rails(dgx_1v(), 2, 12.5);
     CHECK(find_trees(two, find_rings(two, two.all(site_type::gpu))).total() == Approx(50e9)); // equals the bound
     CHECK(find_trees(two, ring_set{}).trees.empty());
+}
+
+TEST_CASE("trees of some members: over other rails than the ring's, and along a ring that comes back to a host") {
+    std::mt19937 random(11);
+    int in_rank_order = 0;
+    for (const graph& g : {on_rails(dgx_1p(), 3, 44), on_rails(dgx_1v(), 2, 12.5), fat_tree(4, 2, 2)})
+        for (int round = 0; round < 12; ++round) {
+            list members = g.all(site_type::gpu).empty() ? g.all(site_type::cpu) : g.all(site_type::gpu);
+            if (round % 2 != 0) std::shuffle(members.begin(), members.end(), random);
+            for (std::size_t k = members.size(); k-- > 0;)
+                if (members.size() > 2 && random() % 3 == 0)
+                    members.erase(members.begin() + static_cast<std::ptrdiff_t>(k));
+            CAPTURE(round);
+            const ring_set found = find_rings(g, members);
+            ring_set in_order = detail::rank_order_ring(g, members);
+            in_order.bound = found.bound;
+            in_rank_order += in_order.is_rank_order;
+            (void)checked_trees(g, members, found, round % 3 == 0);
+            (void)checked_trees(g, members, in_order, round % 3 == 0);
+        }
+    CHECK(in_rank_order > 0);
+    graph g; // hosts of two NUMA nodes on one network switch, without a card: round robin over hosts
+    const int a0 = g.add({"h0.CPU0", site_type::cpu, 0}), a1 = g.add({"h0.CPU1", site_type::cpu, 0});
+    const int b0 = g.add({"h1.CPU0", site_type::cpu, 1}), top = g.add({"switch", site_type::network_switch, -1});
+    g.link(a0, a1, link_type::socket, {20e9, 100});
+    g.link(a0, top, link_type::network, {10e9, 1000});
+    g.link(b0, top, link_type::network, {10e9, 1000});
+    const list members{a0, b0, a1};
+    CHECK(checked_trees(g, members, find_rings(g, members), true).bytes_per_s == Approx(5e9));
 }

@@ -76,7 +76,7 @@ inline std::string to_json(const findings& f) {
     for (const auto& p : f.problems)
         all["problems"].push_back({{"what", p.what}, {"remedy", p.remedy}, {"fatal", p.is_fatal}});
     all["usable"] = f.is_usable();
-    return all.dump(2) + "\n";
+    return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"; // paths may be no UTF-8
 }
 
 } // namespace collx::tools::info

@@ -9,6 +9,7 @@
 #include <collx/comm/run_threads.hpp>
 #include <collx/core/clock.hpp>
 #include <collx/core/system_limits.hpp>
+#include <collx/job/machine.hpp>
 #include <collx/transport/verbs_device.hpp>
 #if COLLX_HAS_VERBS
 #include <collx/interop/libibverbs.hpp>
@@ -68,6 +69,7 @@ inline section job_section(findings& out, const environment& env = environment()
         find_launcher_problems(out, d, env);
         try {
             add_protection(s, out, d, env);
+            if (env.get("COLLX_TOPOLOGY") != nullptr) (void)collx::detail::read_own_machine(env, d.rank, 0, 1);
         } catch (const collx::error& e) {
             out.problems.push_back(problem_from(e.what(), true));
         }

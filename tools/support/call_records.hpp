@@ -18,12 +18,19 @@
 namespace collx::tools {
 
 /// Reads all files of records in a directory. Errors: std::runtime_error if there is none, or one cannot be read.
-inline std::vector<recorded_calls> read_call_records(const std::string& directory) {
+inline std::vector<std::string> record_paths(const std::string& directory) {
     std::vector<std::string> paths;
     std::error_code reason;
     for (const auto& entry : std::filesystem::directory_iterator(directory, reason))
         if (entry.path().extension() == ".calls") paths.push_back(entry.path().string());
     if (reason) throw std::runtime_error(directory + ": " + reason.message());
+    return paths;
+}
+/// Whether a directory holds files of records.
+inline bool has_call_records(const std::string& directory) { return !record_paths(directory).empty(); }
+/// Reads all records of a directory, in the order of the files' names.
+inline std::vector<recorded_calls> read_call_records(const std::string& directory) {
+    std::vector<std::string> paths = record_paths(directory);
     if (paths.empty())
         throw std::runtime_error(directory +
                                  " has no records of calls; run the ranks with COLLX_RECORD_DIR=" + directory + ".");

@@ -50,7 +50,11 @@ public:
             say(job_.on_time(now_ns()));
             end_leftovers();
         }
-        return job_.exit_status();
+        const int lost_by = out_.lost_by() != 0 ? out_.lost_by() : own_err_.lost_by(), status = job_.exit_status();
+        if (lost_by == 0) return status;
+        std::fprintf(stderr, "%s: the output of the ranks is not complete: %s\n", options_.launcher.c_str(),
+                     std::strerror(lost_by));
+        return status != 0 ? status : 1;
     }
 
 private:

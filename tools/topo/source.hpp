@@ -10,13 +10,18 @@
 #include <collx/topo/nvml.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
+
+#include "../support/standard_output.hpp"
 
 namespace collx::tools {
 
@@ -60,14 +65,18 @@ auto with_file(F&& f) {
 inline std::string text_of_file(const std::string& name) {
     std::ifstream f(name, std::ios::binary);
     if (!f) fail(errc::invalid_argument, -1, -1, "name a file that can be read", "no file '%.200s'", name.c_str());
-    return {std::istreambuf_iterator<char>(f), {}};
+    std::ostringstream text;
+    text << f.rdbuf();
+    if (f.bad() || std::filesystem::is_directory(name))
+        fail(errc::invalid_argument, -1, -1, "name a file that can be read", "'%.200s' cannot be read", name.c_str());
+    return text.str();
 }
 /// Runs `work`. Returns the tool's exit code: 0, 1 for a wrong file or what a simulation finds, 2 for wrong use.
 template <class Work>
 int exit_code_of(const char* tool, Work&& work) {
     try {
         work();
-        return 0;
+        return ended(tool, 0);
     } catch (const wrong_file& e) {
         std::fprintf(stderr, "%s: %s\n", tool, e.text.c_str());
         return 1;
@@ -103,14 +112,21 @@ inline topo::graph machine_of(const machine_choice& c) {
             fail(errc::invalid_argument, -1, -1, ("there are" + names).c_str(), "no machine is called '%.100s'",
                  c.machine.c_str());
         g = it->second(basis);
-    } else if (c.sysfs != "/sys") g = topo::discover_graph(c.sysfs); // recorded elsewhere
-    else {
+    } else if (c.sysfs != "/sys") { // recorded elsewhere
+        if (!std::filesystem::is_directory(c.sysfs))
+            with_file([&] {
+                fail(errc::invalid_argument, -1, -1, "name a copy of /sys", "no directory '%.200s'", c.sysfs.c_str());
+            });
+        g = topo::discover_graph(c.sysfs);
+    } else {
         std::string problem;
         g = topo::discover_graph(c.sysfs, topo::load_nvml(), &problem);
         if (!problem.empty()) std::fprintf(stderr, "NVLinks are not shown: %s\n", problem.c_str());
     }
     if (c.hosts == 1) return g;
     double nic = c.nic;
+    if (!std::isfinite(nic))
+        fail(errc::invalid_argument, -1, -1, "a card's rate is a number of GB/s", "a rate of %g GB/s", nic);
     for (const int s : g.all(topo::site_type::nic))
         if (nic <= 0) nic = g.at(s).port_bytes_per_s / 1e9;
     return topo::on_rails(g, c.hosts, nic > 0 ? nic : 12.5);
@@ -165,10 +181,12 @@ inline std::vector<int> ranks_of(const topo::graph& g, const std::vector<int>& n
     std::vector<int> all = g.all(topo::site_type::gpu), some;
     if (all.empty()) all = g.all(topo::site_type::cpu);
     if (numbers.empty()) return all;
+    std::set<int> seen;
     for (const int n : numbers) {
         if (n < 0 || n >= static_cast<int>(all.size()))
             fail(errc::invalid_argument, -1, -1, "count from 0 in the order of `collx_topo tree`",
                  "rank %d of a machine for %zu ranks", n, all.size());
+        if (!seen.insert(n).second) fail(errc::invalid_argument, -1, -1, "name each once", "rank %d is named twice", n);
         some.push_back(all[static_cast<std::size_t>(n)]);
     }
     return some;

@@ -112,8 +112,13 @@ inline own_machine read_own_machine(const environment& env, int rank, int place,
         fail(errc::environment, rank, -1, "name a file that this rank may read", "COLLX_TOPOLOGY=%s: %s",
              printable(own.file.c_str()).text, std::strerror(errno));
     own.text.resize(most_topology_bytes + 1);
+    errno = 0;
     own.text.resize(std::fread(own.text.data(), 1, own.text.size(), f));
+    const int why_not = std::ferror(f) != 0 ? errno : 0;
     std::fclose(f);
+    if (why_not != 0)
+        fail(errc::environment, rank, -1, "name a file that this rank may read", "COLLX_TOPOLOGY=%s: %s",
+             printable(own.file.c_str()).text, std::strerror(why_not));
     if (own.text.size() > most_topology_bytes)
         fail(errc::environment, rank, -1, "give one host's machine", "COLLX_TOPOLOGY=%s has more than %zu bytes",
              printable(own.file.c_str()).text, most_topology_bytes);

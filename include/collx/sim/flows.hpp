@@ -17,8 +17,19 @@ namespace sim {
 
 // Times are whole numbers, so that events at one time compare equal, on every machine.
 using picoseconds = std::int64_t;
-// The nearest whole number of picoseconds.
-inline picoseconds to_picoseconds(double ns) { return static_cast<picoseconds>(std::llround(ns * 1e3)); }
+// The end of simulated time: 53 days. The sum of two times does not overflow.
+inline constexpr picoseconds last_picosecond = picoseconds{1} << 62;
+// Errors: invalid_argument for a time behind that end.
+inline void require_in_time(double ps) {
+    if (!(ps < static_cast<double>(last_picosecond)))
+        fail(errc::invalid_argument, -1, -1, "rates are GB/s, times ns, sizes bytes",
+             "simulated times end after 53 days, and a step of this run takes or begins %.3g days later", ps / 8.64e16);
+}
+// The nearest whole number of picoseconds. Errors: as require_in_time().
+inline picoseconds to_picoseconds(double ns) {
+    require_in_time(ns * 1e3);
+    return static_cast<picoseconds>(std::llround(ns * 1e3));
+}
 
 // The messages under way, and the rate of each; links are shared fairly.
 class flow_set {
@@ -68,6 +79,7 @@ public:
                 f.left -= f.rate * static_cast<double>(now - f.since);
                 f.rate = f.next_rate, f.since = now;
                 const double rest = std::ceil(std::max(f.left, 0.0) / f.rate - 1e-3);
+                require_in_time(rest);
                 set(id, ++f.version, now + std::max<picoseconds>(0, static_cast<picoseconds>(rest)));
             }
         }

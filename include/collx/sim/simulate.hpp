@@ -115,6 +115,8 @@ private:
         ++running_;
     }
     void push(picoseconds at, typename event::type what, int id, unsigned version = 0) {
+        if (at >= last_picosecond) [[unlikely]]
+            require_in_time(static_cast<double>(at));
         events_.push(at, {what, id, version});
     }
 
@@ -164,7 +166,7 @@ private:
         }
     }
     bool is_dead(const strand& s) const {
-        return s.rank == options_.dead_rank && now_ >= to_picoseconds(options_.dead_at_ns);
+        return s.rank == options_.dead_rank && static_cast<double>(now_) >= options_.dead_at_ns * 1e3;
     }
 
     int channel_of(int order, int from, int to) {

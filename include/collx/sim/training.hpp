@@ -129,13 +129,14 @@ private:
     // The exposed sums of gradients. Buckets become ready during the last backward pass, and are summed in turn.
     double exposed_gradients(const pass& last) {
         const double bytes = 2 * parameters_of_rank(m_, p_).all();
-        const int buckets = static_cast<int>(std::ceil(bytes / p_.bucket_bytes));
+        const double buckets = std::ceil(bytes / p_.bucket_bytes);
         if (buckets < 1 || p_.data < 2) return 0;
         const double each = p_.zero == 0 ? data_ns(algo::ring_all_reduce{}, 1.0 / buckets)
                                          : data_ns(algo::ring_reduce_scatter{}, 1.0 / buckets);
-        double end = last.begin_ns;
-        for (int k = 1; k <= buckets; ++k)
-            end = std::max(end, last.begin_ns + (last.end_ns - last.begin_ns) * k / buckets) + each;
+        // Each bucket is summed when its gradients are there and the one before it is done: either all sums follow the
+        // first bucket without a pause, or the last sum waits for the last gradients.
+        const double first = last.begin_ns + (last.end_ns - last.begin_ns) / buckets;
+        const double end = std::max(first + buckets * each, last.end_ns + each);
         // ZeRO 1 and 2: the parameters that each rank has updated are gathered before the next step begins.
         const double gathered = p_.zero == 1 || p_.zero == 2 ? data_ns(algo::ring_all_gather{}, 1) : 0;
         return end - last.end_ns + gathered;

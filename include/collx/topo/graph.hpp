@@ -40,6 +40,7 @@ struct site {
     int numa = -1;               // number of the NUMA node, -1: not known
     double port_bytes_per_s = 0; // nic: rate of its port, 0: not known
     bool has_multicast = false;  // nvswitch: it reduces and multicasts (NVLink SHARP: those of H100 and later)
+    int device = -1;             // gpu, nic: its number on its host; -1: its place among those of the host
 };
 
 // One direction of a link; its other direction is the arc `back`.

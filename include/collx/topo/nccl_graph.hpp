@@ -103,7 +103,10 @@ inline std::string write_nccl_graphs(const std::vector<nccl_graph>& graphs) {
         for (const nccl_channel& c : g.channels) {
             xml_element channel{"channel", {}, {}, 0};
             const auto add = [&](const char* what, int dev) {
-                channel.children.push_back({what, {{"dev", std::to_string(dev)}}, {}, 0});
+                // Old versions of NCCL read decimal numbers, new ones hexadecimal; both take the prefix.
+                char text[16];
+                std::snprintf(text, sizeof text, dev < 10 ? "%d" : "0x%x", static_cast<unsigned>(dev));
+                channel.children.push_back({what, {{"dev", text}}, {}, 0});
             };
             if (c.net_in >= 0) add("net", c.net_in);
             for (const int dev : c.gpus) add("gpu", dev);
@@ -115,20 +118,23 @@ inline std::string write_nccl_graphs(const std::vector<nccl_graph>& graphs) {
     return to_xml(root);
 }
 
-// The rings of one host as NCCL reads them. GPUs and cards have their numbers among those of the host.
+// The rings of one host as NCCL reads them. GPUs and cards have their numbers on that host (site::device).
+// Errors: invalid_argument if a ring passes through no GPU of the host.
 inline nccl_graph nccl_graph_of(const graph& g, const ring_set& set, int host = 0) {
     nccl_graph out;
     out.speed_intra = out.speed_inter = set.bytes_per_s / 1e9;
     out.type_intra = name_of(set.limits.intra);
     out.type_inter = name_of(set.limits.inter);
     const auto gpus = g.all(site_type::gpu, host), cards = g.all(site_type::nic, host);
-    const auto number = [](const std::vector<int>& all, int s) {
+    const auto number = [&](const std::vector<int>& all, int s) {
+        if (g.at(s).device >= 0) return g.at(s).device;
         return static_cast<int>(std::find(all.begin(), all.end(), s) - all.begin());
     };
     for (const ring& r : set.rings) {
         nccl_channel c;
         for (std::size_t k = 0; k < r.members.size(); ++k) {
-            if (g.at(r.members[k]).host == host) c.gpus.push_back(number(gpus, r.members[k]));
+            if (const site& s = g.at(r.members[k]); s.host == host && s.type == site_type::gpu)
+                c.gpus.push_back(number(gpus, r.members[k]));
             for (const int i : r.hops[k].arcs)
                 if (const arc& a = g.arc_at(i); a.type == link_type::network) {
                     if (g.at(a.from).host == host && g.at(a.from).type == site_type::nic)
@@ -136,6 +142,9 @@ inline nccl_graph nccl_graph_of(const graph& g, const ring_set& set, int host = 
                     if (g.at(a.to).host == host && g.at(a.to).type == site_type::nic) c.net_in = number(cards, a.to);
                 }
         }
+        if (c.gpus.empty())
+            fail(errc::invalid_argument, -1, -1, "a graph file is of one host and lists its GPUs",
+                 "a ring passes through no GPU of host %d", host);
         out.channels.push_back(std::move(c));
     }
     return out;

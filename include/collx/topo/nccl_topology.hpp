@@ -27,7 +27,7 @@ public:
         for (const xml_element& cpu : system.children) add_cpu(cpu);
         if (g_.size() == 0) of.wrong("no <cpu>", "name the NUMA nodes, each with what hangs at it");
         link_cpus();
-        for (const auto& [gpu, sm, e] : links_) add_links(gpu, sm, *e);
+        for (const gpu_links& l : links_) add_links(l, *l.e);
         return std::move(g_);
     }
 
@@ -37,9 +37,10 @@ private:
         double socket;
     };
     struct gpu_links {
-        int gpu, sm;
+        int gpu, sm, cpu;
         const xml_element* e;
     };
+    static constexpr std::size_t most_cpus = 256; // of a host: each is linked to each
 
     std::string name_on(int host, const std::string& name) {
         const std::string whole = host == 0 ? name : "h" + std::to_string(host) + "." + name;
@@ -55,6 +56,7 @@ private:
         const std::string* vendor = e.find("vendor");
         const int s =
             g_.add({name_on(host, "CPU" + std::to_string(numa < 0 ? 0 : numa)), site_type::cpu, host, -1, 1, numa});
+        if (++cpus_of_[host] > most_cpus) of.wrong("more than 256 CPUs on a host", "name its NUMA nodes");
         cpus_.push_back(
             {s, socket_rate(of.needed("arch"), vendor ? *vendor : "", of.number("modelid", 0, 0, 1 << 20))});
         for (const xml_element& child : e.children) add_below(child, s);
@@ -80,12 +82,14 @@ private:
     }
     void add_gpu(const xml_element& e, int above, const std::string& bus, double rate) {
         const attributes_of of{e, file_};
-        const int number = of.number("rank", of.number("dev", 0, 0, 1 << 20), 0, 1 << 20), host = g_.at(above).host;
+        const int device = of.number("dev", 0, 0, 1 << 20), number = of.number("rank", device, 0, 1 << 20),
+                  host = g_.at(above).host;
         const std::string name = "GPU" + std::to_string(number);
         if (g_.find(name) >= 0 && e.find("rank") != nullptr)
             of.wrong("rank " + std::to_string(number) + " comes twice", "number the GPUs");
         const int s =
             g_.add({name_on(e.find("rank") ? 0 : host, name), site_type::gpu, host, -1, 1, g_.at(above).numa});
+        if (e.find("dev") != nullptr) g_.at(s).device = device;
         buses_[bus] = s;
         g_.link(above, s, link_type::pcie, {rate * 1e9, link_latencies::pcie});
         for (const xml_element& child : e.children) {
@@ -95,7 +99,8 @@ private:
                 if (!(bw > 0)) c.wrong("a rate of 0", "give bw in MB/s and a count");
                 g_.link(cpus_.back().site, s, link_type::c2c,
                         {bw * 1e6, link_latencies::c2c, c.number("count", 1, 1, 1024)});
-            } else if (child.name == "nvlink") links_.push_back({s, of.number("sm", 70, 1, 1000), &child});
+            } else if (child.name == "nvlink")
+                links_.push_back({s, of.number("sm", 70, 1, 1000), cpus_.back().site, &child});
             else attributes_of{child, file_}.wrong("not known in <gpu>", "<nvlink> and <c2c> are");
         }
     }
@@ -114,6 +119,7 @@ private:
                    1,
                    g_.at(above).numa};
             s.port_bytes_per_s = speed * 125e3;
+            if (e.find("dev") != nullptr) s.device = number;
             g_.link(above, g_.add(std::move(s)), link_type::pcie, {rate * 1e9, link_latencies::pcie});
         }
     }
@@ -124,8 +130,9 @@ private:
                     g_.link(cpus_[a].site, cpus_[b].site, link_type::socket,
                             {std::min(cpus_[a].socket, cpus_[b].socket) * 1e9, link_latencies::socket});
     }
-    void add_links(int gpu, int sm, const xml_element& e) {
+    void add_links(const gpu_links& l, const xml_element& e) {
         const attributes_of of{e, file_};
+        const int gpu = l.gpu, sm = l.sm;
         const int count = of.number("count", 1, 1, 1024), kind = of.number("tclass", 0x030200, 0, 1 << 24);
         const double rate = nvlink_rate(sm, basis_) * count * 1e9;
         if (kind == 0x068000) {
@@ -135,7 +142,7 @@ private:
             return;
         }
         const std::string target = of.needed("target");
-        int other = cpus_[0].site;
+        int other = l.cpu; // NCCL, too, takes the CPU that the GPU is below
         if (kind != 0x068001) {
             const auto it = buses_.find(target);
             if (it == buses_.end() || it->second == gpu)
@@ -154,6 +161,7 @@ private:
     const rate_basis basis_;
     graph g_;
     std::vector<cpu_site> cpus_;
+    std::map<int, std::size_t> cpus_of_; // by host
     std::map<std::string, int> hosts_, buses_;
     std::vector<gpu_links> links_;
     std::map<std::pair<int, int>, bool> listed_;

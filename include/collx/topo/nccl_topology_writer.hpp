@@ -5,7 +5,11 @@
 
 #include <cmath>
 #include <cstdio>
+#include <limits>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <collx/topo/nccl_rates.hpp>
 
@@ -18,6 +22,7 @@ class nccl_topology_writer {
 public:
     nccl_topology_writer(const graph& g, int sm) : g_(g), sm_(sm) {}
     xml_element write() {
+        require_one_switch_domain();
         xml_element system{"system", {{"version", "1"}}, {}, 0};
         for (const int s : g_.all(site_type::cpu)) {
             const site& at = g_.at(s);
@@ -32,6 +37,44 @@ public:
     }
 
 private:
+    // All NVSwitches of a file are one to NCCL, so GPUs that reach different ones would seem to reach each other.
+    void require_one_switch_domain() const {
+        std::vector<char> is_reached(static_cast<std::size_t>(g_.size()), 0);
+        std::vector<int> queue;
+        const auto reach = [&](int s) {
+            if (!std::exchange(is_reached[static_cast<std::size_t>(s)], 1)) queue.push_back(s);
+        };
+        const auto switches = g_.all(site_type::nvswitch);
+        if (!switches.empty()) reach(switches[0]);
+        for (std::size_t k = 0; k < queue.size(); ++k)
+            for (const int i : g_.arcs_of(queue[k]))
+                if (g_.arc_at(i).type == link_type::nvlink) reach(g_.arc_at(i).to);
+        for (const int s : switches)
+            if (!is_reached[static_cast<std::size_t>(s)])
+                fail(errc::invalid_argument, -1, -1, "write a file for each host",
+                     "NVLink joins no GPU of %s with one of %s, and a file of NCCL has one NVSwitch",
+                     g_.name(switches[0]).c_str(), g_.name(s).c_str());
+    }
+    // The compute capability whose NVLinks have the rate of this GPU's, published or NCCL's; of several with that rate
+    // the one that has so many.
+    int capability_of(int gpu) const {
+        static constexpr struct {
+            int sm, most_links;
+        } known[] = {{90, 18}, {100, 18}, {60, 4}, {70, 6}, {80, 12}}; // the first: a GPU without NVLink
+        double rate = 0;
+        int links = 0;
+        for (const int i : g_.arcs_of(gpu))
+            if (const arc& a = g_.arc_at(i); a.type == link_type::nvlink)
+                links += a.lanes, rate = a.bytes_per_s / 1e9 / a.lanes;
+        int best = known[0].sm;
+        double least = std::numeric_limits<double>::infinity();
+        for (const auto& k : known)
+            for (const rate_basis basis : {rate_basis::published, rate_basis::nccl}) {
+                const double off = std::abs(nvlink_rate(k.sm, basis) - rate) + 1e-3 * std::abs(k.most_links - links);
+                if (links != 0 && off < least) best = k.sm, least = off;
+            }
+        return best;
+    }
     static std::string bus_of(int s) {
         char text[24];
         std::snprintf(text, sizeof text, "%04x:%02x:%02x.0", s >> 13 & 0xffff, s >> 5 & 0xff, s & 31);
@@ -91,8 +134,12 @@ private:
         return false;
     }
     xml_element gpu_of(int s) {
-        const std::string number = std::to_string(gpus_++);
-        xml_element gpu{"gpu", {{"dev", number}, {"sm", std::to_string(sm_)}, {"rank", number}, {"gdr", "1"}}, {}, 0};
+        const std::string sm = std::to_string(sm_ != 0 ? sm_ : capability_of(s));
+        const int nth = gpus_of_[g_.at(s).host]++, device = g_.at(s).device >= 0 ? g_.at(s).device : nth;
+        xml_element gpu{"gpu",
+                        {{"dev", std::to_string(device)}, {"sm", sm}, {"rank", std::to_string(gpus_++)}, {"gdr", "1"}},
+                        {},
+                        0};
         for (const int i : g_.arcs_of(s)) {
             const arc& a = g_.arc_at(i);
             const std::string count = std::to_string(a.lanes);
@@ -112,7 +159,8 @@ private:
     }
     xml_element nic_of(int s) {
         const site& at = g_.at(s);
-        const std::string number = std::to_string(nics_++);
+        const int nth = nics_of_[at.host]++;
+        const std::string number = std::to_string(at.device >= 0 ? at.device : nth);
         double rate = at.port_bytes_per_s;
         for (const int i : g_.arcs_of(s))
             if (g_.arc_at(i).type == link_type::network) rate = g_.arc_at(i).bytes_per_s;
@@ -125,14 +173,16 @@ private:
 
     const graph& g_;
     const int sm_;
-    int gpus_ = 0, nics_ = 0;
+    int gpus_ = 0;
+    std::map<int, int> gpus_of_, nics_of_; // by host
 };
 
 } // namespace detail
 
 // Writes g. sm: compute capability of the GPUs (60 P100, 70 V100, 80 A100, 90 H100, 100 B200), from which NCCL takes
-// the rate of a link. GPUs are numbered in the order of the file.
-inline std::string write_nccl_topology(const graph& g, int sm) {
+// the rate of a link; 0: of each GPU the one whose links are as fast. Ranks are numbered in the order of the file.
+// Errors: invalid_argument for a machine with NVSwitches that no NVLinks join.
+inline std::string write_nccl_topology(const graph& g, int sm = 0) {
     return to_xml(detail::nccl_topology_writer(g, sm).write());
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,31 +58,48 @@ public:
 
     // A tree along a ring, with the binary tree `shape` over the ring's islands.
     tree along(const ring& r, std::vector<int> (*shape)(int), bool is_backwards) {
+        const std::vector<chain> chains = chains_of(r);
+        if (chains.size() == 1 && is_backwards) return chain_backwards(r);
         tree t;
-        std::vector<std::size_t> heads; // where each island's chain begins
-        const std::size_t n = r.members.size();
-        for (std::size_t k = 0; k < n; ++k) {
-            const bool is_head = k == 0 || island_at(r.members[k]) != island_at(r.members[k - 1]);
-            if (is_head) heads.push_back(k);
-            t.members.push_back(r.members[k]);
-            t.parents.push_back(is_head ? -1 : static_cast<int>(k) - 1);
-            t.downs.push_back(is_head ? path{} : r.hops[k - 1]);
-            t.ups.push_back(is_head ? path{} : reversed(r.hops[k - 1]));
+        std::vector<std::size_t> heads; // where each chain begins among the tree's members
+        for (const chain& places : chains) {
+            heads.push_back(t.members.size());
+            for (std::size_t k = 0; k < places.size(); ++k) {
+                const bool is_head = k == 0;
+                t.members.push_back(r.members[places[k]]);
+                t.parents.push_back(is_head ? -1 : static_cast<int>(t.members.size()) - 2);
+                t.downs.push_back(is_head ? path{} : hop(r, places[k - 1], places[k]));
+                t.ups.push_back(is_head ? path{} : reversed(t.downs.back()));
+            }
         }
-        if (heads.size() == 1 && is_backwards) return chain_backwards(r);
-        const std::vector<int> parents = shape(static_cast<int>(heads.size()));
+        const std::vector<int> parents = shape(static_cast<int>(chains.size()));
         for (std::size_t i = 0; i < heads.size(); ++i) {
             if (parents[i] < 0) continue;
-            const std::size_t up = heads[static_cast<std::size_t>(parents[i])];
-            t.parents[heads[i]] = static_cast<int>(up);
-            t.ups[heads[i]] = between(r, heads[i], up);
-            t.downs[heads[i]] = between(r, up, heads[i]);
+            const auto up = static_cast<std::size_t>(parents[i]);
+            t.parents[heads[i]] = static_cast<int>(heads[up]);
+            t.ups[heads[i]] = between(r, chains[i][0], chains[up][0]);
+            t.downs[heads[i]] = between(r, chains[up][0], chains[i][0]);
         }
         return t;
     }
 
 private:
-    int island_at(int s) const { return island_[static_cast<std::size_t>(s)]; }
+    using chain = std::vector<std::size_t>; // places in the ring of the members of one island
+    // In the order of their first members. A ring in rank order may come back to an island.
+    std::vector<chain> chains_of(const ring& r) const {
+        std::vector<chain> chains;
+        std::map<int, std::size_t> place;
+        for (std::size_t k = 0; k < r.members.size(); ++k) {
+            const int island = island_[static_cast<std::size_t>(r.members[k])];
+            const auto [at, is_new] = place.try_emplace(island, chains.size());
+            if (is_new) chains.emplace_back();
+            chains[at->second].push_back(k);
+        }
+        return chains;
+    }
+    path hop(const ring& r, std::size_t from, std::size_t to) const {
+        return to == from + 1 ? r.hops[from] : find_path(g_, r.members[from], r.members[to]);
+    }
     path reversed(path p) const {
         std::reverse(p.arcs.begin(), p.arcs.end());
         for (int& i : p.arcs) i = g_.arc_at(i).back;
@@ -98,20 +116,25 @@ private:
         }
         return t;
     }
-    // The path from head to head: between the cards by which the ring enters their islands.
+    // How a ring enters the island of the member at a place: its card, and the way from there. -1: not by the network.
+    std::pair<int, path> entry(const ring& r, std::size_t place) const {
+        const path& in = r.hops[(place + r.members.size() - 1) % r.members.size()];
+        std::size_t k = in.arcs.size();
+        while (k > 0 && g_.arc_at(in.arcs[k - 1]).type != link_type::network) --k;
+        if (k == 0) return {-1, {}};
+        return {g_.arc_at(in.arcs[k - 1]).to, {{in.arcs.begin() + static_cast<std::ptrdiff_t>(k), in.arcs.end()}}};
+    }
+    // The path from head to head: between the cards by which the ring enters their islands, else the best one.
     path between(const ring& r, std::size_t from, std::size_t to) const {
-        const auto card = [&](std::size_t head) {
-            const path& in = r.hops[(head + r.members.size() - 1) % r.members.size()];
-            std::size_t k = in.arcs.size();
-            while (k > 0 && g_.arc_at(in.arcs[k - 1]).type != link_type::network) --k;
-            return std::pair(g_.arc_at(in.arcs[k - 1]).to,
-                             path{{in.arcs.begin() + static_cast<std::ptrdiff_t>(k), in.arcs.end()}});
-        };
-        const auto [card_out, into_from] = card(from);
-        const auto [card_in, into_to] = card(to);
-        std::vector<double> all(static_cast<std::size_t>(g_.arcs()), std::numeric_limits<double>::infinity());
+        const auto [card_out, into_from] = entry(r, from);
+        const auto [card_in, into_to] = entry(r, to);
+        path wire;
+        if (card_out >= 0 && card_in >= 0) {
+            std::vector<double> all(static_cast<std::size_t>(g_.arcs()), std::numeric_limits<double>::infinity());
+            wire = network_way(g_, card_out, card_in, 1, all);
+        }
+        if (wire.arcs.empty()) return find_path(g_, r.members[from], r.members[to]);
         path p = reversed(into_from);
-        const path wire = network_way(g_, card_out, card_in, 1, all);
         p.arcs.insert(p.arcs.end(), wire.arcs.begin(), wire.arcs.end());
         p.arcs.insert(p.arcs.end(), into_to.arcs.begin(), into_to.arcs.end());
         return measured(g_, std::move(p));

@@ -69,8 +69,10 @@ public:
     [[nodiscard]] int fd() const { return fd_; }
     [[nodiscard]] bool has_work() const { return !broken_ && written_ < pending_.size(); }
     [[nodiscard]] bool is_full() const { return pending_.size() - written_ > (std::size_t{1} << 20); }
-    /// The reader has closed its end (EPIPE): what is added is dropped.
+    /// The reader has closed its end (EPIPE), or the disk is full: what is added is dropped.
     [[nodiscard]] bool is_broken() const { return broken_; }
+    /// Why output was lost, as errno; 0: none was, or its reader did not want it.
+    [[nodiscard]] int lost_by() const { return lost_by_; }
 
     /// Call when poll() says that the descriptor is writable.
     void write_some() {
@@ -83,6 +85,7 @@ public:
                 written_ += static_cast<std::size_t>(n);
             } else if (errno != EINTR && errno != EAGAIN) {
                 broken_ = true;
+                if (errno != EPIPE) lost_by_ = errno;
             } else {
                 break;
             }
@@ -97,6 +100,7 @@ private:
     int fd_;
     bool colour_;
     bool broken_ = false;
+    int lost_by_ = 0;
     std::size_t chunk_ = PIPE_BUF;
     std::string pending_;
     std::size_t written_ = 0;
