@@ -283,7 +283,8 @@ TEST_CASE("misuse gets an error: a core that is not there, another core than bef
 }
 
 TEST_CASE("what an operator threw in the thread is thrown by wait() also once the thread has left") {
-    on_ranks(2, [](collx::communicator& world) {
+    std::atomic<int> has_returned{0};
+    on_ranks(2, [&](collx::communicator& world) {
         auto w = world.dup();
         w.set_checked(false);
         std::vector<int> x(100'000, 1);
@@ -296,12 +297,14 @@ TEST_CASE("what an operator threw in the thread is thrown by wait() also once th
             }
             return a + b;
         });
-        if (w.rank() == 1) std::this_thread::sleep_for(20ms); // so that rank 0 has nothing to combine in its call
+        if (w.rank() == 1) EXPECT(comes(has_returned, 1)); // so that rank 0 has nothing to combine in its call
         (void)w.with(progress::thread{});
         std::optional<collx::work<void>> sum;
         try {
             sum.emplace(collx::async::all_reduce(w, x, op));
-            if (w.rank() == 0 && comes(was_thread, 1)) {
+            if (w.rank() == 0) {
+                has_returned = 1;
+                EXPECT(comes(was_thread, 1));
                 (void)w.with(progress::calls{});
                 EXPECT(says(thrown<std::out_of_range>(w, [&] { sum->wait(); }), "of the program"));
                 (void)w.with(progress::thread{}), (void)w.with(progress::calls{}); // joins and leaves as before
