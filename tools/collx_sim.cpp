@@ -197,6 +197,9 @@ void require_devices(const request& c, const place& p) {
     if (!all)
         fail(errc::unsupported, -1, -1, "name GPUs of one host, or of one NVLink domain",
              "calls between devices that a network joins take two levels, which are not explained");
+    if (p.host_of.size() > device::max_ranks)
+        fail(errc::unsupported, -1, -1, "name fewer with --ranks", "a kernel has at most %d ranks, and these are %zu",
+             device::max_ranks, p.host_of.size());
 }
 
 void run(request c) {

@@ -209,6 +209,7 @@ TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
     CHECK_THAT(refused("devices -m dgx-h100 --hosts 2"), Contains("that a network joins take two levels"));
     CHECK_THAT(refused("devices --rails 2x8"), Contains("that a network joins take two levels"));
     CHECK_THAT(refused("devices -m fat-tree"), Contains("name GPUs of one host"));
+    CHECK_THAT(refused("devices -m gb200-nvl72"), Contains("a kernel has at most 16 ranks, and these are 72"));
     CHECK_THAT(refused("devices -m dgx-h100 -a ring"), Contains("devices chooses the algorithm"));
     CHECK_THAT(ends(1, "-m dgx-1v > /dev/full"), Contains("standard output is not complete: No space left"));
     CHECK(sim("--pieces 0").code == 2);
