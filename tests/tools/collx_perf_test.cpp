@@ -535,6 +535,24 @@ TEST_CASE("a rank that cannot go on ends all with a message") {
     CHECK(wrong_count.complains("--ranks 3, but the launcher started 1"));
 }
 
+TEST_CASE("-n fixes the number of calls, however many samples that takes") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    for (const int calls : {1, 100, 9001, 1'500'000}) {
+        const auto f = run_program(perf, "all_reduce --threads 1 --sizes 8 -w 1 --place out --csv - --sample-us 1 -n " +
+                                             std::to_string(calls));
+        CAPTURE(calls, f.out, f.err);
+        REQUIRE(f.status == 0);
+        std::stringstream line(f.out.substr(f.out.find("\nallreduce,") + 1));
+        std::vector<std::string> cells;
+        for (std::string cell; std::getline(line, cell, ',');) cells.push_back(cell);
+        REQUIRE(cells.size() > 12);
+        const int batch = std::stoi(cells[11]), samples = std::stoi(cells[12]);
+        CHECK(batch * samples >= calls);
+        CHECK(batch * samples < calls + samples);
+    }
+}
+
 TEST_CASE("--list names operations and algorithms") {
     std::string perf;
     if (!collx_test::find_program("collx_perf", perf)) return;

@@ -132,8 +132,8 @@ private:
             auto samples = static_cast<int>(std::clamp(fit, double(rules_.min_samples), double(rules_.max_samples)));
             if (samples * (batch * estimate) > 20e9) samples = std::min(samples, 3);
             if (rules_.iterations > 0) {
-                batch = std::min(batch, rules_.iterations);
-                samples = (rules_.iterations + batch - 1) / batch;
+                samples = std::clamp(rules_.iterations / batch, 1, harness::sample_limit);
+                batch = (rules_.iterations - 1) / samples + 1; // at most one call too many in each sample
             }
             meeting_.plan(1) = batch;
             meeting_.plan(2) = std::min(samples, harness::sample_limit);
