@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -76,7 +77,8 @@ std::vector<int> parse_hosts(const std::string& text, int ranks) {
 struct arguments {
     launch_options launch;
     std::vector<std::string> assignments;
-    std::string hosts, timeout, grace = "2", bind = "none", trace;
+    std::string hosts, grace = "2", bind = "none", trace;
+    std::optional<std::string> timeout; // empty, as of an unset variable in a script: refused
     bool no_prefix = false;
 };
 
@@ -114,7 +116,7 @@ launch_options options_from(arguments a, std::vector<std::string> command) {
     a.launch.command = std::move(command);
     a.launch.prefix = !a.no_prefix;
     a.launch.bind_cores = a.bind == "core";
-    if (!a.timeout.empty()) a.launch.timeout_ns = parse_seconds(a.timeout);
+    if (a.timeout) a.launch.timeout_ns = parse_seconds(*a.timeout);
     a.launch.grace_ns = parse_seconds(a.grace);
     if (!a.hosts.empty()) a.launch.hosts = parse_hosts(a.hosts, a.launch.ranks);
     for (const auto& text : a.assignments) a.launch.environment.push_back(parse_assignment(text));

@@ -8,12 +8,14 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -268,6 +270,13 @@ TEST_CASE("a program that cannot be run is one clear line") {
     r = run({"-n", "2", "/etc/passwd"});
     CHECK(r.status == 126);
     CHECK(r.err == "collx_run: cannot run '/etc/passwd': Permission denied\n");
+    const std::string script = "/tmp/collx-run-" + std::to_string(getpid());
+    std::ofstream(script) << "#!/no/such/shell\n";
+    chmod(script.c_str(), 0700);
+    r = run({"-n", "2", script});
+    unlink(script.c_str());
+    CHECK(r.status == 127);
+    CHECK(contains(r.err, "the program is there, but not what its first line or its header names to run it"));
 }
 
 TEST_CASE("where the system gives no more processes, one line says what to raise, and no rank is left") {
@@ -316,6 +325,7 @@ TEST_CASE("a wrong command line is one clear line and status 2") {
         {{"-n", "2", "--bogus", "true"}, "collx_run: there is no option --bogus; collx_run --help lists them\n"},
         {{"-n", "2", "--env", "COLLX_JOB=1", "true"},
          "collx_run: --env COLLX_JOB=1: this variable is set by collx_run itself.\n"},
+        {{"-n", "2", "--timeout", "", "true"}, "collx_run: '' is not a duration: it is empty.\n"},
         {{"-n", "2", "--timeout", "soon", "true"},
          "collx_run: 'soon' is not a duration: it must begin with a digit.\n"}};
     for (const auto& [arguments, text] : cases) {

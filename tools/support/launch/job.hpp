@@ -110,6 +110,8 @@ public:
         std::string text = "cannot run '" + program + "': " + std::strerror(failure.error);
         if (failure.error == ENOENT && program.find('/') == std::string::npos)
             text += ::access(program.c_str(), X_OK) == 0 ? " in PATH; did you mean './" + program + "'?" : " in PATH";
+        else if (failure.error == ENOENT && ::access(program.c_str(), F_OK) == 0)
+            text += "; the program is there, but not what its first line or its header names to run it";
         return text;
     }
 
