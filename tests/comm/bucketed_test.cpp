@@ -347,3 +347,20 @@ TEST_CASE("options that differ are called that, and a rank without tensors learn
         EXPECT(g.buckets() == 0);
     });
 }
+
+TEST_CASE("averages of narrow elements do not overflow on the way, and late registrations are compared, too") {
+    on_ranks(4, [](collx::communicator& w) {
+        std::vector<collx::f16> g(8, collx::f16(30'000.0f));
+        collx::bucketed<collx::f16> halves(w, {.average = true});
+        halves.ready(halves.add("g", g)), halves.finish();
+        EXPECT(static_cast<float>(g[0]) == 30'000.0f && static_cast<float>(g[7]) == 30'000.0f);
+
+        std::vector<float> a(1, 1.0f), b(1, 10.0f);
+        collx::bucketed<float> sums(w);
+        sums.finish(); // nothing is registered yet
+        const bool is_first = w.rank() == 0;
+        const auto k = sums.add(is_first ? "weights" : "bias", is_first ? a : b);
+        (void)sums.add(is_first ? "bias" : "weights", is_first ? b : a);
+        EXPECT(says(thrown<collx::mismatch>(w, [&] { sums.ready(k); }), "differ from those of rank 0"));
+    });
+}

@@ -153,3 +153,18 @@ TEST_CASE("what a range throws between the two calls of a broadcast by value end
         else EXPECT(thrown<collx::aborted>(w, [&] { (void)by_value::broadcast(w, x); }).peer() == 0);
     });
 }
+
+TEST_CASE("a wrong root is refused before counts are exchanged, so the call may be made again") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(false);
+        const std::vector<int> x(3, w.rank());
+        if (w.rank() == 1) {
+            for (const auto& e :
+                 {thrown<collx::error>(w, [&] { (void)collx::by_value::gather(w, x, {.root = 7}); }),
+                  thrown<collx::error>(w, [&] { (void)collx::by_value::all_gather(w, x, {.root = 1}); })})
+                EXPECT(e.code() == collx::errc::invalid_argument);
+        }
+        EXPECT(collx::by_value::gather(w, x, {.root = 0}).size() == (w.rank() == 0 ? 6u : 0u));
+        EXPECT(collx::by_value::all_gather(w, x).size() == 6);
+    });
+}

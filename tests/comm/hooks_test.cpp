@@ -126,3 +126,25 @@ TEST_CASE("a narrower wire is for sums; what is only moved keeps all its digits"
         EXPECT(all[0] == 1.0f && all[100] == 1.0f + 1.0f / 8192 && all[299] == 1.0f + 2.0f / 8192);
     });
 }
+
+TEST_CASE("scans in place apply the hook once, whichever algorithm runs and however many ranks follow") {
+    const collx::premultiplied_sum<double> tenfold(10);
+    for (const int n : {1, 2, 3, 4, 5, 8})
+        on_ranks(n, [&](collx::communicator& w) {
+            for (const std::size_t size : {1u, 999u, 100'000u}) {
+                const auto check = [&](const char* name, auto&& bound) {
+                    at("%s n=%d size=%zu", name, n, size);
+                    std::vector<double> upto_me(size, 1.0), before_me(size, 1.0);
+                    collx::scan(bound, upto_me, tenfold);
+                    EXPECT(upto_me.front() == 10.0 * (w.rank() + 1) && upto_me.back() == upto_me.front());
+                    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(bound)>, collx::communicator>) {
+                        collx::exclusive_scan(bound, before_me, tenfold);
+                        EXPECT(w.rank() == 0 || before_me.front() == 10.0 * w.rank());
+                        EXPECT(w.rank() == 0 || before_me.back() == before_me.front());
+                    }
+                };
+                check("default", w);
+                for_each_copying_algorithm<collective::scan>([&](auto a) { check(a.name, w.with(a)); });
+            }
+        });
+}

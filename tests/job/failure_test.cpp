@@ -501,14 +501,14 @@ TEST_CASE("errors know the number of their call") {
     });
 }
 
-TEST_CASE("an error before the first call says that it is the start") {
+TEST_CASE("an error before the first call counts none") {
     on_ranks(2, [](collx::communicator& w) {
         const auto text = [&] {
             return thrown<collx::timed_out>(w, [&] {
                 w.internals().explain({collx::errc::timeout, 1 - w.rank()}, -1);
             });
         };
-        EXPECT(says(text(), "start of the communicator: timed out waiting for rank"));
+        EXPECT(says(text(), "before the first call: timed out waiting for rank"));
         collx::barrier(w);
         EXPECT(says(text(), "call 1: timed out waiting for rank"));
     });

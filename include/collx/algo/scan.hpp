@@ -25,8 +25,8 @@ struct chain_scan {
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (r == 0) {
+            if (n > 1) ex.step(send, to(1), in(0)); // first: `in` and `out` may be one buffer, and hooks apply once
             ex.step(copy, in(0), out(0));
-            if (n > 1) ex.step(send, to(1), in(0));
         } else if (r < n - 1) {
             ex.step(recv | reduce | copy | send, from(r - 1), to(r + 1), in(0), out(0));
         } else {
@@ -72,7 +72,6 @@ struct doubling_scan {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (r == 0) ex.step(copy, in(0), out(0));
         ref partial = in(0);
         for (int d = 1; d < n; d *= 2) {
             if (r + d < n) ex.step(send, to(r + d), partial);
@@ -81,6 +80,7 @@ struct doubling_scan {
             ex.step(recv | reduce | copy, from(r - d), partial, sum);
             partial = sum;
         }
+        if (r == 0) ex.step(copy, in(0), out(0)); // last: `in` and `out` may be one buffer, and hooks apply once
     }
 };
 

@@ -47,8 +47,7 @@ concept gradient_number = !std::is_integral_v<T> && sizeof(T) <= sizeof(double) 
 // e4m3, e5m2) is rounded twice: by each rank before it sends its parts, and by the rank that sums a part, in float
 // (double for double), in rank order. Types with less range than float are scaled, by a factor for each bucket, rank
 // and part. With feedback ranks remember what both roundings took off, so the sum over steps that all ranks get
-// differs from the exact one by one step's rounding, never more. All ranks get the same bits in any case. A part that
-// is not finite becomes NaN and is not remembered.
+// differs from the exact one by one step's rounding. All ranks get the same bits. A part that is not finite is NaN.
 // Order: buckets are made from the last registered tensor to the first, and go out in that order on all ranks, each
 //     when all its tensors and those of the buckets before it are ready. Tensors may become ready in any order.
 // Cost of a step, n ranks, N elements: 2(n - 1)/n · N · sizeof(T) bytes sent by each, sizeof(W) with another wire
@@ -159,7 +158,8 @@ public:
     }
 
 private:
-    static constexpr bool has_wire = !std::is_same_v<T, W>;
+    static constexpr bool has_wire = !std::is_same_v<T, W>, is_narrow = !has_wire && sizeof(T) < sizeof(float);
+    using sum_or_mean = std::conditional_t<is_narrow, collx::average, plus>; // narrow sums may overflow undivided
     using wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
     using message = detail::rounded_part<W, wide>;
     using numbers = std::vector<wide>;
@@ -271,7 +271,7 @@ private:
         for (std::size_t r = 0; r < size_; ++r)
             most = std::max<std::size_t>(most, all[2 * r]),
             are_alike &= all[2 * r] == all[0] && all[2 * r + 1] == all[1];
-        if ((is_compared_ = are_alike)) return;
+        if (are_alike) return void(is_compared_ = !tensors_.empty()); // later tensors are compared, too
         mine.resize(most);
         std::vector<std::size_t> tensors;
         for (std::size_t r = 0; r < size_; ++r) tensors.push_back(all[2 * r] - 1);
@@ -317,8 +317,10 @@ private:
                 each(b, [&](const tensor& t, std::size_t at) { std::copy_n(t.at, t.size, b.flat.data() + at); });
                 there = b.flat.data();
             }
-            b.under_way.emplace(
-                async::all_reduce(sums_, contiguous_view<T>(there, b.size), plus{}, {.timeout = options_.timeout}));
+            const contiguous_view<T> whole(there, b.size);
+            const call_options o{.timeout = options_.timeout};
+            if (!options_.average) b.under_way.emplace(async::all_reduce(sums_, whole, plus{}, o));
+            else b.under_way.emplace(async::all_reduce(sums_, whole, sum_or_mean{}, o));
         }
     }
     // A bucket's elements in place, if they lie one behind the other. Each rank decides alone: the call is the same.
@@ -355,7 +357,7 @@ private:
         ++passed_;
     }
     void unpack(bucket& b) {
-        const wide factor = options_.average ? wide(1) / static_cast<wide>(size_) : wide(1);
+        const wide factor = options_.average && !is_narrow ? wide(1) / static_cast<wide>(size_) : wide(1);
         if constexpr (has_wire) {
             scratch_.resize(b.size);
             for (std::size_t r = 0; r < size_; ++r)
@@ -367,7 +369,7 @@ private:
                 for (std::size_t i = 0; i < t.size; ++i) t.at[i] = static_cast<T>(scratch_[at + i] * factor);
             } else {
                 const T* from = b.is_copied ? b.flat.data() + at : t.at;
-                if (options_.average)
+                if (factor != wide(1))
                     for (std::size_t i = 0; i < t.size; ++i)
                         t.at[i] = static_cast<T>(static_cast<wide>(from[i]) * factor);
                 else if (from != t.at) std::copy_n(from, t.size, t.at);

@@ -123,6 +123,7 @@ struct all_gather_by_value {
     auto operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
+        if (o.root != 0) refuse_needless_root(base_of(comm).internals(), o.root); // before counts are exchanged
         return base_of(comm).internals().or_abandon([&] {
             const auto counts = counts_of_all(comm, in.size(), o);
             auto out = list_of<value_list_t<X>>(sum_of(counts));
@@ -144,6 +145,7 @@ struct gather_by_value {
     auto operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
+        require_root(base_of(comm).internals(), o.root); // before counts are exchanged
         return base_of(comm).internals().or_abandon([&] {
             const auto counts = counts_of_all(comm, in.size(), o);
             auto out = list_of<value_list_t<X>>(comm.rank() == o.root ? sum_of(counts) : 0);

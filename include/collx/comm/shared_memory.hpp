@@ -25,7 +25,9 @@ class shared_allocator {
 public:
     // The type of the elements.
     using value_type = T;
-    explicit shared_allocator(communicator& c) : memory_(c.internals().home->memory), owner_(::getpid()) {}
+    // Errors: forked in a child of the rank.
+    explicit shared_allocator(communicator& c)
+        : memory_((c.internals().require_own(), c.internals().home->memory)), owner_(::getpid()) {}
     template <class U>
     shared_allocator(const shared_allocator<U>& o) : memory_(o.memory()), owner_(o.owner()) {}
 

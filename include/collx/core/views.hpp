@@ -179,7 +179,8 @@ private:
 };
 
 // A tensor of any rank. `Mapping` has the number of elements (`size()`) and the place of element i (`offset(i)`); from
-// each multiple of `run()` on, `run()` elements lie side by side. See mappings.hpp.
+// each multiple of `run()` on, `run()` elements lie side by side. See mappings.hpp. Requires: offset(0) is 0; `data` is
+// the place of element 0.
 template <class T, class Mapping>
 class mapped_view {
 public:

@@ -17,7 +17,7 @@ public:
     explicit failure_text(const communicator_core& c)
         : core_(c), me_(c.net.rank()), is_checked_(c.settings.checked != 0) {
         if (c.made_for != nullptr) std::snprintf(call_, sizeof call_, "%s", c.made_for);
-        else if (c.calls() == 0) std::snprintf(call_, sizeof call_, "start of the communicator");
+        else if (c.calls() == 0) std::snprintf(call_, sizeof call_, "before the first call");
         else std::snprintf(call_, sizeof call_, "call %llu", static_cast<unsigned long long>(c.calls()));
     }
 
@@ -74,8 +74,8 @@ private:
                  "%s: the part of rank %d has another size than this call expects: %zu bytes instead of %zu", call_,
                  guilty, m.came, m.expected);
         fail(errc::mismatch, me_, who, remedy,
-             "%s: the part of rank %d has the %zu bytes that this call expects, but is of another type or of another "
-             "call",
+             "%s: the part of rank %d has the %zu bytes that this call expects, but is of another type or count, or "
+             "of another call",
              call_, guilty, m.came);
     }
 
