@@ -5,6 +5,9 @@
 #include "support.hpp"
 #include <collx/transport/memory.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstring>
 
@@ -66,3 +69,25 @@ TEST_CASE("memory of another job is refused") {
         EXPECT(says(e, "does not lie in shared memory"));
     });
 }
+
+#if !COLLX_TEST_TSAN // which does not support a fork of a process with threads
+TEST_CASE("a forked child takes no shared memory of its parent's job") {
+    on_ranks(1, [](collx::communicator& w) {
+        const auto ranges = w.membership()->memory->header().free_count;
+        const pid_t child = ::fork();
+        if (child == 0) {
+            int code = 1;
+            try {
+                (void)collx::make_shared_vector<int>(w, 1000);
+            } catch (const collx::error& e) {
+                code = e.code() == collx::errc::forked ? 0 : 2;
+            }
+            ::_exit(code);
+        }
+        int status = -1;
+        EXPECT(::waitpid(child, &status, 0) == child && status == 0);
+        EXPECT(w.membership()->memory->header().free_count == ranges);
+        EXPECT(collx::make_shared_vector<int>(w, 1000, 5)[999] == 5);
+    });
+}
+#endif

@@ -17,7 +17,7 @@
 
 namespace collx::tools {
 
-/// Reads all files of records in a directory. Errors: std::runtime_error if there is none, or one cannot be read.
+/// The files of records in a directory. Errors: std::runtime_error if there is no such directory.
 inline std::vector<std::string> record_paths(const std::string& directory) {
     std::vector<std::string> paths;
     std::error_code reason;
@@ -28,7 +28,7 @@ inline std::vector<std::string> record_paths(const std::string& directory) {
 }
 /// Whether a directory holds files of records.
 inline bool has_call_records(const std::string& directory) { return !record_paths(directory).empty(); }
-/// Reads all records of a directory, in the order of the files' names.
+/// Reads them all, in the order of their names. Errors: std::runtime_error if there is none, or one cannot be read.
 inline std::vector<recorded_calls> read_call_records(const std::string& directory) {
     std::vector<std::string> paths = record_paths(directory);
     if (paths.empty())

@@ -22,41 +22,41 @@ public:
     }
 
     [[noreturn, gnu::cold]] void say(failure f, int waiting_for) const {
-        const int me = me_, who = f.rank();
+        const int who = f.rank();
         if (f.is_circle()) circle(who);
-        if (who == me) own(f);
+        if (who == me_) own(f);
         switch (f.code()) {
             case errc::peer_failed:
-                fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
+                fail(errc::peer_failed, me_, who, "see its output; shrink() makes a communicator of the survivors",
                      "%s: rank %d has ended", call_, who);
             case errc::timeout:
                 if (who < 0)
-                    fail(errc::timeout, me, who,
+                    fail(errc::timeout, me_, who,
                          is_checked_ ? "is every rank in this call? set_timeout() waits longer"
                                      : "is every rank in the same call? set_checked(true) names the odd one",
                          "%s: timed out waiting for several ranks", call_);
-                fail(errc::timeout, me, who, remedy_of_timeout(), "%s: timed out waiting for rank %d", call_, who);
+                fail(errc::timeout, me_, who, remedy_of_timeout(), "%s: timed out waiting for rank %d", call_, who);
             case errc::aborted:
-                fail(errc::aborted, me, who,
+                fail(errc::aborted, me_, who,
                      "by abort(), a handle or group it dropped, an operator that threw or no memory; shrink() makes "
                      "a new communicator",
                      "%s: rank %d aborted the communicator", call_, who);
             case errc::mismatch: differing_part(who, who < 0 ? waiting_for : who);
             case errc::resource:
-                fail(errc::resource, me, who, remedy_there(f.short_of()),
+                fail(errc::resource, me_, who, remedy_there(f.short_of()),
                      "%s: rank %d has no descriptor or no memory left", call_, who);
             case errc::unsupported:
-                fail(errc::unsupported, me, who,
+                fail(errc::unsupported, me_, who,
                      "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
                      "%s: cannot read the memory of rank %d", call_, who);
             case errc::security:
-                fail(errc::security, me, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
+                fail(errc::security, me_, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
                      "%s: rank %d did not prove to have this job's key, or its bytes were changed on the way", call_,
                      who);
             case errc::protocol:
-                fail(errc::protocol, me, who, "are all ranks the same program, built with the same version of collx?",
+                fail(errc::protocol, me_, who, "are all ranks the same program, built with the same version of collx?",
                      "%s: rank %d sent what this call does not allow", call_, who);
-            default: fail(f.code(), me, who, "see the output of that rank", "%s: rank %d failed", call_, who);
+            default: fail(f.code(), me_, who, "see the output of that rank", "%s: rank %d failed", call_, who);
         }
     }
 
