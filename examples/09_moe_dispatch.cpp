@@ -52,9 +52,9 @@ struct questions {
         const std::vector<std::ptrdiff_t>* order;
         std::size_t size() const { return order->size(); }
         std::size_t run() const { return 1; } // elements that are contiguous
-        std::ptrdiff_t offset(std::size_t i) const { return (*order)[i] - order->front(); }
+        std::ptrdiff_t offset(std::size_t i) const { return (*order)[i]; }
     };
-    auto collx_buffer() { return collx::mapped_view(asked.data() + order.front(), mapping{&order}); }
+    auto collx_buffer() { return collx::mapped_view(asked.data(), mapping{&order}); }
 };
 // [doc:end]
 

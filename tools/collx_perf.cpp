@@ -258,6 +258,7 @@ int run_process(const options& o, const cpu_set_t& allowed) {
     if (o.ranks != 0 && o.ranks != world.size())
         throw std::invalid_argument("--ranks " + std::to_string(o.ranks) + ", but the launcher started " +
                                     std::to_string(world.size()) + ": leave it out.");
+    require_root(o, world.size());
     return run_rank(world, o, allowed);
 }
 
@@ -276,6 +277,7 @@ int run(options o, char** argv) {
     if (o.threads) return ::run_threads(o, allowed);
     if (is_rank) return run_process(o, allowed);
     if (o.ranks == 0) o.ranks = std::max(2, CPU_COUNT(&allowed));
+    require_root(o, o.ranks);
     return run_ranks(o.ranks, argv, exit_wrong);
 }
 
@@ -295,6 +297,6 @@ int main(int argc, char** argv) {
         return ended("collx_perf", run(p.run, argv));
     } catch (const std::exception& e) {
         std::fprintf(stderr, "collx_perf: %s\n", e.what());
-        return exit_failed;
+        return dynamic_cast<const std::invalid_argument*>(&e) != nullptr ? exit_usage : exit_failed;
     }
 }

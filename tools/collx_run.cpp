@@ -160,6 +160,9 @@ int run_and_compare(launch_options o, const std::string& trace) {
         const auto all = collx::tools::read_call_records(directory);
         if (status != 0) std::fputs(collx::compare_places(all).c_str(), stderr);
         if (!trace.empty()) collx::tools::write_trace(all, trace);
+        if (!trace.empty() && status != 0) // the ranks have named the directory
+            std::fprintf(stderr, "collx_run: the calls that the ranks recorded are in %s; their directory is removed\n",
+                         trace.c_str());
     } catch (const std::exception& error) {
         std::fprintf(stderr, "collx_run: %s\n", error.what());
         return status != 0 ? status : status_usage;

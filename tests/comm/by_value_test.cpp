@@ -6,6 +6,7 @@
 #include "support/computed.hpp"
 
 #include <array>
+#include <chrono>
 #include <complex>
 #include <numeric>
 #include <stdexcept>
@@ -15,6 +16,7 @@
 #include <collx/comm/by_value.hpp>
 
 using namespace collx_test;
+using namespace std::chrono_literals;
 namespace by_value = collx::by_value;
 
 namespace {
@@ -122,6 +124,11 @@ struct reading {
     int count;
     bool operator==(const reading&) const = default;
 };
+struct level { // no default constructor
+    explicit level(int of) : height(of) {}
+    int height;
+    bool operator==(const level&) const = default;
+};
 } // namespace
 
 TEST_CASE("elements of class types come back by value, too") {
@@ -140,6 +147,35 @@ TEST_CASE("elements of class types come back by value, too") {
         EXPECT(by_value::all_reduce(w, z)[1] == std::complex<float>(3.f, 3.f));
         const std::vector<std::pair<int, float>> p(1, {me, 0.5f});
         EXPECT(by_value::all_gather(w, p)[2].first == 2);
+    });
+}
+
+TEST_CASE("elements without a default constructor come back by value, too") {
+    on_hosts(3, {1}, [](collx::communicator& w) {
+        const int me = w.rank();
+        const auto higher = [](const level& a, const level& b) { return a.height < b.height ? b : a; };
+        const std::vector<level> mine(3, level(me));
+        EXPECT(by_value::all_reduce(w, mine, higher) == std::vector<level>(3, level(2)));
+        EXPECT(by_value::scan(w, level(me), higher) == level(me));
+        EXPECT(by_value::reduce_scatter(w, mine, higher) == std::vector<level>(1, level(2)));
+        EXPECT(by_value::broadcast(w, mine, {.root = 1}) == std::vector<level>(3, level(1)));
+        EXPECT(by_value::all_gather(w, mine)[8] == level(2) && by_value::all_gather(w, level(me))[1] == level(1));
+        const auto at_root = by_value::gather(w, level(me));
+        EXPECT(me != 0 ? at_root.empty() : at_root[2] == level(2));
+        const auto arrived = by_value::all_to_all(w, std::vector<std::vector<level>>(3, mine));
+        EXPECT(arrived[2] == std::vector<level>(3, level(2)));
+        EXPECT(by_value::scatter(w, std::vector<std::vector<level>>(me == 0 ? 3 : 0, mine))[0] == level(0));
+    });
+}
+
+TEST_CASE("options may take the operator's place") {
+    on_ranks(2, [](collx::communicator& w) {
+        const std::vector<int> x(4, w.rank() + 1);
+        EXPECT(by_value::all_reduce(w, x, {.timeout = 5s}) == std::vector<int>(4, 3));
+        EXPECT(by_value::all_reduce(w, w.rank() + 1, {.timeout = 5s}) == 3);
+        EXPECT(by_value::reduce_scatter(w, x, {.timeout = 5s}) == std::vector<int>(2, 3));
+        const auto at_root = by_value::reduce(w, x, {.root = 1});
+        EXPECT(w.rank() != 1 || at_root == std::vector<int>(4, 3));
     });
 }
 

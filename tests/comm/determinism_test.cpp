@@ -50,6 +50,38 @@ bool is_same_everywhere(collx::communicator& w, const std::vector<T>& x) {
     return has_same_bits(first, x);
 }
 
+// Elements that travel, or lie, in fewer digits than sums are made in: every operand and the result are rounded to a
+// Wire, the partial sums are not.
+template <class T, class Wire>
+std::vector<T> left_fold_over(int ranks, std::size_t n) {
+    std::vector<T> v(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        auto a = static_cast<float>(static_cast<Wire>(rough<T>(0, i)));
+        for (int r = 1; r < ranks; ++r) a += static_cast<float>(static_cast<Wire>(rough<T>(r, i)));
+        v[i] = static_cast<T>(static_cast<Wire>(a));
+    }
+    return v;
+}
+template <class T, class Wire, class Bound>
+void check_narrow(collx::communicator& w, Bound&& bound, int n) {
+    const auto ranks = static_cast<std::size_t>(n);
+    for (const std::size_t part : {1u, 101u, 9000u}) {
+        at("n=%d part=%zu bytes=%zu over %zu", n, part, sizeof(T), sizeof(Wire));
+        const auto expected = left_fold_over<T, Wire>(n, part * ranks);
+        auto x = roughs<T>(w.rank(), part * ranks), y = x;
+        collx::all_reduce(bound, x);
+        EXPECT(has_same_bits(x, expected));
+        for (const int root : {0, 1, n - 1}) {
+            collx::reduce(bound, roughs<T>(w.rank(), part * ranks), y, collx::plus{}, {.root = root});
+            EXPECT(w.rank() != root || has_same_bits(y, expected));
+        }
+        std::vector<T> mine(part);
+        collx::reduce_scatter(bound, roughs<T>(w.rank(), part * ranks), mine);
+        EXPECT(std::memcmp(mine.data(), expected.data() + part * static_cast<std::size_t>(w.rank()),
+                           part * sizeof(T)) == 0);
+    }
+}
+
 template <class T>
 void check_all(collx::communicator& w, std::size_t size) {
     for_each_copying_algorithm<collective::all_reduce>([&](auto a) {
@@ -151,6 +183,19 @@ TEST_CASE("deterministic is the serial left fold across hosts too") {
                     EXPECT(std::memcmp(mine.data(), whole.data() + part * me, part * sizeof(float)) == 0);
                 }
             });
+}
+
+TEST_CASE("deterministic sums of narrow types are rounded once, inside a host and across hosts") {
+    const auto check = [](collx::communicator& w) {
+        const auto bound = w.with(collx::deterministic{});
+        check_narrow<collx::bf16, collx::bf16>(w, bound, w.size());
+        check_narrow<collx::f16, collx::f16>(w, bound, w.size());
+        check_narrow<float, collx::bf16>(w, w.with(collx::deterministic{}, collx::wire<collx::bf16>{}), w.size());
+    };
+    for (const int n : {2, 5}) {
+        on_ranks(n, check);
+        for (const int ranks_per_host : {1, 2}) on_hosts(n, {.ranks_per_host = ranks_per_host}, check);
+    }
 }
 
 TEST_CASE("deterministic refuses an algorithm that keeps the order for some roots only") {

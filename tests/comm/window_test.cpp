@@ -94,7 +94,30 @@ void puts(collx::communicator& w, std::size_t n) {
     x.fence();
 }
 
+struct level { // no default constructor
+    explicit level(int of) : height(of) {}
+    int height, spare[3] = {};
+    bool operator==(const level&) const = default;
+};
+
 } // namespace
+
+TEST_CASE("elements without a default constructor are put, read, combined and exchanged") {
+    for (const int per_host : spreads)
+        on_hosts(2, {per_host}, [](collx::communicator& w) {
+            const int me = w.rank(), peer = 1 - me;
+            collx::window<level> x(w, 2);
+            const std::vector<level> mine(2, level(me + 5));
+            x.put(peer, 0, mine);
+            x.fence();
+            EXPECT(x.get(peer, 1) == level(me + 5));
+            x.fence();
+            const auto higher = [](const level& a, const level& b) { return a.height < b.height ? b : a; };
+            EXPECT(x.fetch(peer, 0, level(9), higher) == level(me + 5) && x.get(peer, 0) == level(9));
+            EXPECT(x.exchange(peer, 1, level(me + 5), level(3)) == level(me + 5) && x.get(peer, 1) == level(3));
+            x.fence();
+        });
+}
 
 TEST_CASE("what is put is in the peer's part when its wait returns, of any size and type, and nothing else is") {
     for (const int per_host : spreads)

@@ -197,6 +197,21 @@ TEST_CASE("a user's mapping without strides") {
     CHECK(v[5] == -1);
 }
 
+TEST_CASE("a user's mapping may begin anywhere, and be empty") {
+    struct listed {
+        const std::vector<int>* places;
+        std::size_t size() const { return places->size(); }
+        std::size_t run() const { return size() == 6 ? 3 : 1; }
+        std::ptrdiff_t offset(std::size_t i) const { return places->at(i); }
+    };
+    auto v = numbers(16);
+    for (const std::vector<int>& places : {std::vector{7, 2, 15, 0}, {9, 10, 11, 4, 5, 6}, {}}) {
+        const collx::mapped_view<int, listed> view(v.data(), {&places});
+        CHECK(elements(view) == places);
+        CHECK(broken_runs(view) == 0);
+    }
+}
+
 TEST_CASE("a computed input evaluates when it is read, and only then") {
     struct counting_iterator {
         int* calls;

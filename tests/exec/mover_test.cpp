@@ -26,7 +26,7 @@ TEST_CASE("arrays of one type are copied, and reduced where they lie") {
     std::vector<int> in = {1, 2, 3, 4}, out(4, -1), wire = {10, 20, 30, 40}, forward(4), tmp(4);
     auto m = make<int>(collx::view(in.data(), 4), collx::view(out.data(), 4), collx::plus{});
     STATIC_REQUIRE(decltype(m)::plain);
-    m.set_tmp(reinterpret_cast<std::byte*>(tmp.data()));
+    m.set_tmp(reinterpret_cast<std::byte*>(tmp.data()), true);
     m.load(forward.data(), place::in, 1, 2);
     CHECK((forward[0] == 2 && forward[1] == 3));
     m.store(place::out, 2, wire.data(), 2);
@@ -106,6 +106,19 @@ TEST_CASE("a narrower wire rounds the own operand and the result as the peers wi
     CHECK(out[0] == 1.0f);
     m.fold_ranks(sources, 2, 1, place::in, 0, place::out, 0, nullptr, 1);
     CHECK(out[0] == 1.0f);
+}
+
+TEST_CASE("a partial result in scratch keeps its digits until it travels") {
+    std::vector<float> in = {1.0f}, out(1), tmp(1);
+    std::vector<collx::bf16> small = {collx::bf16(1.0f / 256)};
+    auto m = make<collx::bf16>(collx::view(in.data(), 1), collx::view(out.data(), 1), collx::plus{});
+    for (const bool travels : {false, true}) {
+        m.set_tmp(reinterpret_cast<std::byte*>(tmp.data()), travels);
+        m.combine(small.data(), false, place::in, 0, place::tmp, 0, nullptr, 1);
+        CHECK(tmp[0] == 1.0f + 1.0f / 256); // bf16 has 8 bits of it
+        m.combine(small.data(), false, place::tmp, 0, place::out, 0, nullptr, 1);
+        CHECK(out[0] == (travels ? 1.0f : 1.0f + 1.0f / 128));
+    }
 }
 
 TEST_CASE("long operands of mixed types go through in blocks") {

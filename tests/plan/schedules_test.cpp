@@ -189,9 +189,18 @@ TEST_CASE("scratch grows, is aligned, and stays where outstanding calls use it")
     CHECK((second != first && reinterpret_cast<std::uintptr_t>(second) % 64 == 0 && b.scratch_bytes >= large));
     CHECK(first[99] == std::byte{42}); // a fault under AddressSanitizer if it was freed
     second[large - 1] = std::byte{43};
-    me.cache.provide_scratch(b, 3 * large);
+    me.cache.provide_scratch(b, 100, 4096); // for elements that are aligned to more
+    CHECK((b.scratch != second && reinterpret_cast<std::uintptr_t>(b.scratch) % 4096 == 0 && b.scratch_bytes >= large));
+    me.cache.provide_scratch(b, 5 * large);
     CHECK(b.scratch != second);
     CHECK(second[large - 1] == std::byte{43});
+}
+
+TEST_CASE("whether other ranks see what lies in scratch is known") {
+    rank me(2, 5);
+    CHECK_FALSE(me.cache.bind(algo::linear_all_reduce{}, 1).scratch_travels); // operands are added to it, one by one
+    CHECK_FALSE(me.cache.bind(algo::linear_reduce{.root = 2}, 1).scratch_travels);
+    CHECK(me.cache.bind(algo::recursive_doubling_all_reduce{}, 1).scratch_travels); // partners exchange it
 }
 
 TEST_CASE("too many windows are an error that says what to do") {

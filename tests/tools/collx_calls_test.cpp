@@ -98,6 +98,14 @@ TEST_CASE("after a failure collx_run and collx_calls say which rank did not come
     for (const auto& e : events) (e["pid"] == 0 ? is_predicted : is_recorded) = true;
     CHECK((is_predicted && is_recorded));
     std::filesystem::remove_all(folder);
+
+    const finished traced =
+        run_program(run, "-n 3 --grace 20 --trace '" + trace.path() + "' '" + own_path() + "' '[.rank]'",
+                    "LEAVES=1 COLLX_CHECKED=0");
+    CAPTURE(traced.err);
+    CHECK(traced.status != 0);
+    CHECK(
+        traced.complains("the calls that the ranks recorded are in " + trace.path() + "; their directory is removed"));
 }
 
 TEST_CASE("wrong words, an empty directory and files that are no records end with 2 and a sentence") {

@@ -190,9 +190,7 @@ void read_rest(const words& w, options& o) {
     if (varied && (o.type != element::float32 || reduces_otherwise))
         throw std::invalid_argument(
             "--algo, --every-algo, --piece, --shared and --attach are built for float and sum; leave -d and -o out.");
-    if (o.ranks > 0 && o.root >= o.ranks)
-        throw std::invalid_argument("-r " + std::to_string(o.root) + " is no rank: there are " +
-                                    std::to_string(o.ranks) + ".");
+    if (o.ranks > 0) require_root(o, o.ranks);
 }
 
 // --fit measures its own points.
@@ -270,6 +268,12 @@ void add_flags(CLI::App& app, words& w, options& o) {
 }
 
 } // namespace
+
+void require_root(const options& o, int ranks) {
+    if (o.root >= ranks)
+        throw std::invalid_argument("-r " + std::to_string(o.root) + " is no rank: there are " + std::to_string(ranks) +
+                                    ".");
+}
 
 parsed parse_options(int argc, char** argv) {
     CLI::App app(

@@ -63,6 +63,10 @@ inline constexpr int exit_failed = 1, exit_usage = 2, exit_wrong = 3;
 
 parsed parse_options(int argc, char** argv);
 
+// Throws std::invalid_argument, whose message is for the user, if the root is none of the ranks. parse_options() cannot
+// know their number where a launcher or the machine says it.
+void require_root(const options& o, int ranks);
+
 /// `default`, or what differs from it, as one word: the CSV column that distinguishes variants. `algorithm` is set
 /// where algorithms are measured in turn.
 std::string variant_of(const options& o, const std::string& algorithm = {});

@@ -22,7 +22,7 @@ namespace detail {
 struct call_request {
     const call_facts& facts;
     element_ops& elements;
-    std::size_t kept_bytes; // of an element of a partial result
+    std::size_t kept_bytes, kept_align; // of an element of a partial result
     int at_port;
     bool in_windows;                                           // both buffers lie in windows
     bool attaches;                                             // the policy asks to read the buffers of peers

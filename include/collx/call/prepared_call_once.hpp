@@ -102,7 +102,8 @@ inline prepared_call prepare_call(communicator_core& c, const call_request& r) {
         return {&plan, in, out, chunk_bytes != 0 ? chunk_bytes / elem_bytes : 1, attached, true, says};
     const std::size_t piece = piece_elems_of(c, r, plan, chunk_bytes);
     if (plan.tmp_chunks != 0)
-        c.schedules.provide_scratch(plan, static_cast<std::size_t>(plan.tmp_chunks) * piece * r.kept_bytes);
+        c.schedules.provide_scratch(plan, static_cast<std::size_t>(plan.tmp_chunks) * piece * r.kept_bytes,
+                                    r.kept_align);
     return {&plan, in, out, piece, attached, false, says};
 }
 

@@ -66,6 +66,7 @@ struct typed_call {
         return {.facts = f,
                 .elements = elements,
                 .kept_bytes = sizeof(typename mover_type::acc_type),
+                .kept_align = alignof(typename mover_type::acc_type),
                 .at_port = at_port,
                 .in_windows = In::is_window && Out::is_window && mover_type::plain,
                 .attaches = attaches,

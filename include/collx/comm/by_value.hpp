@@ -40,10 +40,19 @@ template <class X>
 using value_list_t = std::conditional_t<std::is_same_v<std::remove_cvref_t<X>, std::string>, std::string,
                                         std::vector<typename buffer_t<X>::value_type>>;
 
-// A list of n elements, which calls overwrite.
+// An element that calls overwrite: T(), or bytes of zero if T has no default constructor.
+template <class T>
+T blank_element() {
+    if constexpr (std::is_default_constructible_v<T>) {
+        return T();
+    } else {
+        alignas(T) const std::byte zeros[sizeof(T)]{};
+        return *reinterpret_cast<const T*>(zeros);
+    }
+}
 template <class List>
 List list_of(std::size_t n) {
-    return List(n, typename List::value_type());
+    return List(n, blank_element<typename List::value_type>());
 }
 
 // std::vector<bool> is no buffer.
@@ -79,9 +88,18 @@ struct reduction_by_value {
     }
     template <Communicates Comm, SingleValue T, class Op = plus>
     T operator()(Comm&& comm, const T& x, Op op = {}, const call_options& o = {}) const {
-        T out{};
+        T out = blank_element<T>();
         Verb{}(comm, contiguous_view<const T>(&x, 1), contiguous_view<T>(&out, 1), op, o);
         return out;
+    }
+    // Options may take the operator's place, and then the operator is the sum.
+    template <Communicates Comm, HostBuffer X>
+    auto operator()(Comm&& comm, const X& x, const call_options& o) const {
+        return (*this)(comm, x, plus{}, o);
+    }
+    template <Communicates Comm, SingleValue T>
+    T operator()(Comm&& comm, const T& x, const call_options& o) const {
+        return (*this)(comm, x, plus{}, o);
     }
 };
 
@@ -93,6 +111,10 @@ struct reduce_scatter_by_value {
         auto out = list_of<value_list_t<X>>(part_of(base_of(comm).internals(), in.size()));
         reduce_scatter_fn<blocking>{}(comm, in, out, op, o);
         return out;
+    }
+    template <Communicates Comm, HostBuffer X>
+    auto operator()(Comm&& comm, const X& x, const call_options& o) const {
+        return (*this)(comm, x, plus{}, o);
     }
 };
 
@@ -134,7 +156,7 @@ struct all_gather_by_value {
     template <Communicates Comm, SingleValue T>
     std::vector<T> operator()(Comm&& comm, const T& x, const call_options& o = {}) const {
         require_list_of<T>();
-        std::vector<T> out(static_cast<std::size_t>(comm.size()));
+        auto out = list_of<std::vector<T>>(static_cast<std::size_t>(comm.size()));
         all_gather_fn<blocking>{}(comm, contiguous_view<const T>(&x, 1), out, o);
         return out;
     }
@@ -156,7 +178,7 @@ struct gather_by_value {
     template <Communicates Comm, SingleValue T>
     std::vector<T> operator()(Comm&& comm, const T& x, const call_options& o = {}) const {
         require_list_of<T>();
-        std::vector<T> out(comm.rank() == o.root ? static_cast<std::size_t>(comm.size()) : 0);
+        auto out = list_of<std::vector<T>>(comm.rank() == o.root ? static_cast<std::size_t>(comm.size()) : 0);
         gather_fn<blocking>{}(comm, contiguous_view<const T>(&x, 1), out, o);
         return out;
     }
@@ -182,7 +204,7 @@ struct all_to_all_by_value {
                 for (std::size_t i = 0; i < v.size(); ++i) in.push_back(v[i]);
             }
             all_to_all_fn<blocking>{}(base_of(comm), send_counts, recv_counts, {.timeout = o.timeout});
-            std::vector<typename list::value_type> out(sum_of(recv_counts));
+            auto out = list_of<std::vector<typename list::value_type>>(sum_of(recv_counts));
             all_to_all_v_fn<blocking>{}(comm, in, send_counts, out, recv_counts, o);
             std::vector<list> arrived;
             auto at = out.begin();

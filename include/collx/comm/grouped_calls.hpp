@@ -70,7 +70,7 @@ public:
     using calls = growing_array<sole_ptr<grouped_call>>;
 
     group_mover(calls& c, std::size_t first, std::size_t last) : calls_(&c), first_(first), last_(last) {}
-    void set_tmp(std::byte*) {}
+    void set_tmp(std::byte*, bool) {}
     void load(std::byte* to, sched::place, std::size_t, std::size_t) const {
         std::size_t at = 0;
         for (std::size_t i = first_; i < last_; ++i) {

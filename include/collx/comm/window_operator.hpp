@@ -89,9 +89,9 @@ void combine_elements(const Op& op, std::byte* to, const std::byte* from, std::s
 }
 template <class T>
 T element_at(const std::byte* p) {
-    T x;
-    std::memcpy(static_cast<void*>(&x), p, sizeof x);
-    return x;
+    alignas(T) std::byte x[sizeof(T)]; // T may have no default constructor
+    std::memcpy(x, p, sizeof x);
+    return *reinterpret_cast<const T*>(x);
 }
 // An operator of the program. It may return a type that converts to T.
 template <class Op>

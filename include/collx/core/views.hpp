@@ -179,8 +179,7 @@ private:
 };
 
 // A tensor of any rank. `Mapping` has the number of elements (`size()`) and the place of element i (`offset(i)`); from
-// each multiple of `run()` on, `run()` elements lie side by side. See mappings.hpp. Requires: offset(0) is 0; `data` is
-// the place of element 0.
+// each multiple of `run()` on, `run()` elements lie side by side. See mappings.hpp. Offsets count from `data`.
 template <class T, class Mapping>
 class mapped_view {
 public:
@@ -191,20 +190,22 @@ public:
 
     COLLX_EXEC_CHECK_DISABLE
     COLLX_HD constexpr mapped_view(T* data, const Mapping& mapping)
-        : data_(data), mapping_(mapping), size_(mapping.size()), run_(mapping.run()) {}
+        : data_(data), first_(mapping.size() == 0 ? data : data + mapping.offset(0)), mapping_(mapping),
+          size_(mapping.size()), run_(mapping.run()) {}
 
     COLLX_HD constexpr std::size_t size() const { return size_; }
     COLLX_HD constexpr T& operator[](std::size_t i) const { return *pointer(i); }
     COLLX_EXEC_CHECK_DISABLE
     COLLX_HD constexpr T* pointer(std::size_t i) const {
         // The first run (all of a dense tensor) needs no computation.
-        return data_ + (i < run_ ? static_cast<std::ptrdiff_t>(i) : mapping_.offset(i));
+        return i < run_ ? first_ + i : data_ + mapping_.offset(i);
     }
     COLLX_HD constexpr std::size_t contiguous_run(std::size_t i) const { return run_ - i % run_; }
     COLLX_HD constexpr const Mapping& mapping() const { return mapping_; }
 
 private:
     T* data_;
+    T* first_; // element 0
     Mapping mapping_;
     std::size_t size_;
     std::size_t run_; // at least 1

@@ -125,6 +125,7 @@ struct bound_schedule {
     static constexpr char alone = 2; // no other step touches what it stores, or receives from its peer
     static constexpr char last = 4;  // it sends, and no step after it receives
     detail::growing_array<detail::growing_array<char>> remote;
+    bool scratch_travels = false;   // a step does more with a tmp chunk than combine it with what it receives
     bool uses_results = false;      // between hosts: results in `out` are sent on or read again
     bound_window* window = nullptr; // null where only channels are used
     std::byte* scratch = nullptr;   // tmp chunks

@@ -70,7 +70,7 @@ public:
     composed_run(const composed_call<Mover>& call, Await& await, std::uint64_t agreed)
         : call_(call), await_(await), window_(*call.plan.window), me_(call.net.rank()), ranks_(call.net.size()),
           share_(window_.take(1, call.cut, agreed)), stage_(window_.memory.stage(share_.first)) {
-        call.mover.set_tmp(call.plan.scratch);
+        call.mover.set_tmp(call.plan.scratch, call.plan.scratch_travels);
     }
 
     template <sched::action What>

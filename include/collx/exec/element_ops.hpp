@@ -32,7 +32,7 @@ public:
     bool is_disjoint() const {
         return is.in + is.in_elems * is.bytes <= is.out || is.out + is.out_elems * is.bytes <= is.in;
     }
-    virtual void set_tmp(std::byte*) = 0;
+    virtual void set_tmp(std::byte*, bool travels) = 0;
     virtual void set_ranks(int contributors) = 0;
     virtual void stay_in_caches() = 0;
     virtual void load(std::byte* to, sched::place from, std::size_t at, std::size_t n) const = 0;
@@ -63,7 +63,7 @@ public:
     Mover& mover() { return mover_; }
     const Mover& mover() const { return mover_; }
 
-    void set_tmp(std::byte* p) override { mover_.set_tmp(p); }
+    void set_tmp(std::byte* p, bool travels) override { mover_.set_tmp(p, travels); }
     void set_ranks(int contributors) override {
         if constexpr (requires { mover_.set_ranks(contributors); }) mover_.set_ranks(contributors);
     }

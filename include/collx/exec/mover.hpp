@@ -51,7 +51,8 @@ public:
     // the output are not affected: what they copy is sent from the input, if at all.
     void stay_in_caches() { streams_ = false; }
     bool streams() const { return streams_; } // whether results go past the caches
-    void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
+    // travels: whether a step sends or copies what lies in scratch, so that other ranks may see it rounded to a Wire.
+    void set_tmp(std::byte* p, bool travels) { tmp_ = reinterpret_cast<acc_type*>(p), tmp_travels_ = travels; }
     void set_ranks(int contributors) { ranks_ = contributors; }
     const In& input() const { return in_; }
     const Out& output() const { return out_; }
@@ -122,7 +123,9 @@ public:
                     acc_type* const mine = received_left ? other : acc;
                     acc_type* const theirs = received_left ? acc : other;
                     read(mine, own, own_at + i, m);
-                    through_wire(mine, m); // two ranks that exchange operands must add the same two numbers
+                    // Two ranks that exchange operands must add the same two numbers. A partial result that no other
+                    // rank sees keeps its digits, as in fold_ranks.
+                    if (own != sched::place::tmp || tmp_travels_) through_wire(mine, m);
                     for (std::size_t k = 0; k < m; ++k) theirs[k] = static_cast<acc_type>(received[i + k]);
                     combine_into_left(op_, acc, other, m);
                     deliver(acc, to, to_at, forward, i, m);
@@ -277,7 +280,7 @@ private:
     Op op_;
     acc_type* tmp_ = nullptr;
     int ranks_;
-    bool streams_ = false, streams_moves_ = false;
+    bool streams_ = false, streams_moves_ = false, tmp_travels_ = true;
 };
 
 COLLX_END_NAMESPACE

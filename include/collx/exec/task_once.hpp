@@ -16,7 +16,7 @@ COLLX_ONCE task::task(links& net, bound_schedule& plan, element_ops& elements, c
     call_.cuts.whole = whole;
     at_port = plan.at_port;
     if (plan.uses_results || (!elements.is.reduces && !net.is_one_host())) elements.stay_in_caches();
-    elements.set_tmp(plan.scratch);
+    elements.set_tmp(plan.scratch, plan.scratch_travels);
     for (const auto& s : plan.steps.strands) {
         strands_[count_] = {.pc = s.data(),
                             .begin = s.data(),

@@ -117,8 +117,9 @@ public:
     }
 
     // Provides room for the partial results of one piece. Keeps outgrown memory, which outstanding calls may be using.
-    void provide_scratch(bound_schedule& b, std::size_t bytes) {
-        if (bytes > b.scratch_bytes) grow_scratch(b, bytes);
+    void provide_scratch(bound_schedule& b, std::size_t bytes, std::size_t align = 64) {
+        if (bytes > b.scratch_bytes || reinterpret_cast<std::uintptr_t>(b.scratch) % align != 0)
+            grow_scratch(b, bytes, align);
     }
 
     // Adds the bytes that this rank has moved through the windows.
@@ -221,7 +222,7 @@ private:
     bound_window& window_for(const void* id, int at_port, const window_shape& shape);
     entry& place_of(const void* id, std::uint64_t bits, int at_port);
     void grow();
-    void grow_scratch(bound_schedule& b, std::size_t bytes);
+    void grow_scratch(bound_schedule& b, std::size_t bytes, std::size_t align);
 
     links& links_;
     detail::growing_array<entry> table_;

@@ -83,6 +83,16 @@ struct footprint {
         for (auto& s : strand) own(s.src.chunks), own(s.dst.chunks);
 }
 
+// Whether a step does more with a tmp chunk than combine it with what it receives.
+inline bool has_scratch_that_travels(const sched::program& steps) {
+    for (const auto& strand : steps.strands)
+        for (const sched::step& s : strand)
+            if ((s.src.where == sched::place::tmp && (s.what & (sched::reduce | sched::reduce_after)) == 0) ||
+                s.own == sched::place::tmp)
+                return true;
+    return false;
+}
+
 // The most bytes of one chunk that a slot or a window stage takes at once.
 inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     if (b.zero_copy) return SIZE_MAX;
@@ -94,12 +104,13 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
 
 } // namespace detail
 
-[[gnu::cold]] COLLX_ONCE void schedule_cache::grow_scratch(bound_schedule& b, std::size_t bytes) {
+[[gnu::cold]] COLLX_ONCE void schedule_cache::grow_scratch(bound_schedule& b, std::size_t bytes, std::size_t align) {
+    if (align < 64) align = 64;
     if (bytes < 2 * b.scratch_bytes) bytes = 2 * b.scratch_bytes;
     if (b.scratch_bytes != 0) b.outgrown.push_back(std::move(b.scratch_memory));
     b.scratch_memory.clear();
-    b.scratch_memory.resize(bytes + 64);
-    b.scratch = b.scratch_memory.data() + (64 - reinterpret_cast<std::uintptr_t>(b.scratch_memory.data()) % 64);
+    b.scratch_memory.resize(bytes + align);
+    b.scratch = b.scratch_memory.data() + (align - reinterpret_cast<std::uintptr_t>(b.scratch_memory.data()) % align);
     b.scratch_bytes = bytes;
 }
 
@@ -218,6 +229,7 @@ struct schedule_cache::recording {
         !f.zero_copy && (a.declared.declared_signals != 0 ? is_short_form(b->steps) : is_short_exchange(b->steps));
     b->max_message_chunks = f.max_message_chunks;
     b->tmp_chunks = a.declared.scratch;
+    b->scratch_travels = detail::has_scratch_that_travels(b->steps);
     b->at_port = at_port;
     b->algorithm = a.id;
     b->name = a.name;
