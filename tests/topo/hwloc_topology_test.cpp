@@ -98,6 +98,21 @@ TEST_CASE("an export of hwloc becomes a machine") {
     CHECK(find_path(g, a, g.require("eth0")).type == path_class::phb);
 }
 
+TEST_CASE("NVLinks to a package lead to its CPU") {
+    const std::string power = replaced(machine, "OSDev:31 OSDev:34 PCIDev:38", "OSDev:31 OSDev:34 Package:4");
+    for (const std::string& text :
+         {power, replaced(power, "OSDev:31 OSDev:34 Package:4", "Package:4 OSDev:31 OSDev:34")}) {
+        const graph g = read_hwloc_topology(text);
+        CHECK(g.find("NVSwitch") < 0);
+        int links = 0;
+        for (const int i : g.arcs_of(g.require("CPU1")))
+            links += g.arc_at(i).type == link_type::nvlink && g.at(g.arc_at(i).to).type == site_type::gpu;
+        CHECK(links == 2);
+    }
+    CHECK(read_hwloc_topology(replaced(machine, "PCIDev:38", "Package:2")).arcs_of(0).size() >
+          read_hwloc_topology(machine).arcs_of(0).size()); // CPU0, above which no GPU is
+}
+
 TEST_CASE("version 3 has bits for the kinds of devices, and one type of distances") {
     std::string three = replaced(machine, "version=\"2.0\"", "version=\"3.0\"");
     three = replaced(three, "name=\"ib0\" osdev_type=\"2\"", "name=\"ib0\" osdev_type=\"16\"");

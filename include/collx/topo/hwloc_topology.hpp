@@ -94,6 +94,8 @@ private:
         const std::string* kind = e.find("bridge_type");
         const bool is_bridge = type == "Bridge" && kind != nullptr && *kind == "1-1";
         if (type == "PCIDev" || is_bridge) add_device(of, node, is_bridge);
+        if (type == "Package")
+            if (const std::string* index = e.find("gp_index")) node_of_[*index] = node;
         if (is_bridge) above_.push_back(devices_.back().bus_id);
         if (type == "OSDev") add_name(of);
         const bool is_device = type == "PCIDev";
@@ -180,7 +182,8 @@ private:
             }
         }
     }
-    // Rates in MB/s between GPUs, and between GPUs and NVSwitches (PCI devices of class 0680), which become one site.
+    // Rates in MB/s between GPUs, between GPUs and packages of CPUs (POWER 9), and between GPUs and NVSwitches (PCI
+    // devices of class 0680), which become one site.
     void add_nvlinks(graph& g, const xml_element& e) {
         const matrix m = matrix_of(e);
         const attributes_of of{e, file_};
@@ -191,6 +194,10 @@ private:
                 const int from = gpu_of(m.objects[a], of), to = gpu_of(m.objects[b], of);
                 if (a == b || rate <= 0 || from < 0 || (to >= 0 && a > b)) continue;
                 if (to == from) of.wrong("a GPU comes twice", "each object once");
+                if (const int cpu = cpu_of(m.objects[b]); cpu >= 0) {
+                    g.link(from, cpu, link_type::nvlink, {rate, link_latencies::nvlink});
+                    continue;
+                }
                 if (to < 0 && switches < 0) switches = g.add({"NVSwitch", site_type::nvswitch});
                 g.link(from, to < 0 ? switches : to, link_type::nvlink,
                        {rate, to < 0 ? link_latencies::nvswitch : link_latencies::nvlink});
@@ -199,9 +206,17 @@ private:
     // The site of a GPU; -1: another device.
     int gpu_of(const std::string& index, const attributes_of& of) const {
         const auto bus = bus_of_.find(index);
+        if (bus == bus_of_.end() && cpu_of(index) >= 0) return -1;
         if (bus == bus_of_.end()) of.wrong("object " + index.substr(0, 40) + " is not there", "indexes are gp_index");
         const auto gpu = gpus_.find(bus->second);
         return gpu == gpus_.end() ? -1 : gpu->second;
+    }
+    // The site of a package's first node; -1: no package.
+    int cpu_of(const std::string& index) const {
+        const auto node = node_of_.find(index);
+        for (std::size_t k = 0; node != node_of_.end() && k < nodes_.nodes.size(); ++k)
+            if (nodes_.nodes[k].number == node->second) return static_cast<int>(k); // as graph_of() adds them
+        return -1;
     }
 
     const std::string& file_;
@@ -210,6 +225,7 @@ private:
     std::vector<std::string> above_; // the bridges above the object that is read
     std::set<std::string> seen_;
     std::map<std::string, std::string> bus_of_; // by gp_index
+    std::map<std::string, int> node_of_;        // of packages, by gp_index
     std::map<std::string, int> gpus_;
     bool has_bits_ = false; // osdev_type is a set of bits
     int inside_ = -1;       // the device whose names are read
