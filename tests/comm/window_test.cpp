@@ -607,6 +607,17 @@ TEST_CASE("errors of windows and records of calls say that it was a window") {
         });
 }
 
+TEST_CASE("a checked communicator says which rank makes a window") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(true);
+        const auto e = thrown<collx::mismatch>(w, [&] {
+            if (w.rank() == 0) collx::window<int>(w, 4);
+            else (void)w.dup();
+        });
+        EXPECT(says(e, "collective is window on rank 0 and split on rank 1"));
+    });
+}
+
 TEST_CASE("a test() that finds nothing for as long as a wait may take is a timeout, too") {
     on_ranks(2, [](collx::communicator& w) {
         collx::window<int> x(w, 1);

@@ -14,7 +14,12 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 inline const char* called(const signature& s) {
-    return s.made_by == signature::split ? "split" : s.made_by == signature::group ? "group" : name_of(s.what);
+    switch (s.made_by) {
+        case signature::split: return "split";
+        case signature::window: return "window";
+        case signature::group: return "group";
+        default: return name_of(s.what);
+    }
 }
 
 inline const char* kind_of_call(const signature& s) { return s.made_by == signature::persistent ? "persistent " : ""; }

@@ -107,14 +107,15 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     return made;
 }
 
-// The call split(), counted and recorded. made_for: null, or the part of collx that needs a communicator of its own.
+// The call split(), counted and recorded. made_for: null, or "window", which needs a communicator of its own.
 inline sole_ptr<communicator_core> call_split(communicator_core& c, int color, int key, const char* made_for) {
     const one_caller::call here(c.caller, c.net.rank()); // before the call counts
     c.begin_collective();
     return c.or_abandon([&] {
         ++c.splits;
         return recorded(c.recorder.get(), {made_for != nullptr ? made_for : "split"}, [&] {
-            if (c.settings.checked != 0) compare_signatures(c, {.made_by = signature::split}, 0);
+            if (c.settings.checked != 0)
+                compare_signatures(c, {.made_by = made_for != nullptr ? signature::window : signature::split}, 0);
             return split(c, color, key, made_for);
         });
     });
