@@ -95,6 +95,21 @@ TEST_CASE("a rank that sends before it receives gets the circle in its error: ov
     if (is_under_thread_sanitizer) check_circles({{0, 1, 2}, {0, 0, 1, 1, 2}});
     else check_circles({{0, 1}, {0, 1, 2}, {0, 1, 2, 3, 4}, {0, 0, 1, 1, 2}});
 }
+TEST_CASE("a rank that waits for itself is told so") {
+    for (const bool sends : {true, false})
+        collx::run_threads(spread_ranks{0}, [&](collx::communicator& w) {
+            std::vector<int> x(4u << 20);
+            const auto e = thrown<timed_out>(w, [&] {
+                if (sends) collx::send(w, x, 0, {.timeout = circle_limit({0})});
+                else collx::recv(w, x, 0, {.timeout = circle_limit({0})});
+            });
+            at("%s", e.what());
+            EXPECT(
+                says(e, sends ? "rank 0 waits for itself: it sends before" : "rank 0 waits for itself: it receives"));
+            EXPECT(says(e, "sendrecv()") && e.peer() == 0);
+        });
+}
+
 TEST_CASE("a rank that sends before it receives gets the circle in its error: over shared memory") {
     const auto limit = circle_limit({0});
     for (const int n : {2, 4}) {

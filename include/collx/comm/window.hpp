@@ -99,9 +99,9 @@ public:
 
     // Replaces each element from `place` on by op(element there, element of x). Elements of 1, 2, 4 or 8 bytes that
     // are aligned to their size are combined without a lock, others under a lock of the peer's part. Concurrent reads
-    // need an order. To ranks of other hosts the operator goes by its type, so it has no state there (a lambda without
-    // captures), and all ranks run the same program. The call then returns before it is done: flush().
-    // Errors: unsupported naming a peer of another host, for an operator with state.
+    // need an order. The operator has no hooks. To ranks of other hosts it goes by its type, so it has no state there
+    // (a lambda without captures), and all ranks run the same program. The call then returns before it is done:
+    // flush(). Errors: unsupported naming a peer of another host, for an operator with state.
     template <class X, class Op = plus>
     void accumulate(int peer, std::size_t place, const X& x, const Op& op = {}) {
         require_op<Op>();
@@ -195,6 +195,9 @@ private:
         static_assert(std::is_invocable_r_v<T, const Op&, const T&, const T&>,
                       "collx: a window combines with operators that are called as op(const T&, const T&) on a const "
                       "object and return what converts to T.");
+        static_assert(!has_pre_v<Op, T> && !has_post_v<Op, T>,
+                      "collx: a window combines elements one by one, so its operators have no hooks (average, scaled "
+                      "sums, with_pre, with_post). Apply them before and after.");
     }
     T combine_one(int peer, std::size_t place, const void* from, const detail::combination& how) {
         alignas(T) std::byte old[sizeof(T)];

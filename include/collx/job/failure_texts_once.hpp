@@ -132,6 +132,10 @@ private:
             sends &= words.of(r).what() == awaited::why::room;
         }
         const bool is_closed = r == of_rank;
+        if (is_closed && ranks == 1)
+            fail(errc::timeout, me_, of_rank, "use sendrecv() or async::send() for what a rank sends to itself",
+                 "%s: rank %d waits for itself: it %s", call_, of_rank,
+                 sends ? "sends before it receives" : "receives before it sends");
         if (!is_closed) first = of_rank;
         char text[200];
         int used = std::snprintf(text, sizeof text, "%d", first);
