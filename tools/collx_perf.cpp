@@ -295,8 +295,11 @@ int main(int argc, char** argv) {
     }
     try {
         return ended("collx_perf", run(p.run, argv));
+    } catch (const std::invalid_argument& e) { // of the command line; errors of collx are none
+        std::fprintf(stderr, "collx_perf: %s\n", e.what());
+        return exit_usage;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "collx_perf: %s\n", e.what());
-        return dynamic_cast<const std::invalid_argument*>(&e) != nullptr ? exit_usage : exit_failed;
+        return exit_failed;
     }
 }

@@ -240,6 +240,36 @@ TEST_CASE("work may be moved, and waited for with a limit") {
     });
 }
 
+TEST_CASE("a handle that is moved to itself stays as it is") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<int> x(5000, 1), y(5000, 1);
+        auto k = collx::async::all_reduce(w, x);
+        auto& same = k;
+        k = std::move(same);
+        k.wait();
+        auto again = collx::persistent::all_reduce(w, y);
+        again.start();
+        auto& same_again = again;
+        again = std::move(same_again);
+        again.wait();
+        EXPECT(x[4999] == 2 && y[4999] == 2);
+        again();
+        EXPECT(y[0] == 4);
+    });
+}
+
+TEST_CASE("checked mode tells an async call from a blocking one") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(true);
+        std::vector<int> x(3000, 1);
+        const auto e = thrown<collx::mismatch>(w, [&] {
+            if (w.rank() == 0) collx::async::broadcast(w, x).wait();
+            else collx::broadcast(w, x);
+        });
+        EXPECT(says(e, "collective is async broadcast on rank 0 and broadcast on rank 1"));
+    });
+}
+
 TEST_CASE("a call that throws leaves nothing under way that would touch its buffers") {
     on_ranks(2, [](collx::communicator& w) {
         const auto& pending = w.internals().pending;

@@ -265,6 +265,19 @@ TEST_CASE("persistent calls in a list: those under way are waited for, and can b
         });
 }
 
+TEST_CASE("one handle may be listed twice") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<int> x(100, 1), y(100, 1);
+        auto p = collx::persistent::all_reduce(w, x);
+        for (int i = 0; i < 2; ++i) {
+            auto k = collx::async::all_reduce(w, y);
+            p.start();
+            collx::wait_all(p, k, p, k);
+        }
+        EXPECT(x[0] == 4 && y[0] == 4);
+    });
+}
+
 TEST_CASE("a persistent call that fails in a list leaves nothing under way") {
     for (const int how : {0, 1, 2}) { // wait_all, wait_any, wait_some
         std::atomic<bool> go{false};

@@ -150,6 +150,28 @@ TEST_CASE("a zero-copy call may follow any other at once") {
     });
 }
 
+TEST_CASE("attach takes calls of any size: short ones are staged, long ones are read where they lie") {
+    for (const int n : {1, 2, 5})
+        on_ranks(n, [n](collx::communicator& w) {
+            const auto bound = w.with(collx::attach{});
+            const auto ranks = static_cast<std::size_t>(n);
+            for (const std::size_t size : {0u, 1u, 17u, 1000u, 5000u, 100'003u}) {
+                at("n=%d size=%zu", n, size);
+                std::vector<int> x(size, w.rank() + 1), all(size * ranks), back(size * ranks);
+                try {
+                    collx::all_gather(bound, x, all);
+                } catch (const collx::error& e) { // a container may forbid what long ones do
+                    return EXPECT(size > 4096 && e.code() == collx::errc::unsupported);
+                }
+                collx::all_to_all(bound, all, back);
+                collx::broadcast(bound, x, {.root = n - 1});
+                for (std::size_t i = 0; i < all.size(); ++i)
+                    EXPECT_AT(i, all[i] == static_cast<int>(i / size) + 1 && back[i] == w.rank() + 1);
+                for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[i] == n);
+            }
+        });
+}
+
 TEST_CASE("zero copy refuses memory that is not shared") {
     on_ranks(2, [](collx::communicator& w) {
         std::vector<int> x(5000);

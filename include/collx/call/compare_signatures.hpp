@@ -22,7 +22,9 @@ inline const char* called(const signature& s) {
     }
 }
 
-inline const char* kind_of_call(const signature& s) { return s.made_by == signature::persistent ? "persistent " : ""; }
+inline const char* kind_of_call(const signature& s) {
+    return s.made_by == signature::persistent ? "persistent " : s.made_by == signature::async ? "async " : "";
+}
 
 // Ranks send hashes of types and operators, which have one size. An error shows the names of those that are known here
 // by what type_hash and op_hash hash. Some compilers leave the inline namespace out, so both spellings are listed.

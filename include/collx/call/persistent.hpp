@@ -39,6 +39,7 @@ public:
         o.state_ = idle;
     }
     persistent_call& operator=(persistent_call&& o) noexcept {
+        if (this == &o) return *this;
         note_drop();
         call_ = std::move(o.call_); // what was under way here ends
         core_ = o.core_, end_ = std::move(o.end_), state_ = o.state_;

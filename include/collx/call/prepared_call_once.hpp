@@ -28,7 +28,9 @@ inline void compare_requests(communicator_core& c, const call_request& r, bool z
                         .policy_hash = r.policy_hash,
                         .what = r.facts.what,
                         .zero_copy = zero_copy,
-                        .made_by = r.is_persistent ? signature::persistent : signature::call},
+                        .made_by = r.is_persistent               ? signature::persistent
+                                   : r.at_port == port::blocking ? signature::call
+                                                                 : signature::async},
                        r.facts.timeout_ns);
 }
 
@@ -51,7 +53,7 @@ inline void compare_requests(communicator_core& c, const call_request& r, bool z
         fail(errc::invalid_argument, c.net.rank(), -1,
              "allocate the buffers with collx::shared_allocator on every rank",
              "a zero-copy algorithm needs all buffers in windows");
-    if (attached && !plan.zero_copy && c.net.size() > 1)
+    if (attached && !plan.zero_copy && c.net.size() > 1 && !r.is_free_to_choose)
         fail(errc::invalid_argument, c.net.rank(), -1, "bind attach alone",
              "the bound algorithm does not read peers' buffers");
     return plan;
@@ -91,9 +93,10 @@ inline bool is_read_straight(const communicator_core& c, const call_request& r, 
 }
 
 inline prepared_call prepare_call(communicator_core& c, const call_request& r) {
-    const bool attached = r.attaches && !r.in_windows, zero_copy = may_use_zero_copy(c, r, attached);
+    const bool may_attach = r.attaches && !r.in_windows, zero_copy = may_use_zero_copy(c, r, may_attach);
     if (c.settings.checked != 0) compare_requests(c, r, zero_copy);
-    bound_schedule& plan = choose_schedule(c, r, attached, zero_copy);
+    bound_schedule& plan = choose_schedule(c, r, may_attach, zero_copy);
+    const bool attached = may_attach && plan.zero_copy; // short calls are staged
     const auto [in, out] = r.facts.cuts(plan.chunks);
     const std::size_t elem_bytes = r.elements.is.bytes;
     const std::size_t chunk_bytes = (in.largest() > out.largest() ? in.largest() : out.largest()) * elem_bytes;

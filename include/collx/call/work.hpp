@@ -125,6 +125,7 @@ public:
         : held_(std::move(held)), call_(c, std::move(op), timeout_ns) {}
     work(work&&) noexcept = default;
     work& operator=(work&& o) noexcept {
+        if (this == &o) return *this;
         call_.note_drop();
         call_ = std::move(o.call_); // the call under way here ends before its buffers do
         held_ = std::move(o.held_);

@@ -125,8 +125,7 @@ public:
     growing_array<std::size_t> take(std::size_t most) {
         growing_array<std::size_t> found;
         for (std::size_t i = 0; i < all_.size() && found.size() < most; ++i)
-            if (!all_[i].is_settled() && all_[i].is_over()) found.push_back(i);
-        for (const std::size_t i : found) all_[i].settle();
+            if (!all_[i].is_settled() && all_[i].is_over()) all_[i].settle(), found.push_back(i); // may be listed twice
         return found;
     }
 

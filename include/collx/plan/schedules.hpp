@@ -118,7 +118,7 @@ public:
 
     // Provides room for the partial results of one piece. Keeps outgrown memory, which outstanding calls may be using.
     void provide_scratch(bound_schedule& b, std::size_t bytes, std::size_t align = 64) {
-        if (bytes > b.scratch_bytes || reinterpret_cast<std::uintptr_t>(b.scratch) % align != 0)
+        if (bytes > b.scratch_bytes || (reinterpret_cast<std::uintptr_t>(b.scratch) & (align - 1)) != 0)
             grow_scratch(b, bytes, align);
     }
 
