@@ -95,7 +95,7 @@ TEST_CASE("a rank that sends before it receives gets the circle in its error: ov
     if (is_under_thread_sanitizer) check_circles({{0, 1, 2}, {0, 0, 1, 1, 2}});
     else check_circles({{0, 1}, {0, 1, 2}, {0, 1, 2, 3, 4}, {0, 0, 1, 1, 2}});
 }
-TEST_CASE("a rank that waits for itself is told so") {
+TEST_CASE("the error of a rank that waits for itself says so") {
     for (const bool sends : {true, false})
         collx::run_threads(spread_ranks{0}, [&](collx::communicator& w) {
             std::vector<int> x(4u << 20);
