@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
         if (!trace.empty()) collx::tools::write_trace(all, trace, beside);
         return collx::tools::ended("collx_calls", 0);
     } catch (const CLI::Success& help) {
-        return app.exit(help);
+        return collx::tools::ended("collx_calls", app.exit(help));
     } catch (const std::exception& error) {
         std::fprintf(stderr, "collx_calls: %s\n", error.what());
         return 2;

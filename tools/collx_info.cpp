@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp&) {
         std::fputs(app.help().c_str(), stdout);
-        return 0;
+        return collx::tools::ended("collx_info", 0);
     } catch (const CLI::ParseError& e) {
         std::fprintf(stderr, "collx_info: %s (collx_info --help)\n", e.what());
         return 2;

@@ -287,7 +287,7 @@ int main(int argc, char** argv) {
     const parsed p = parse_options(argc, argv);
     if (p.stop) {
         std::fputs(p.text.c_str(), p.exit_code == 0 ? stdout : stderr);
-        return p.exit_code;
+        return ended("collx_perf", p.exit_code);
     }
     if (p.run.list) {
         print(list_text());

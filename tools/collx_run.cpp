@@ -20,6 +20,7 @@
 #include "support/call_records.hpp"
 #include "support/format.hpp"
 #include "support/launcher.hpp"
+#include "support/standard_output.hpp"
 
 namespace {
 
@@ -39,8 +40,12 @@ std::pair<std::string, std::string> parse_assignment(const std::string& text) {
     if (equals == std::string::npos || equals == 0)
         throw std::invalid_argument("--env " + text + ": write NAME=VALUE.");
     auto name = text.substr(0, equals);
-    for (const char* own : {"COLLX_RANK", "COLLX_SIZE", "COLLX_LOCAL_RANK", "COLLX_LOCAL_SIZE", "COLLX_JOB"})
+    for (const char* own : {"COLLX_RANK", "COLLX_SIZE", "COLLX_LOCAL_RANK", "COLLX_LOCAL_SIZE", "COLLX_JOB",
+                            "COLLX_STORE", "COLLX_HOST_ID"})
         if (name == own) throw std::invalid_argument("--env " + text + ": this variable is set by collx_run itself.");
+    if (name == "COLLX_KEY")
+        throw std::invalid_argument("--env COLLX_KEY: every user of this machine can read the words of a command. "
+                                    "Export COLLX_KEY, or name a file in COLLX_KEY_FILE.");
     return {std::move(name), text.substr(equals + 1)};
 }
 
@@ -151,13 +156,14 @@ int run_and_compare(launch_options o, const std::string& trace) {
         if (value_for_ranks(o, "COLLX_RECORD").empty()) o.environment.emplace_back("COLLX_RECORD", "16384");
     }
     const std::string directory = value_for_ranks(o, "COLLX_RECORD_DIR");
+    const auto of_earlier_jobs = collx::tools::record_files(directory);
     const int status = collx::tools::run_ranks(o);
     if (directory.empty() || (status == 0 && trace.empty())) return status;
     try {
         if (!trace.empty() && !collx::tools::has_call_records(directory))
             throw std::runtime_error("no rank has recorded a call, so " + trace +
                                      " is not written: only calls of collx are recorded.");
-        const auto all = collx::tools::read_call_records(directory);
+        const auto all = collx::tools::read_call_records(directory, of_earlier_jobs);
         if (status != 0) std::fputs(collx::compare_places(all).c_str(), stderr);
         if (!trace.empty()) collx::tools::write_trace(all, trace);
         if (!trace.empty() && status != 0) // the ranks have named the directory
@@ -192,7 +198,7 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
         return run_and_compare(options_from(given, app.remaining()), given.trace);
     } catch (const CLI::Success& help) {
-        return app.exit(help);
+        return collx::tools::ended("collx_run", app.exit(help));
     } catch (const collx::tools::launch::refused& why) {
         std::fprintf(stderr, "collx_run: %s\n", why.what());
         return collx::tools::launch::status_cannot_run;

@@ -298,7 +298,7 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& help) {
-        return app.exit(help);
+        return tools::ended("collx_sim", app.exit(help));
     } catch (const CLI::ParseError& e) {
         std::fprintf(stderr, "collx_sim: %s (collx_sim --help)\n", e.what());
         return 2;

@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& help) {
-        return app.exit(help);
+        return tools::ended("collx_topo", app.exit(help));
     } catch (const CLI::ParseError& e) {
         std::fprintf(stderr, "collx_topo: %s (collx_topo --help)\n", e.what());
         return 2;

@@ -64,9 +64,9 @@ TEST_CASE("every collective by verbs, for all sizes") {
             if (s.is_one_host(n)) continue;
             over_fabric f({.seed = static_cast<std::uint64_t>(n)});
             on_hosts(n, s, [&](collx::communicator& w) {
-                every_verb(w, 1, 4);
-                every_verb(w, 40, 4);
-                every_verb(w, 3000, 4);
+                every_verb(w, 1, times(4, 2));
+                every_verb(w, 40, times(4, 2));
+                every_verb(w, 3000, times(4, 2));
                 every_verb(w, 150'001, 1);
             });
             CHECK(f.net.counters().sends > 300);

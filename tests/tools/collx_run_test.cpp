@@ -22,147 +22,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "support/patience.hpp"
-#include "support/skip.hpp"
+#include "collx_run_support.hpp"
 
-namespace {
-
-using namespace std::chrono_literals;
-using steady = std::chrono::steady_clock;
-
-bool have_binary() {
-    const char* path = std::getenv("RUN_BINARY");
-    if (path != nullptr && *path != '\0') return true;
-    collx_test::skip("RUN_BINARY does not name the tool collx_run, which was not built.");
-    return false;
-}
-
-struct result {
-    int status = -1; // as a shell reports it
-    std::string out, err;
-};
-
-// A running collx_run. Collects the output until both pipes end, for at most 20 s.
-class tool {
-public:
-    explicit tool(std::vector<std::string> arguments, int in = -1) {
-        int out[2], err[2];
-        REQUIRE(pipe2(out, O_CLOEXEC) == 0);
-        REQUIRE(pipe2(err, O_CLOEXEC) == 0);
-        arguments.insert(arguments.begin(), std::getenv("RUN_BINARY"));
-        std::vector<char*> argv;
-        for (auto& a : arguments) argv.push_back(a.data());
-        argv.push_back(nullptr);
-        pid_ = fork();
-        if (pid_ == 0) {
-            if (in < 0) in = open("/dev/null", O_RDONLY);
-            dup2(in, 0), dup2(out[1], 1), dup2(err[1], 2);
-            execv(argv[0], argv.data());
-            _exit(127);
-        }
-        close(out[1]), close(err[1]);
-        out_ = out[0], err_ = err[0];
-    }
-    tool(const tool&) = delete;
-    ~tool() {
-        if (pid_ > 0) kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0);
-        close(out_), close(err_);
-    }
-
-    [[nodiscard]] pid_t pid() const { return pid_; }
-
-    // Reads until `text` has appeared on standard output.
-    bool wait_for(const std::string& text) {
-        return collect([&] { return seen_.out.find(text) != std::string::npos; });
-    }
-    result finish() {
-        REQUIRE(collect([] { return false; }));
-        int status = 0;
-        REQUIRE(waitpid(pid_, &status, 0) == pid_);
-        pid_ = -1;
-        seen_.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-        return seen_;
-    }
-
-private:
-    template <class Enough>
-    bool collect(Enough enough) {
-        const auto deadline = steady::now() + 60s;
-        bool open[2] = {true, true};
-        while (!enough()) {
-            if (!open[0] && !open[1]) return true;
-            if (steady::now() > deadline) return false;
-            pollfd fds[2] = {{open[0] ? out_ : -1, POLLIN, 0}, {open[1] ? err_ : -1, POLLIN, 0}};
-            poll(fds, 2, 100);
-            char buffer[1 << 16];
-            for (int i = 0; i < 2; ++i) {
-                if (fds[i].revents == 0) continue;
-                const auto n = read(fds[i].fd, buffer, sizeof buffer);
-                if (n <= 0) open[i] = false;
-                else (i == 0 ? seen_.out : seen_.err).append(buffer, static_cast<std::size_t>(n));
-            }
-        }
-        return true;
-    }
-
-    pid_t pid_ = -1;
-    int out_ = -1, err_ = -1;
-    result seen_;
-};
-
-result run(std::vector<std::string> arguments, int in = -1) { return tool(std::move(arguments), in).finish(); }
-
-result run_shell(const std::string& ranks, const std::string& script, std::vector<std::string> options = {}) {
-    std::vector<std::string> all{"-n", ranks};
-    all.insert(all.end(), options.begin(), options.end());
-    all.insert(all.end(), {"--", "sh", "-c", script});
-    return run(std::move(all));
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-    std::vector<std::string> out;
-    for (std::size_t at = 0; at < text.size();) {
-        const auto end = std::min(text.find('\n', at), text.size());
-        out.push_back(text.substr(at, end - at));
-        at = end + 1;
-    }
-    return out;
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-// The numbers after "pid=" in the output.
-std::vector<pid_t> pids_in(const std::string& text) {
-    std::vector<pid_t> out;
-    for (auto at = text.find("pid="); at != std::string::npos; at = text.find("pid=", at + 1))
-        out.push_back(std::atoi(text.c_str() + at + 4));
-    return out;
-}
-
-// Whether a process is gone or a zombie. A killed orphan stays a zombie until its new parent collects it.
-bool is_dead(pid_t pid) {
-    if (kill(pid, 0) != 0) return true;
-    const std::string path = "/proc/" + std::to_string(pid) + "/stat";
-    const int fd = open(path.c_str(), O_RDONLY);
-    if (fd < 0) return true;
-    char text[512] = {};
-    const auto n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0) return true;
-    const std::string stat(text);
-    return stat.size() > stat.rfind(')') + 2 && stat[stat.rfind(')') + 2] == 'Z';
-}
-
-bool all_dead_within(const std::vector<pid_t>& pids, std::chrono::nanoseconds limit) {
-    const auto deadline = steady::now() + limit;
-    while (!std::all_of(pids.begin(), pids.end(), is_dead)) {
-        if (steady::now() > deadline) return false;
-        usleep(5000);
-    }
-    return true;
-}
-
-} // namespace
+using namespace collx_test;
 
 TEST_CASE("each line of each rank has its prefix, also the last one without a line break") {
     if (!have_binary()) return;
@@ -240,17 +102,6 @@ TEST_CASE("with --keep-going a failed rank does not end the others") {
     CHECK(contains(r.err, "rank 2"));
     CHECK(run_shell("2", "exit $((COLLX_RANK + 5))", {"--keep-going"}).status >= 5); // no rank did
     CHECK(run_shell("2", script, {}).status == 128 + SIGKILL);
-}
-
-TEST_CASE("who ignores SIGTERM is killed after the grace time") {
-    if (!have_binary()) return;
-    // Rank 0 fails once rank 1 ignores SIGTERM.
-    const auto r = run_shell("2",
-                             "f=/tmp/$COLLX_JOB.ready; test $COLLX_RANK = 0 && while ! test -e $f; do sleep 0.05; done "
-                             "&& rm $f && exit 3; trap '' TERM; : > $f; while :; do sleep 0.1; done",
-                             {"--grace", "300ms"});
-    CHECK(r.status == 3);
-    CHECK(contains(r.err, "rank 1 did not end within 300 ms of SIGTERM and was killed"));
 }
 
 TEST_CASE("the time limit says who was still running and returns 124") {
@@ -393,17 +244,6 @@ TEST_CASE("kill -9 of the launcher leaves no process behind, not even what a ran
     CHECK(all_dead_within(pids, 20s));
 }
 
-TEST_CASE("what a rank leaves in the background ends with the job") {
-    if (!have_binary()) return;
-    const auto start = steady::now();
-    const auto r = run_shell("2", "setsid sleep 300 & echo pid=$!; exit 0");
-    CHECK(r.status == 0);
-    const auto pids = pids_in(r.out);
-    REQUIRE(pids.size() == 2);
-    CHECK(all_dead_within(pids, 20s));
-    CHECK(steady::now() - start < collx_test::patient(40s));
-}
-
 TEST_CASE("sixteen ranks") {
     if (!have_binary()) return;
     const auto r = run_shell("16", "echo $COLLX_RANK of $COLLX_SIZE");
@@ -427,55 +267,6 @@ TEST_CASE("a lot of output arrives completely and in order, line by line") {
     CHECK(next == std::vector<int>{60001, 60001, 60001});
 }
 
-TEST_CASE("a reader that leaves ends the job as in a shell pipeline") {
-    if (!have_binary()) return;
-    int out[2];
-    REQUIRE(pipe2(out, O_CLOEXEC) == 0);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        dup2(out[1], 1);
-        close(2), open("/dev/null", O_WRONLY);
-        execl(std::getenv("RUN_BINARY"), "collx_run", "-n", "2", "sh", "-c", "while echo y; do :; done", nullptr);
-        _exit(99);
-    }
-    close(out[1]);
-    char buffer[64];
-    CHECK(read(out[0], buffer, sizeof buffer) > 0);
-    close(out[0]);
-    int status = 0;
-    const auto deadline = steady::now() + 30s;
-    while (waitpid(pid, &status, WNOHANG) == 0 && steady::now() < deadline) usleep(10'000);
-    const bool ended = steady::now() < deadline;
-    CHECK(ended);
-    if (!ended) kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
-    INFO("wait status " << status);
-    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGPIPE));
-}
-
-TEST_CASE("output that a full disk does not take is reported, and the status is not 0") {
-    if (!have_binary()) return;
-    const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
-    REQUIRE(full >= 0);
-    int err[2];
-    REQUIRE(pipe2(err, O_CLOEXEC) == 0);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        dup2(full, 1), dup2(err[1], 2);
-        execl(std::getenv("RUN_BINARY"), "collx_run", "-n", "2", "echo", "lost", nullptr);
-        _exit(99);
-    }
-    close(full), close(err[1]);
-    std::string said;
-    char buffer[256];
-    for (ssize_t n; (n = read(err[0], buffer, sizeof buffer)) > 0;) said.append(buffer, static_cast<std::size_t>(n));
-    close(err[0]);
-    int status = 0;
-    REQUIRE(waitpid(pid, &status, 0) == pid);
-    INFO(said);
-    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 1));
-    CHECK(contains(said, "the output of the ranks is not complete: No space left on device"));
-}
-
 TEST_CASE("a host that an outer launcher named is not passed on to a job of one host") {
     if (!have_binary()) return;
     setenv("COLLX_HOST_ID", "outer", 1);
@@ -484,6 +275,16 @@ TEST_CASE("a host that an outer launcher named is not passed on to a job of one 
     CHECK(r.status == 0);
     CHECK(contains(r.out, "host none"));
     CHECK(!contains(r.out, "outer"));
+}
+
+TEST_CASE("a way to start that was exported for another program does not make each rank a job of its own") {
+    if (!have_binary()) return;
+    setenv("COLLX_BOOTSTRAP", "single", 1);
+    const auto r = run_shell("2", "echo by ${COLLX_BOOTSTRAP-default}");
+    const auto own = run_shell("1", "echo by $COLLX_BOOTSTRAP", {"--env", "COLLX_BOOTSTRAP=env"});
+    unsetenv("COLLX_BOOTSTRAP");
+    CHECK(r.out == "[0] by default\n[1] by default\n");
+    CHECK(own.out == "[0] by env\n");
 }
 
 TEST_CASE("on a terminal prefixes are coloured unless NO_COLOR, typing reaches rank 0 and Ctrl-C each rank once") {

@@ -15,6 +15,7 @@
 #include <catch2/catch.hpp>
 
 #include "support/patience.hpp"
+#include "support/sanitizers.hpp"
 
 namespace collx_test {
 
@@ -91,7 +92,7 @@ void check_order_and_content() {
 template <class World>
 void check_short_messages() {
     World world({.depth = 2, .slot_bytes = 64});
-    constexpr std::uint64_t messages = 10'000;
+    constexpr std::uint64_t messages = times(10'000, 2'000);
     const auto [sent, received] = world.run(
         [&](auto& tx) {
             for (std::uint64_t m = 0; m < messages; ++m)

@@ -3,10 +3,10 @@
 // The records of a job's calls as files: reads a directory, writes one trace.
 #pragma once
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -17,24 +17,36 @@
 
 namespace collx::tools {
 
-/// The files of records in a directory. Errors: std::runtime_error if there is no such directory.
-inline std::vector<std::string> record_paths(const std::string& directory) {
-    std::vector<std::string> paths;
+/// Files of records, and when each was written.
+using record_file_list = std::map<std::string, std::filesystem::file_time_type>;
+/// Those in a directory; none if it cannot be read.
+inline record_file_list record_files(const std::string& directory) {
+    record_file_list files;
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, none))
+        if (entry.path().extension() == ".calls") files[entry.path().string()] = entry.last_write_time(none);
+    return files;
+}
+/// Their paths, but for those that are still as in `older`. Errors: std::runtime_error if there is no such directory.
+inline std::vector<std::string> record_paths(const std::string& directory, const record_file_list& older = {}) {
     std::error_code reason;
-    for (const auto& entry : std::filesystem::directory_iterator(directory, reason))
-        if (entry.path().extension() == ".calls") paths.push_back(entry.path().string());
+    std::filesystem::directory_iterator(directory, reason);
     if (reason) throw std::runtime_error(directory + ": " + reason.message());
+    std::vector<std::string> paths;
+    for (const auto& [path, written] : record_files(directory))
+        if (const auto before = older.find(path); before == older.end() || before->second != written)
+            paths.push_back(path);
     return paths;
 }
 /// Whether a directory holds files of records.
 inline bool has_call_records(const std::string& directory) { return !record_paths(directory).empty(); }
-/// Reads them all, in the order of their names. Errors: std::runtime_error if there is none, or one cannot be read.
-inline std::vector<recorded_calls> read_call_records(const std::string& directory) {
-    std::vector<std::string> paths = record_paths(directory);
+/// Reads them in the order of their names, but for those of `older`. Errors: std::runtime_error if there is none, or one
+/// cannot be read.
+inline std::vector<recorded_calls> read_call_records(const std::string& directory, const record_file_list& older = {}) {
+    const std::vector<std::string> paths = record_paths(directory, older);
     if (paths.empty())
         throw std::runtime_error(directory +
                                  " has no records of calls; run the ranks with COLLX_RECORD_DIR=" + directory + ".");
-    std::sort(paths.begin(), paths.end());
     std::vector<recorded_calls> all;
     for (const auto& path : paths) {
         std::ifstream file(path, std::ios::binary);

@@ -58,8 +58,6 @@ public:
     }
 
 private:
-    static constexpr std::int64_t linger_ns = 1'000'000'000;
-
     // ------------------------------------------------------------------------------------------ starting
     void start_ranks() {
         const auto processors = options_.bind_cores ? processors_for_ranks() : std::vector<int>();
@@ -214,17 +212,25 @@ private:
     }
 
     // ------------------------------------------------------------------------------------------ ending
-    // Processes that ranks left behind get a second to finish (a `tee` that drains), then they are killed.
+    // Processes that ranks left behind get the time of --grace to finish (a filter that drains), then they are killed.
+    // While our own reader is slow, it is not their fault that they have not.
     void end_leftovers() {
         if (all_ended_ns_ == 0) return;
         reap();
-        if (now_ns() - all_ended_ns_ < linger_ns) return;
-        for (const pid_t pid : leftovers()) ::kill(pid, SIGKILL);
+        if (out_.is_full() || err_.is_full()) left_alone_ns_ = now_ns();
+        if (lingered_ns() < options_.grace_ns) return;
+        const auto left = leftovers();
+        for (const pid_t pid : left) ::kill(pid, SIGKILL);
+        if (!left.empty() && !std::exchange(has_told_of_leftovers_, true))
+            say("ended what the ranks had left running: " + std::to_string(left.size()) +
+                (left.size() == 1 ? " process" : " processes") + ", after " +
+                duration_text(static_cast<double>(options_.grace_ns)) + " (--grace)");
         // A process that still holds a pipe is not a descendant of ours.
-        if (now_ns() - all_ended_ns_ > 2 * linger_ns)
+        if (lingered_ns() > options_.grace_ns + 1'000'000'000)
             for (auto& s : streams_)
-                if (s.is_open() && !s.destination().is_full()) s.close();
+                if (s.is_open()) s.end();
     }
+    [[nodiscard]] std::int64_t lingered_ns() const { return now_ns() - std::max(all_ended_ns_, left_alone_ns_); }
 
     [[nodiscard]] std::vector<pid_t> leftovers() const {
         std::vector<pid_t> out;
@@ -239,7 +245,7 @@ private:
         if (abandoned_) return true;
         const bool reading = std::any_of(streams_.begin(), streams_.end(), [](const auto& s) { return s.is_open(); });
         if (reading || out_.has_work() || err_.has_work()) return false;
-        return leftovers().empty() || now_ns() - all_ended_ns_ > 2 * linger_ns;
+        return leftovers().empty() || lingered_ns() > options_.grace_ns + 1'000'000'000;
     }
 
     sink& message_sink() { return err_; }
@@ -253,8 +259,10 @@ private:
     descriptor failures_;
     job job_;
     guard guard_;
-    std::int64_t all_ended_ns_ = 0; // 0: a rank still runs
-    bool abandoned_ = false;        // the user does not want to wait for the output's reader
+    std::int64_t all_ended_ns_ = 0;  // 0: a rank still runs
+    std::int64_t left_alone_ns_ = 0; // when output waited for its reader
+    bool has_told_of_leftovers_ = false;
+    bool abandoned_ = false; // the user does not want to wait for the output's reader
 };
 
 // A temporary directory, for example for the store of ranks that act as several hosts. Removed with the object.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <collx/bootstrap/start_watch.hpp>
+#include <collx/bootstrap/missing_ranks.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
@@ -141,8 +142,8 @@ struct findings {
                       : verdict[0] == 'e' ? errc::environment
                       : verdict[0] == 'x' ? errc::security
                                           : errc::mismatch;
+    if (code == errc::timeout) fail_missing(verdict.c_str() + blank + 1, rank, static_cast<int>(guilty));
     const char* remedy = "give all ranks the same size, settings and build of collx";
-    if (code == errc::timeout) remedy = "start the missing ranks or see their output";
     if (code == errc::environment)
         remedy = "set COLLX_ADDRESS on every host to its own address, and give the job a key, see docs/security.md";
     if (code == errc::security) remedy = security_remedy;
@@ -197,8 +198,11 @@ private:
         int first = -1, count = 0, silent = -1;
         const deadline enough = deadline::in_ns(verdict_grace_ns / 2);
         for (int r = 1; r < size_ && !enough.passed(); ++r) {
-            if (has(joined({"collx/turn/", r}), number)) {
-                if (!has(joined({turn_, "sum/", r}), INT64_MIN)) silent = r;
+            std::int64_t its = 0;
+            const bool is_there = has(joined({"collx/turn/", r}), its);
+            if (is_there && its < number) return joined({"t", r, " ", fewer_starts_text(r, its, number)});
+            if (is_there) {
+                if (std::int64_t any = 0; !has(joined({turn_, "sum/", r}), any)) silent = r;
                 continue;
             }
             if (count++ == 0) first = r;
@@ -209,11 +213,11 @@ private:
         return joined({"t", first, " ", count, " of ", size_, " ranks did not come to the store: ", late,
                        late.size() < 100 ? "" : " and more"});
     }
-    bool has(const kept_text& key, std::int64_t at_least) {
+    // Whether there is such a key; n: the number that it has, if it is one.
+    bool has(const kept_text& key, std::int64_t& n) {
         try {
-            std::int64_t n = 0;
-            const kept_text value = store_.get(key, deadline{1});
-            return at_least == INT64_MIN || (read_sum(value, n) && n >= at_least);
+            (void)read_sum(store_.get(key, deadline{1}), n);
+            return true;
         } catch (const timed_out&) {
             return false;
         }

@@ -6,6 +6,7 @@
 
 #include <exception>
 
+#include <collx/bootstrap/missing_ranks.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
@@ -116,9 +117,9 @@ private:
         if (!is_sound)
             fail(errc::protocol, rank_, -1, "use a store of its own for each job",
                  "something unknown rang the bell of the start");
-        const bool is_late = static_cast<errc>(code) == errc::timeout;
-        fail(static_cast<errc>(code), rank_, static_cast<int>(who),
-             is_late ? "start the missing ranks or see their output" : "see the output of that rank", "%s",
+        if (static_cast<errc>(code) == errc::timeout)
+            detail::fail_missing(said.c_str() + next + 1, rank_, static_cast<int>(who));
+        fail(static_cast<errc>(code), rank_, static_cast<int>(who), "see the output of that rank", "%s",
              said.c_str() + next + 1);
     }
 
@@ -171,7 +172,7 @@ private:
         int answered = 0; // all ranks below this number have answered
         // The rank that called counts the answers; the others wait for its verdict.
         for (detail::retry_pause pause(20'000'000); !is_mine || answered < size_;) {
-            while (is_mine && answered < size_ && has(detail::joined({turn_, "here/", answered}), INT64_MIN))
+            while (is_mine && answered < size_ && is_there(detail::joined({turn_, "here/", answered})))
                 ++answered;
             if (alarm_->is_rung(bell_, said)) return said == detail::start_done ? void() : throw_verdict(said);
             if (!pause.sleep(enough)) break;
@@ -184,8 +185,12 @@ private:
         int first_absent = -1, absents = 0, silent = -1;
         const deadline enough = deadline::in_ns(roll_ns);
         for (int r = 0; r < size_ && !enough.passed(); ++r) {
-            if (has(detail::joined({turn_, "here/", r}), INT64_MIN)) continue;
-            if (has(detail::joined({"collx/turn/", r}), number_)) {
+            if (is_there(detail::joined({turn_, "here/", r}))) continue;
+            std::int64_t its = 0;
+            const bool has_come = has(detail::joined({"collx/turn/", r}), its);
+            if (has_come && its < number_)
+                return announce(errc::timeout, r, detail::fewer_starts_text(r, its, number_));
+            if (has_come) {
                 if (silent < 0) silent = r;
                 continue;
             }
@@ -201,12 +206,17 @@ private:
                             detail::joined({"rank ", silent, " came to the store and says no more"}));
         announce(errc::timeout, mine.peer(), text_of(mine)); // all have answered: the verdict is this rank's own error
     }
-    [[gnu::cold]] bool has(const kept_text& key, std::int64_t at_least) {
+    bool is_there(const kept_text& key) {
+        std::int64_t any = 0;
+        return has(key, any);
+    }
+    // Whether there is such a key; n: the number that it has, if it is one.
+    [[gnu::cold]] bool has(const kept_text& key, std::int64_t& n) {
         try {
-            std::int64_t n = 0;
             kept_text value;
             (void)alarm_->get_or_bell(key, "", deadline{1}, value);
-            return at_least == INT64_MIN || (detail::read_sum(value, n) && n >= at_least);
+            (void)detail::read_sum(value, n);
+            return true;
         } catch (const timed_out& e) {
             if (e.peer() >= 0) throw;
             return false;

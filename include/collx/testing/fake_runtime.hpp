@@ -316,8 +316,9 @@ public:
             run_calls(env, calls, shared, calls.first_rank + rank, lane);
         });
     }
-    template <class Body>
-    void launch_lanes(const Body& body, int lanes, void* s) const {
+    // A function of (env, lane, lanes). The types of bodies end here: what follows is compiled once.
+    using lane_body = std::function<void(twin_env&, int, int)>;
+    void launch_lanes(const lane_body& body, int lanes, void* s) const {
         count_if_unloaded();
         stream_of(s).put([body, lanes] {
             blocks(lanes, [&](int lane) {
@@ -327,9 +328,7 @@ public:
             });
         });
     }
-
-    template <class Body>
-    void run_lanes(const Body& body, int lanes) const {
+    void run_lanes(const lane_body& body, int lanes) const {
         std::unique_lock turn(gpus_->turn, std::defer_lock);
         if (gpus_->takes_turns) turn.lock();
         fake_stream own(current_);
@@ -353,8 +352,8 @@ private:
         if ((gpus_->loaded.load() >> current_ & 1) == 0) gpus_->unloaded_launches.fetch_add(1);
     }
     // Runs body(env, shared, rank of the launch, lane) on each block.
-    template <class Body>
-    void launch_blocks(int lanes, int ranks, void* s, const Body& body) const {
+    using block_body = std::function<void(twin_env&, block_state&, int, int)>;
+    void launch_blocks(int lanes, int ranks, void* s, const block_body& body) const {
         if (lanes * ranks > gpus_->what().processors - gpus_->busy.load())
             fail(errc::resource, -1, -1, "use fewer lanes (device_settings), or leave room beside other kernels",
                  "launching a fused kernel: %d blocks cannot be resident together", lanes * ranks);
@@ -369,8 +368,7 @@ private:
             });
         });
     }
-    template <class F>
-    static void blocks(int count, F&& f) {
+    static void blocks(int count, const std::function<void(int)>& f) {
         std::vector<std::thread> threads;
         for (int b = 1; b < count; ++b) threads.emplace_back([&f, b] { f(b); });
         f(0);

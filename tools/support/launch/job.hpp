@@ -136,8 +136,10 @@ public:
     std::string forward(int signal, std::int64_t now_ns) {
         const bool again = signal == SIGINT && interrupted_ns_ != 0 && now_ns - interrupted_ns_ > 300'000'000;
         if (signal == SIGINT) interrupted_ns_ = now_ns;
-        if (signal == SIGTERM) term_sent_ = true;
+        if (signal == SIGTERM) term_sent_ns_ = now_ns;
         send_to_all(signal);
+        // A stopped process would take notice only when it goes on, and nobody may be there to let it.
+        if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT) send_to_all(SIGCONT);
         if (!again || is_ending() || !anybody_runs()) return {};
         if (status_ == 0) status_ = 128 + SIGINT;
         return "interrupted again" + end_the_rest(now_ns);
@@ -157,8 +159,8 @@ private:
     std::string end_the_rest(std::int64_t now_ns) {
         if (!anybody_runs()) return {};
         kill_at_ns_ = now_ns + options_.grace_ns;
-        // Ranks that are already ending because of a forwarded SIGTERM get no second one.
-        if (!term_sent_) send_to_all(SIGTERM);
+        // Ranks that are already ending because of a forwarded SIGTERM get no second one. (They may have survived it.)
+        if (!term_sent_ns_ || now_ns - *term_sent_ns_ > options_.grace_ns) send_to_all(SIGTERM);
         send_to_all(SIGCONT); // a stopped process does not see SIGTERM
         const auto left = running();
         return "; ending " + ranks_text(left);
@@ -168,10 +170,9 @@ private:
     std::int64_t start_ns_;
     std::vector<pid_t> pids_;
     std::vector<bool> running_;
-    std::optional<std::int64_t> kill_at_ns_;
+    std::optional<std::int64_t> kill_at_ns_, term_sent_ns_;
     std::int64_t interrupted_ns_ = 0;
     bool killed_ = false;
-    bool term_sent_ = false;
     int status_ = 0;
     int forgiven_status_ = 0; // with keep_going: of the first rank that failed
     bool somebody_succeeded_ = false;

@@ -6,9 +6,11 @@
 
 #include <limits.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <string>
@@ -128,9 +130,16 @@ public:
     void read_some() {
         const auto emit = [this](std::string_view line) { to_->add_line(rank_, line); };
         char buffer[1 << 16];
-        const auto n = ::read(fd_.get(), buffer, sizeof buffer);
+        const auto n =
+            ::read(fd_.get(), buffer, rest_ < 0 ? sizeof buffer : std::min(sizeof buffer, std::size_t(rest_)));
         if (n > 0) lines_.feed({buffer, static_cast<std::size_t>(n)}, emit);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) close();
+        if (n > 0 && rest_ >= 0) rest_ -= static_cast<int>(n);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || rest_ == 0) close();
+    }
+    /// Nobody of this job writes any more: what is in the pipe is the rest. It is read when the reader has room for it.
+    void end() {
+        if (rest_ < 0 && ::ioctl(fd_.get(), FIONREAD, &rest_) != 0) rest_ = 0;
+        if (rest_ <= 0) close();
     }
     void close() {
         lines_.finish([this](std::string_view line) { to_->add_line(rank_, line); });
@@ -142,6 +151,7 @@ private:
     descriptor fd_;
     sink* to_;
     line_splitter lines_;
+    int rest_ = -1; // bytes, -1: no end is known
 };
 
 /// Sends what is typed to rank 0. Only for a terminal: ranks are in background process groups, which may not read from

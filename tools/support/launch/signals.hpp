@@ -36,18 +36,20 @@ public:
         fd_ = descriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
         if (!fd_.is_open()) fail_with_errno("cannot make a descriptor for signals");
         ::sigaddset(&wanted, SIGPIPE); // write() then fails with EPIPE
+        ::sigaddset(&wanted, SIGXFSZ); // and with EFBIG
         ::sigprocmask(SIG_BLOCK, &wanted, &before_);
     }
     signal_queue(const signal_queue&) = delete;
     signal_queue& operator=(const signal_queue&) = delete;
     ~signal_queue() {
-        // A pending SIGPIPE would kill us now, before the status is returned.
-        sigset_t pipe;
-        ::sigemptyset(&pipe);
-        ::sigaddset(&pipe, SIGPIPE);
+        // If one is pending, it would kill us now, before the status is returned.
+        sigset_t of_writes;
+        ::sigemptyset(&of_writes);
+        ::sigaddset(&of_writes, SIGPIPE);
+        ::sigaddset(&of_writes, SIGXFSZ);
         const timespec at_once{};
-        while (::sigtimedwait(&pipe, nullptr, &at_once) == SIGPIPE) {
-        } // at most one turn: they do not queue
+        while (::sigtimedwait(&of_writes, nullptr, &at_once) > 0) {
+        } // at most two turns: they do not queue
         ::sigprocmask(SIG_SETMASK, &before_, nullptr);
     }
 
