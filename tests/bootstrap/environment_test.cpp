@@ -398,9 +398,9 @@ TEST_CASE("values at the edges") {
                             "COLLX_JOB=a/b"})
         CHECK(has(refusal({bad}), "makes no sense"));
     CHECK(has(refusal({("COLLX_JOB=" + std::string(129, 'a')).c_str()}), "makes no sense"));
-    CHECK(refusal({("COLLX_JOB=" + std::string(128, 'a')).c_str()}).empty());
+    CHECK(refusal({("COLLX_JOB=" + std::string(128, 'a')).c_str(), "COLLX_BOOTSTRAP=single"}).empty());
     for (const char* good : {"COLLX_STORE=tcp:127.0.0.1:1", "COLLX_STORE=tcp:[::1]:65535", "COLLX_STORE=file:a"})
-        CHECK(refusal({good}).empty());
+        CHECK(refusal({good, "COLLX_BOOTSTRAP=single"}).empty());
 }
 
 TEST_CASE("an unknown name that resembles none is a script's own: one warning for all of them") {
@@ -431,6 +431,15 @@ TEST_CASE("half a launcher's variables are refused with those that are there and
         refusal({"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4"}),
         "half of the variables of PMIx: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE set, PMIX_NAMESPACE, PMIX_RANK"));
     CHECK(describe({"COLLX_BOOTSTRAP=single", "RANK=0", "WORLD_SIZE=2"}).size == 1);
+}
+
+TEST_CASE("a place to meet without a rank is refused: each process would be a job of its own") {
+    for (const char* place : {"COLLX_STORE=tcp:10.0.0.1:5000", "COLLX_JOB=j"}) {
+        CHECK(has(refusal({place}), " is set, but nothing says which rank this is (set COLLX_RANK and COLLX_SIZE"));
+        CHECK(has(refusal({place, "JOB_COMPLETION_INDEX=0"}), "nothing says which rank this is"));
+        CHECK(describe({place, "COLLX_BOOTSTRAP=single"}).size == 1);
+        CHECK(describe({place, "COLLX_RANK=1", "COLLX_SIZE=2"}).size == 2);
+    }
 }
 
 TEST_CASE("one variable about the host is enough to tell that there are several") {

@@ -121,6 +121,19 @@ TEST_CASE("a descriptor goes before a file, a file before the environment") {
     ::close(ends[1]);
     const descriptor pipe_end(ends[0]);
     CHECK(name({"COLLX_KEY_FD=" + std::to_string(ends[0])}) == of('k'));
+    // Another rank that has inherited the same end.
+    const auto empty = error_of([&] { (void)protection_from({"COLLX_KEY_FD=" + std::to_string(ends[0])}); });
+    CHECK(empty.code == errc::environment);
+    CHECK(says(empty, "nothing is left in the pipe of COLLX_KEY_FD"));
+}
+
+TEST_CASE("a key in place of the name of its file does not get into the message") {
+    const std::string key(32, 'k');
+    const auto slip = error_of([&] { (void)protection_from({"COLLX_KEY_FILE=" + key}); });
+    const auto path = error_of([&] { (void)protection_from({"COLLX_KEY_FILE=/none/" + key}); });
+    CHECK(slip.code == errc::environment);
+    CHECK(!says(slip, "kkk"));
+    CHECK(says(path, "/none/kkk"));
 }
 
 TEST_CASE("keys that are none") {

@@ -236,9 +236,11 @@ void check_rendezvous() {
     world.renew();
     thrown = as_ranks(world, 1, [&](int, auto& s) { (void)collx::rendezvous(s, 0, 2, soon(100)); });
     CHECK(thrown[0].find("1 of 2 ranks did not come to the store: 1") != std::string::npos);
-    thrown = as_ranks(world, 2, [&](int r, auto& s) { (void)collx::rendezvous(s, r, 2, soon(r == 0 ? 1000 : 20'000)); });
-    CHECK(thrown[0].find("rank 1 has begun 1 start in this store, and another rank 2: it is missing, or the store is not "
-                         "new (start it, with a store that no job has used") != std::string::npos);
+    thrown =
+        as_ranks(world, 2, [&](int r, auto& s) { (void)collx::rendezvous(s, r, 2, soon(r == 0 ? 1000 : 20'000)); });
+    CHECK(
+        thrown[0].find("rank 1 has begun 1 start in this store, and another rank 2: it is missing, or the store is not "
+                       "new (start it, with a store that no job has used") != std::string::npos);
     CHECK(thrown[1].find("the others did not wait for this rank, or the store is not new: 1 of 2 ranks") !=
           std::string::npos);
 

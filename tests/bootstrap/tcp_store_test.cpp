@@ -357,3 +357,16 @@ TEST_CASE("a listener that is no store is not taken for one") {
     CHECK(code_of([&] { tcp_store s("127.0.0.1", port, soon(300)); }) == errc::timeout);
     parrot.join();
 }
+
+TEST_CASE("a store at an address that no other host reaches is refused") {
+    for (const char* any : {"0.0.0.0", "[::]"}) {
+        std::string said;
+        try {
+            tcp_store s(any, 5000, soon(), 1);
+        } catch (const error& e) {
+            CHECK(e.code() == errc::environment);
+            said = e.what();
+        }
+        CHECK(said.find("no other host reaches a store at") != std::string::npos);
+    }
+}

@@ -38,11 +38,12 @@ inline section version_section() {
 
 // Splits a message of the library: its last parentheses contain the remedy.
 inline problem problem_from(const std::string& what, bool is_fatal) {
-    const auto open = what.rfind(" ("), close = what.rfind(')');
     std::string text = what, remedy = "see the sentence above";
-    if (open != std::string::npos && close == what.size() - 1 && open > 0) {
-        text = what.substr(0, open);
-        remedy = what.substr(open + 2, close - open - 2);
+    std::size_t open = what.ends_with(')') ? what.size() - 1 : 0;
+    for (int depth = open > 0; depth > 0 && open > 0;) depth += what[--open] == ')' ? 1 : what[open] == '(' ? -1 : 0;
+    if (open > 1 && what[open - 1] == ' ') {
+        text = what.substr(0, open - 1);
+        remedy = what.substr(open + 1, what.size() - open - 2);
     }
     if (text.rfind("collx: ", 0) == 0) text.erase(0, 7);
     return {text, remedy, is_fatal};
@@ -156,7 +157,8 @@ inline int add_as_rank(const char* job, int rank, int report) {
         if (x == 3) return 0;
         throw std::runtime_error("1 + 2 became " + std::to_string(x));
     } catch (const std::exception& e) {
-        (void)!::write(report, e.what(), std::strlen(e.what()));
+        const std::string line = std::string(e.what()) + "\n"; // one write: the two processes' lines do not mix
+        (void)!::write(report, line.data(), line.size());
         return 1;
     }
 }
@@ -177,14 +179,16 @@ inline std::string try_shm() {
     int status = 1;
     if (other > 0) ::waitpid(other, &status, 0);
     ::close(report[1]);
-    char text[400] = "";
-    const auto n = ::read(report[0], text, sizeof text - 1);
+    char text[2048];
+    const auto n = ::read(report[0], text, sizeof text);
     ::close(report[0]);
     if (other < 0)
         return std::string("no second process: ") + std::strerror(reason) + " (" +
                collx::detail::remedy_for_process(reason) + ")";
     if (code == 0 && status == 0) return {};
-    return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "two processes could not exchange a number";
+    if (n <= 0) return "two processes could not exchange a number";
+    const std::string both(text, static_cast<std::size_t>(n));
+    return both.substr(0, both.find('\n')); // of the process that failed first
 }
 
 inline section transports_section(findings& out, const gpus_found& gpus) {

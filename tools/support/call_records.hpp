@@ -40,8 +40,8 @@ inline std::vector<std::string> record_paths(const std::string& directory, const
 }
 /// Whether a directory holds files of records.
 inline bool has_call_records(const std::string& directory) { return !record_paths(directory).empty(); }
-/// Reads them in the order of their names, but for those of `older`. Errors: std::runtime_error if there is none, or one
-/// cannot be read.
+/// Reads them in the order of their names, but for those of `older`. Errors: std::runtime_error if there is none, or
+/// one cannot be read.
 inline std::vector<recorded_calls> read_call_records(const std::string& directory, const record_file_list& older = {}) {
     const std::vector<std::string> paths = record_paths(directory, older);
     if (paths.empty())

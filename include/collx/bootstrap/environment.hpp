@@ -181,6 +181,12 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
         fail(errc::environment, -1, -1, "set the missing ones too, or COLLX_BOOTSTRAP=single for a process alone",
              "half of the variables of %s: %s set, %s not", p.found_by, there.c_str(), missing.c_str());
     }
+    for (const char* name : {"COLLX_STORE", "COLLX_JOB"}) // a place to meet, for a job of one
+        if (env.get(name) != nullptr)
+            fail(errc::environment, -1, -1,
+                 "set COLLX_RANK and COLLX_SIZE, in a Kubernetes job COLLX_SIZE, or COLLX_BOOTSTRAP=single for a "
+                 "process alone",
+                 "%s is set, but nothing says which rank this is", name);
 }
 
 } // namespace detail

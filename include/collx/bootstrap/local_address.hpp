@@ -143,7 +143,8 @@ choose_address(const kept_text& wanted, const kept_text& root,
         return {found->address, said + ": " + found->interface + " has it"};
     }
     if (wanted.find(':') != kept_text::npos || wanted.find_first_not_of("0123456789.") == kept_text::npos) {
-        (void)detail::numeric_address(wanted, 0);
+        if (detail::is_any_host(detail::numeric_address(wanted, 0)))
+            detail::fail_address(wanted, "no other host reaches this address", all);
         return {wanted, said};
     }
     const auto of_it = [&](const auto& i) { return i.interface == wanted; };

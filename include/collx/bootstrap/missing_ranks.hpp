@@ -15,8 +15,8 @@ namespace detail {
 // has begun a start there that not all of its ranks came to. Its words would be taken for those of this job.
 inline constexpr const char* may_be_used = ", or the store is not new";
 [[gnu::cold]] inline kept_text fewer_starts_text(int rank, std::int64_t its, std::int64_t most) {
-    return joined({"rank ", rank, " has begun ", its, its == 1 ? " start" : " starts", " in this store, and another rank ",
-                   most, ": it is missing", may_be_used});
+    return joined({"rank ", rank, " has begun ", its, its == 1 ? " start" : " starts",
+                   " in this store, and another rank ", most, ": it is missing", may_be_used});
 }
 
 // Throws the verdict of all ranks. That can be an earlier job's, if it names the rank that reads it.
@@ -26,8 +26,8 @@ inline constexpr const char* may_be_used = ", or the store is not new";
              "start the ranks together, or with a longer COLLX_TIMEOUT; let no other job use the store",
              "the others did not wait for this rank%s: %s", may_be_used, text);
     if (kept_text(text).find(kept_text(may_be_used)) != kept_text::npos)
-        fail(errc::timeout, rank, guilty, "start it, with a store that no job has used, such as another directory", "%s",
-             text);
+        fail(errc::timeout, rank, guilty, "start it, with a store that no job has used, such as another directory",
+             "%s", text);
     fail(errc::timeout, rank, guilty, "start the missing ranks or see their output", "%s", text);
 }
 

@@ -56,6 +56,9 @@ inline constexpr name_view optional_key_prefix = "optional:";
         if (n < 0)
             fail(errc::environment, -1, -1, "see docs/security.md", "cannot read the job's key from %s: %s", variable,
                  std::strerror(errno));
+        if (n == 0 && got == 0 && !is_file)
+            fail(errc::environment, -1, -1, "give each rank a pipe of its own, or all of them one file",
+                 "nothing is left in the pipe of %s: a pipe gives its key to one reader", variable);
         if (n == 0) break;
         got += static_cast<std::size_t>(n);
     }
@@ -69,7 +72,11 @@ inline constexpr name_view optional_key_prefix = "optional:";
     const descriptor f(::open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     struct stat s {};
     if (!f.is_open() || ::fstat(f.get(), &s) != 0)
-        fail(errc::environment, -1, -1, "name a file that this user can read", "COLLX_KEY_FILE=%.80s: %s", name,
+        // A key in place of the file's name must not get into a log.
+        fail(errc::environment, -1, -1, "name a file that this user can read", "COLLX_KEY_FILE=%.80s: %s",
+             std::strlen(name) >= job_key::least_bytes && std::strchr(name, '/') == nullptr
+                 ? "(a text as long as a key)"
+                 : name,
              std::strerror(errno));
     if (!S_ISREG(s.st_mode) || (s.st_uid != ::geteuid() && s.st_uid != 0) || (s.st_mode & 077) != 0)
         fail(errc::environment, -1, -1, "chmod 600, and the file yours", "COLLX_KEY_FILE=%.80s is not %s", name,

@@ -5,8 +5,8 @@
 // after the other; the tree has logarithmic depth (docs/design/startup.md).
 #pragma once
 
-#include <collx/bootstrap/start_watch.hpp>
 #include <collx/bootstrap/missing_ranks.hpp>
+#include <collx/bootstrap/start_watch.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>

@@ -172,8 +172,7 @@ private:
         int answered = 0; // all ranks below this number have answered
         // The rank that called counts the answers; the others wait for its verdict.
         for (detail::retry_pause pause(20'000'000); !is_mine || answered < size_;) {
-            while (is_mine && answered < size_ && is_there(detail::joined({turn_, "here/", answered})))
-                ++answered;
+            while (is_mine && answered < size_ && is_there(detail::joined({turn_, "here/", answered}))) ++answered;
             if (alarm_->is_rung(bell_, said)) return said == detail::start_done ? void() : throw_verdict(said);
             if (!pause.sleep(enough)) break;
         }

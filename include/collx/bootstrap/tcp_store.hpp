@@ -23,6 +23,9 @@ public:
     [[gnu::cold]] tcp_store(const kept_text& host, int port, const deadline& until, int rank = -1,
                             const job_key& key = {})
         : owner_(::getpid()), address_(detail::numeric_address(look_up(host, until), port)), rank_(rank), key_(key) {
+        if (detail::is_any_host(address_))
+            fail(errc::environment, rank, -1, "give an address or a name of rank 0's host",
+                 "no other host reaches a store at %.80s", host.c_str());
         // Another job's server may be about to leave this port.
         const deadline patience = deadline::in_ns(2'000'000'000);
         deadline gone_after; // never, unless the server refuses

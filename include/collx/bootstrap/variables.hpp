@@ -38,7 +38,7 @@ inline constexpr variable variables[] = {
     {"COLLX_LOCAL_RANK", variable::kind::number, "COLLX_RANK", "number of this process on its host", 0, most_ranks - 1},
     {"COLLX_LOCAL_SIZE", variable::kind::number, "COLLX_SIZE", "processes of the job on this host", 1, most_ranks},
     {"COLLX_JOB", variable::kind::token, "", "name of this launch, the same for all its processes and for no other"},
-    {"COLLX_STORE", variable::kind::store, "", "where processes without COLLX_JOB meet: file:DIR or tcp:HOST:PORT"},
+    {"COLLX_STORE", variable::kind::store, "", "where processes without COLLX_JOB meet: file:DIR, a new one for each job, or tcp:HOST:PORT"},
     {"COLLX_HOST_ID", variable::kind::token, "the machine",
      "ranks with different words here do not share memory; needs COLLX_STORE"},
     {"COLLX_ADDRESS", variable::kind::address, "towards the store, or 127.0.0.1",

@@ -123,8 +123,8 @@ inline host_description separated(host_description h, const transports& over, in
 // Hosts cannot exchange addresses without a store.
 inline void require_one_host(const job_description& d) {
     if (d.local_size < d.size && d.store.empty())
-        fail(errc::unsupported, d.rank, -1, "name a store in COLLX_STORE, so that hosts can exchange their addresses",
-             "%s says that only %d of %d ranks are on this host", d.found_by, d.local_size, d.size);
+        fail(errc::unsupported, d.rank, -1, d.remedy, "%s says that only %d of %d ranks are on this host", d.found_by,
+             d.local_size, d.size);
 }
 
 } // namespace detail

@@ -138,7 +138,7 @@ public:
         if (signal == SIGINT) interrupted_ns_ = now_ns;
         if (signal == SIGTERM) term_sent_ns_ = now_ns;
         send_to_all(signal);
-        // A stopped process would take notice only when it goes on, and nobody may be there to let it.
+        // A stopped process takes notice of a signal only when it goes on.
         if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT) send_to_all(SIGCONT);
         if (!again || is_ending() || !anybody_runs()) return {};
         if (status_ == 0) status_ = 128 + SIGINT;

@@ -122,6 +122,13 @@ inline tcp_address numeric_address(kept_text host, int port) {
     return a;
 }
 
+// 0.0.0.0 or ::, to which each host would connect to itself.
+inline bool is_any_host(const tcp_address& a) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(a.address);
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(a.address);
+    return a.address.ss_family == AF_INET ? v4.sin_addr.s_addr == 0 : IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr) != 0;
+}
+
 inline descriptor tcp_socket(const tcp_address& a) {
     descriptor s(::socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!s.is_open())
