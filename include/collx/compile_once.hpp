@@ -12,6 +12,7 @@
 #include <collx/call/check_call_once.hpp>
 #include <collx/call/checks_once.hpp>
 #include <collx/call/compare_signatures.hpp>
+#include <collx/call/count_faults_once.hpp>
 #include <collx/call/neighbor_edges_once.hpp>
 #include <collx/call/persistent_once.hpp>
 #include <collx/call/prepared_call_once.hpp>

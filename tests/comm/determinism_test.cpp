@@ -198,6 +198,19 @@ TEST_CASE("deterministic sums of narrow types are rounded once, inside a host an
     }
 }
 
+// Where ranks share cores, long reductions of three and four ranks are chains by default, which send partial sums on.
+TEST_CASE("deterministic sums of narrow types are rounded once, however long they are") {
+    for (const int n : {3, 4})
+        on_ranks(n, [n](collx::communicator& w) {
+            constexpr std::size_t size = 1'200'000;
+            std::vector<collx::bf16> y(size);
+            const int root = n - 1;
+            collx::reduce(w.with(collx::deterministic{}), roughs<collx::bf16>(w.rank(), size), y, collx::plus{},
+                          {.root = root});
+            if (w.rank() == root) EXPECT((has_same_bits(y, left_fold_over<collx::bf16, collx::bf16>(n, size))));
+        });
+}
+
 TEST_CASE("deterministic refuses an algorithm that keeps the order for some roots only") {
     on_ranks(4, [](collx::communicator& w) {
         std::vector<float> x(100, 1.0f), y(100);

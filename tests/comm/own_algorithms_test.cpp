@@ -5,6 +5,7 @@
 // is refused on all ranks alike before any data has moved.
 #include "support.hpp"
 
+#include <collx/sched/explain.hpp>
 #include <collx/sched/verify.hpp>
 
 using namespace collx_test;
@@ -169,6 +170,24 @@ TEST_CASE("steps that name what is not there, and messages that do not match, ar
     check_broken<mistake::window>("the algorithm declares no such signal, or no window");
     check_broken<mistake::leftover>("a message that is never received");
     check_broken<mistake::short_message>("the message holds another number of chunks");
+}
+
+// As when a number of pieces comes from a division.
+TEST_CASE("an algorithm that cuts the buffer into no chunks would move nothing: it is refused, and is not proved") {
+    for (const bool is_checked : {false, true})
+        on_ranks(3, [&](collx::communicator& w) {
+            w.set_checked(is_checked);
+            std::vector<float> x(100, static_cast<float>(w.rank() + 1)), y(100);
+            check_refused(w, "cuts the buffer of 3 ranks into 0 chunks",
+                          [&] { collx::broadcast(w.with(collx::algo::chain_broadcast{.chunk_count = 0}), x); });
+            check_refused(w, "cuts the buffer of 3 ranks into 0 chunks",
+                          [&] { collx::reduce(w.with(collx::algo::chain_reduce{.chunk_count = 0}), x, y); });
+        });
+    CHECK(collx::sched::verify(collx::algo::chain_broadcast{.chunk_count = 0}, 3).what ==
+          collx::sched::problem::no_chunks);
+    CHECK(collx::sched::explain(collx::sched::record_all(collx::algo::chain_broadcast{.chunk_count = 0}, 3),
+                                {.what = collx::sched::problem::no_chunks, .rank = 0}) ==
+          "rank 0: the algorithm cuts the buffer into no chunks: see chunks(n)");
 }
 
 TEST_CASE("the same mistakes do not pass for proved") {

@@ -377,7 +377,7 @@ TEST_CASE("counts that differ are named, and what cannot be is refused") {
                 else all_to_all_v(c, x, wide, y, odd);
                 synchronize(c);
             });
-            if (w.rank() == 0) EXPECT(says(e, "rank 1 sends 60 elements, the receive counts here say 50"));
+            EXPECT(says(e, "rank 1 sends 60 elements to rank 0, where the counts say 50"));
         });
     }
 }

@@ -2,6 +2,7 @@
 // The bodies of prepared_call.hpp, independent of element types: compiled once (docs/design/compile-once.md).
 #pragma once
 
+#include <collx/call/count_faults.hpp>
 #include <collx/call/prepared_call.hpp>
 #include <collx/call/short_calls.hpp>
 #include <collx/call/signature.hpp>
@@ -32,6 +33,7 @@ inline void compare_requests(communicator_core& c, const call_request& r, bool z
                                    : r.at_port == port::blocking ? signature::call
                                                                  : signature::async},
                        r.facts.timeout_ns);
+    if (row_of(r.facts.what).counts == part_counts_of::root) compare_with_root(c, r.facts);
 }
 
 // Inlined into its one caller: a separate function costs 24 instructions per call.

@@ -56,6 +56,7 @@ struct typed_call {
 
     static call_request request(communicator_core& c, const Policies& p, typed_elements<mover_type>& elements,
                                 const call_facts& f, int at_port) {
+        require_wire<wire_type, element_of<Out>, typename mover_type::acc_type>();
         const bool checked = c.settings.checked != 0;
         std::uint32_t type_says = static_cast<std::uint32_t>(type_hash<wire_type>());
         std::uint32_t op_says = static_cast<std::uint32_t>(op_hash<Op>());
@@ -107,7 +108,13 @@ private:
                         errc::unsupported, c.net.rank(), -1, "apply the hook after the call",
                         "a scan across hosts passes its results on as operands, so the operator may have no post hook");
             }
-            return select<C>(c.schedules, p);
+            if constexpr (C == collective::reduce && serial && !passes_on) {
+                problem narrow = p;
+                narrow.must_round_once = true;
+                return select<C>(c.schedules, narrow);
+            } else {
+                return select<C>(c.schedules, p);
+            }
         }
     }
     // Binds the algorithm that the policies name.

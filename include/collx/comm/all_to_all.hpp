@@ -2,6 +2,7 @@
 // all_to_all, all_to_all_v: every rank sends a separate part to every rank.
 #pragma once
 
+#include <collx/call/count_faults.hpp>
 #include <collx/comm/verb_fronts.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -10,15 +11,6 @@ namespace detail {
 
 template <class Mode>
 using all_to_all_fn = moving_fn<Mode, verb::all_to_all>;
-
-// Throws because the peer sends another count than this rank expects. The peer is notified, too.
-[[noreturn, gnu::cold]] inline void fail_for_counts(communicator_core& c, int peer, std::size_t sent,
-                                                    std::size_t expected) {
-    c.net.report(failure(errc::mismatch, peer));
-    c.net.announce_failure();
-    fail(errc::mismatch, c.net.rank(), peer, "what a rank sends its peer must expect",
-         "rank %d sends %zu elements, the receive counts here say %zu", peer, sent, expected);
-}
 
 // In checked calls each rank learns the counts that its peers are about to send. Unchecked calls find a wrong count at
 // the first message; where messages are aggregated, it comes from a carrier, not from the rank that is wrong. A
@@ -30,9 +22,11 @@ template <class Comm>
     announced.assign(static_cast<std::size_t>(c.net.size()), 0);
     all_to_all_fn<blocking>{}(comm, contiguous_view<const std::size_t>(t.first.sizes(), announced.size()), announced,
                               o);
-    for (std::size_t k = 0; k < announced.size(); ++k)
+    count_fault mine;
+    for (std::size_t k = 0; k < announced.size() && mine.from < 0; ++k)
         if (announced[k] != t.second.sizes()[k])
-            fail_for_counts(c, static_cast<int>(k), announced[k], t.second.sizes()[k]);
+            mine = {static_cast<int>(k), c.net.rank(), announced[k], t.second.sizes()[k]};
+    refuse_first_fault(c, mine, o.timeout.count());
 }
 
 template <class Mode>

@@ -46,6 +46,7 @@ struct by_kernel {
     static void run(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s) {
         if (call.core().settings.checked != 0) compare<C, Op, element_of<Out>>(call, s.count, 0);
         using wire = wire_for<typename Call::policies, Op, Out>;
+        require_wire<wire, element_of<Out>, accumulator_t<element_of<In>>>();
         const auto cuts = [&](int chunks) {
             return device::even_cuts(layout(s.count, chunks, C, s.in_packed), layout(s.count, chunks, C, s.out_packed));
         };
@@ -71,6 +72,7 @@ struct by_kernel {
                           bool in_whole) {
         if (call.core().settings.checked != 0) compare<C, Op, element_of<Out>>(call, 0, t.hash());
         using wire = wire_for<typename Call::policies, Op, Out>;
+        require_wire<wire, element_of<Out>, accumulator_t<element_of<In>>>();
         using types = device::call_types<In, Out, Op, wire, device::table_cuts, true>;
         const auto cuts = [&](int) {
             device::table_cuts u;

@@ -41,6 +41,15 @@ struct staged_exchange {
     duration timeout{};
 };
 
+// Throws because the peer sends another count than this rank expects. The peer is notified, too.
+[[noreturn, gnu::cold]] inline void fail_for_counts(communicator_core& c, int peer, std::size_t sent,
+                                                    std::size_t expected) {
+    c.net.report(failure(errc::mismatch, peer));
+    c.net.announce_failure();
+    fail(errc::mismatch, c.net.rank(), peer, "what a rank sends its peer must expect",
+         "rank %d sends %zu elements, the receive counts here say %zu", peer, sent, expected);
+}
+
 // Compares the length of each part at both ends before its first piece. Otherwise a part that is longer by whole
 // pieces would be noticed only by whatever comes next.
 inline void announce_parts(communicator& c, const staged_exchange& x) {

@@ -78,17 +78,19 @@ enum name : std::uint8_t {
 };
 // Further conditions of a row; all that it names must hold.
 enum condition : unsigned {
-    in_windows = 1,      // the buffers of all ranks lie in memory that the other ranks can read
-    private_buffers = 2, // they do not
-    shared_cores = 4,    // there are more ranks than cores
-    own_cores = 8,       // there are not
-    any_order = 16,      // the operator is commutative
-    rank_order = 32,     // it is not: operands are combined in the order of ranks
-    one_by_one = 64,     // operands are combined one after the other in the order of ranks (deterministic)
-    power_of_two = 128,  // the number of ranks is a power of two
-    rings_pay = 256,     // rings load the machine's links less than exchanges between all pairs do
-    by_rail = 512,       // no windows, and a rank without a card next to it sends through the rank that has one
-    crowded_hosts = 1024 // there are several hosts, some with several ranks
+    in_windows = 1,       // the buffers of all ranks lie in memory that the other ranks can read
+    private_buffers = 2,  // they do not
+    shared_cores = 4,     // there are more ranks than cores
+    own_cores = 8,        // there are not
+    any_order = 16,       // the operator is commutative
+    rank_order = 32,      // it is not: operands are combined in the order of ranks
+    one_by_one = 64,      // operands are combined one after the other in the order of ranks (deterministic)
+    power_of_two = 128,   // the number of ranks is a power of two
+    rings_pay = 256,      // rings load the machine's links less than exchanges between all pairs do
+    by_rail = 512,        // no windows, and a rank without a card next to it sends through the rank that has one
+    crowded_hosts = 1024, // there are several hosts, some with several ranks
+    whole_sums = 2048 // partial sums that are sent on are not rounded, or may be (they may not: deterministic, narrow
+                      // on the wire)
 };
 // The size that is compared with a row's bounds, in bytes on the wire.
 enum class measure : std::uint8_t {
@@ -191,7 +193,7 @@ inline constexpr row rows[] = {
     {.where = memory, .what = all_gather, .use = one_shot, .needs = shared_cores, .ranks = {7}, .above = kib(2048),
      .why = "one strand a call: fewer changes between ranks"},
     // (Time relative to direct, 3 and 6 MiB: 3 ranks 0.87 and 0.75, 4 ranks 0.79 and 0.77; 8 ranks 0.90 and 1.11.)
-    {.where = memory, .what = reduce, .use = chain, .needs = shared_cores, .ranks = {3, 4}, .above = kib(2048),
+    {.where = memory, .what = reduce, .use = chain, .needs = shared_cores | whole_sums, .ranks = {3, 4}, .above = kib(2048),
      .why = "each rank passes each byte on once"},
     // Between two ranks a channel moves as many bytes as windows do, and long messages may be single copies. A chain moves its data piece
     // by piece: one is put while another is taken; its messages are never single copies. (Time relative to linear, near, 20, 32, 48,

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <limits>
 #include <type_traits>
 
 #include <collx/sched/algorithm.hpp>
@@ -15,7 +16,8 @@
 COLLX_BEGIN_NAMESPACE
 
 // Elements travel as W, for example bf16 in float sums. Reducing collectives only; all ranks keep the values that the
-// wire carried, so results stay equal.
+// wire carried, so results stay equal. Floating-point elements take any floating-point W, integers a W that has all
+// their values; a call with others is refused when it is compiled.
 template <class W>
 struct wire {
     using type = W;
@@ -37,6 +39,26 @@ struct automatic {};
 
 namespace detail {
 // A type that is meant as an algorithm, complete or not.
+// Whether values of T, which are summed as Acc, pass through W, rounded at most as floating-point numbers are.
+template <class W, class T, class Acc = T>
+constexpr bool carries() {
+    using from = std::numeric_limits<T>;
+    using to = std::numeric_limits<W>;
+    if constexpr (std::is_same_v<W, T>) return true;
+    else if constexpr (!from::is_specialized || !to::is_specialized)
+        return std::is_constructible_v<W, Acc> && std::is_constructible_v<Acc, W>;
+    else if constexpr (!from::is_integer) return !to::is_integer;
+    else return to::digits >= from::digits && (to::is_signed || !from::is_signed);
+}
+template <class W, class T, class Acc>
+constexpr void require_wire() {
+    static_assert(
+        carries<W, T, Acc>(),
+        "collx: wire<W> would destroy these elements: floating-point numbers travel as a floating-point type, "
+        "integers as one that has all their values, others as a type that they convert to and from. Make the "
+        "call through a communicator without it.");
+}
+
 template <class A>
 concept LooksLikeAlgorithm = requires {
     A::op;

@@ -24,6 +24,7 @@ struct problem {
     bool windows = true;                 // all ranks share memory
     bool ordered = false;                // operands must be combined in rank order
     bool serial = false;                 // and one after the other, as a loop would
+    bool must_round_once = false;        // and the wire's type is narrower than the sums
     const node_map* hosts = nullptr;     // several hosts of which some have several ranks
     const links_choice* links = nullptr; // null: nothing is known of the links between the ranks
 };
@@ -47,7 +48,8 @@ namespace detail {
             .zero_copy = p.zero_copy,
             .oversubscribed = p.oversubscribed,
             .ordered = p.ordered,
-            .serial = p.serial};
+            .serial = p.serial,
+            .must_round_once = p.must_round_once};
 }
 constexpr choices::situation situation_on(const node_view& hosts, const problem& p) {
     choices::situation s = situation_of(p);

@@ -123,7 +123,8 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
              "another algorithm, or another number of ranks",
              "algorithm %s does not fit %d ranks as it was given (its member fits())", a.name, links_.size());
     const bool by_rank = chunks_are_ranks(s.op);
-    if (s.chunks < 0 || s.chunks > detail::most_chunks || (by_rank && s.chunks != s.ranks))
+    if (s.chunks < (s.op == collective::barrier ? 0 : 1) || s.chunks > detail::most_chunks ||
+        (by_rank && s.chunks != s.ranks))
         fail(errc::invalid_argument, links_.rank(), -1, by_rank ? "give each rank one chunk" : "see chunks(n)",
              "algorithm %s cuts the buffer of %d ranks into %d chunks", a.name, s.ranks, s.chunks);
     if (s.scratch < 0 || s.scratch > detail::most_chunks)

@@ -52,8 +52,9 @@ constexpr const char* name_of(problem p) {
         "the algorithm declares no such chunk of scratch: see tmp_chunks(n)",
         "the algorithm declares no such signal, or no window: see signals",
         "it returns although some rank has not entered",
+        "the algorithm cuts the buffer into no chunks: see chunks(n)",
     };
-    static_assert(sizeof names / sizeof *names == static_cast<unsigned>(problem::leaky_barrier) + 1);
+    static_assert(sizeof names / sizeof *names == static_cast<unsigned>(problem::no_chunks) + 1);
     return names[static_cast<int>(p)];
 }
 

@@ -8,6 +8,7 @@
 #include <initializer_list>
 
 #include <collx/core/config.hpp>
+#include <collx/core/error.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/version.hpp>
 
@@ -94,14 +95,17 @@ public:
     constexpr node_map(const detail::growing_array<int>& node_of, const detail::growing_array<int>& order) {
         build(node_of.data(), static_cast<int>(node_of.size()), order.data());
     }
-    // Consecutive ranks share a node; the last node may have fewer.
+    // Consecutive ranks share a node; the last node may have fewer. Errors: invalid_argument.
     static constexpr node_map blocks(int ranks, int per_node) {
+        if (per_node < 1)
+            fail(errc::invalid_argument, -1, -1, "a node has at least one rank", "nodes of %d ranks", per_node);
         detail::growing_array<int> v;
         for (int r = 0; r < ranks; ++r) v.push_back(r / per_node);
         return node_map(v);
     }
-    // Rank r is on node r % nodes.
+    // Rank r is on node r % nodes. Errors: invalid_argument.
     static constexpr node_map cyclic(int ranks, int nodes) {
+        if (nodes < 1) fail(errc::invalid_argument, -1, -1, "there is at least one node", "%d nodes", nodes);
         detail::growing_array<int> v;
         for (int r = 0; r < ranks; ++r) v.push_back(r % nodes);
         return node_map(v);

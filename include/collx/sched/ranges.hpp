@@ -88,6 +88,7 @@ constexpr verdict out_of_range(const program& p, int rank, const schedule& s) {
     return {};
 }
 constexpr verdict out_of_range(const schedule& s) {
+    if (s.op != collective::barrier && s.chunks < 1) return {.what = problem::no_chunks, .rank = 0};
     for (int r = 0; r < s.ranks; ++r)
         if (const verdict v = out_of_range(s.programs[static_cast<unsigned>(r)], r, s); !v.ok()) return v;
     return {};

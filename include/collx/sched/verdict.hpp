@@ -37,6 +37,7 @@ enum class problem : unsigned char {
     undeclared_tmp,     // scratch beyond what the algorithm declares
     undeclared_signal,  // a signal or a window beyond what the algorithm declares
     leaky_barrier,      // returns although some rank has not entered
+    no_chunks,          // cuts the buffer into none: its loops over chunks would do nothing, and prove nothing
 };
 
 // In which order the operands of complete reductions stand.

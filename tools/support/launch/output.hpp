@@ -136,7 +136,8 @@ public:
         if (n > 0 && rest_ >= 0) rest_ -= static_cast<int>(n);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || rest_ == 0) close();
     }
-    /// All processes of the job have ended: what is in the pipe is the rest. It is read when the reader has room for it.
+    /// All processes of the job have ended: what is in the pipe is the rest. It is read when the reader has room for
+    /// it.
     void end() {
         if (rest_ < 0 && ::ioctl(fd_.get(), FIONREAD, &rest_) != 0) rest_ = 0;
         if (rest_ <= 0) close();

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The bodies of count_faults.hpp.
+#pragma once
+
+#include <cstdio>
+#include <cstring>
+
+#include <collx/call/count_faults.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+[[gnu::cold]] COLLX_ONCE void refuse_first_fault(communicator_core& c, const count_fault& mine,
+                                                 std::int64_t timeout_ns) {
+    count_fault first;
+    c.exchange(
+        &mine, sizeof mine,
+        [&](int, const std::byte* line) {
+            if (first.from < 0) std::memcpy(&first, line, sizeof first);
+        },
+        timeout_ns);
+    if (first.from < 0) return;
+    const int me = c.net.rank();
+    char text[160];
+    std::snprintf(text, sizeof text, "call %llu: rank %d sends %zu elements to rank %d, where the counts say %zu",
+                  static_cast<unsigned long long>(c.sequence), first.from, first.sent, first.to, first.expected);
+    mismatch e(errc::mismatch, me, me == first.from ? first.to : first.from, text,
+               "what a rank sends its peer must expect");
+    e.set_sequence(c.calls());
+    throw e;
+}
+
+[[gnu::cold]] COLLX_ONCE void compare_with_root(communicator_core& c, const call_facts& f) {
+    const int me = c.net.rank();
+    const std::size_t* const counts = f.tables->first.sizes(); // other ranks know their own only
+    const bool is_gather = row_of(f.what).only == at_root::output;
+    count_fault mine;
+    c.exchange(
+        &counts[me], sizeof counts[me],
+        [&](int r, const std::byte* line) {
+            std::size_t its = 0;
+            std::memcpy(&its, line, sizeof its);
+            if (me != f.root || its == counts[r] || mine.from >= 0) return;
+            if (is_gather) mine = {r, me, its, counts[r]};
+            else mine = {me, r, counts[r], its};
+        },
+        f.timeout_ns);
+    refuse_first_fault(c, mine, f.timeout_ns);
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE
