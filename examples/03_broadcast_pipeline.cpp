@@ -45,12 +45,13 @@ events pass_on(collx::communicator& world, std::span<unsigned char> message, int
     events seen;
     const example::stopwatch now;
     for (int s = 0; s < pieces; ++s) {
-        const auto piece = message.subspan(static_cast<std::size_t>(s) * each, each);
+        const std::size_t at = static_cast<std::size_t>(s) * each; // the last piece takes the rest
+        const auto piece = message.subspan(at, s + 1 < pieces ? each : message.size() - at);
         const double from_ms = now.ms();
         if (me > 0) {
             collx::recv(world, piece, me - 1);
             const double begins_ms = s == 0 ? now.ms() : from_ms; // later pieces wait at the other end of the wire
-            left.carry(each);
+            left.carry(piece.size());
             seen.push_back({begins_ms, now.ms(), static_cast<char>('0' + s % 10)});
         }
         if (me < last) collx::send(world, piece, me + 1);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Shared by the examples: checks of what is expected, and whether this run is the short one of the tests.
+// Shared by the examples: checks of what is expected, arguments, and whether this run is the short one of the tests.
 #pragma once
 
 #include <atomic>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
 
 namespace example {
 
@@ -25,6 +29,18 @@ inline int result() {
 inline bool is_short() {
     const char* value = std::getenv("COLLX_EXAMPLE_SHORT");
     return value != nullptr && value[0] == '1';
+}
+
+// Argument i of a program as a whole number from 1 to `most`; `otherwise` where it is not given.
+inline int number(int argc, char** argv, int i, int otherwise, int most) {
+    if (i >= argc) return otherwise;
+    int n = 0;
+    const char* const end = argv[i] + std::strlen(argv[i]);
+    const auto [stop, bad] = std::from_chars(argv[i], end, n);
+    if (bad != std::errc() || stop != end || n < 1 || n > most)
+        throw std::invalid_argument("argument " + std::to_string(i) + " is a number from 1 to " + std::to_string(most) +
+                                    ", not " + argv[i]);
+    return n;
 }
 
 } // namespace example

@@ -96,8 +96,8 @@ void run(collx::communicator& world, shape s) {
 int main(int argc, char** argv) try {
     shape s;
     if (example::is_short()) s.layers = 8, s.steps = 4;
-    if (argc > 1) s.layers = static_cast<std::size_t>(std::max(1, std::atoi(argv[1])));
-    if (argc > 2) s.width = static_cast<std::size_t>(std::max(1, std::atoi(argv[2])));
+    s.layers = static_cast<std::size_t>(example::number(argc, argv, 1, static_cast<int>(s.layers), 10'000));
+    s.width = static_cast<std::size_t>(example::number(argc, argv, 2, static_cast<int>(s.width), 10'000));
     collx::communicator world;
     if (world.size() > 1) run(world, s);
     else collx::run_threads(4, [s](collx::communicator& w) { run(w, s); }); // alone: four threads

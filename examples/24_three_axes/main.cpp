@@ -113,7 +113,7 @@ void run(collx::communicator& job_ranks, int samples) {
 } // namespace
 
 int main(int argc, char** argv) try {
-    const int samples = argc > 1 ? std::atoi(argv[1]) : 0;
+    const int samples = example::number(argc, argv, 1, 0, 1'000'000);
     collx::communicator world;
     if (world.size() > 1) {
         run(world, samples);

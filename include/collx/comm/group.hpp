@@ -42,6 +42,12 @@ class basic_group : public detail::group_verbs<basic_group<Mode>> {
 
 public:
     explicit basic_group(communicator& c) : comm_(&c) {}
+    template <class... Policies>
+    explicit basic_group(const bound_communicator<Policies...>&) {
+        static_assert(sizeof...(Policies) == 0,
+                      "collx: a group takes no policies, because all its calls share one exchange. Make it from the "
+                      "communicator, and calls that need a policy by themselves.");
+    }
 
     using verbs::neighbor_all_gather, verbs::neighbor_all_to_all; // overloads for arguments that no form takes
     using verbs::neighbor_all_gather_v, verbs::neighbor_all_to_all_v;
