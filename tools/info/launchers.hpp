@@ -94,8 +94,8 @@ inline void find_launcher_problems(findings& out, const job_description& d, cons
     const std::string here =
         "only " + std::to_string(d.local_size) + " of " + std::to_string(d.size) + " ranks are on this host";
     if (d.local_size < d.size && d.store.empty())
-        out.problems.push_back({here + ", and a job without a store cannot exchange addresses between hosts",
-                                "name a store in COLLX_STORE", true});
+        out.problems.push_back(
+            {here + ", and a job without a store cannot exchange addresses between hosts", d.remedy, true});
     else if (d.local_size < d.size && env.get("COLLX_ADDRESS") == nullptr && env.get("COLLX_HOST_ID") == nullptr &&
              !is_towards_store(d))
         out.problems.push_back(
