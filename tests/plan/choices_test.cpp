@@ -114,6 +114,14 @@ TEST_CASE("sums on devices: LL words, one signal, two signals, by size and ranks
     }
 }
 
+TEST_CASE("sums that must be rounded once do not travel as partial sums") {
+    choices::situation s{
+        .bytes = choices::kib(3000), .ranks = 3, .oversubscribed = true, .ordered = true, .serial = true};
+    CHECK(choices::find_choice(choices::memory, collective::reduce, s)->use == choices::chain);
+    s.must_round_once = true;
+    CHECK(choices::find_choice(choices::memory, collective::reduce, s)->use == choices::direct);
+}
+
 TEST_CASE("a switch is asked for long sums of five devices and more, and for nothing else") {
     const auto chosen = [](collective c, std::size_t bytes, int ranks) {
         return choices::find_choice(choices::switched, c, {.bytes = bytes, .ranks = ranks});

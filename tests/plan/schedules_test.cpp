@@ -338,6 +338,8 @@ TEST_CASE("an algorithm is refused for depth, range, matching and proof, each wi
     refused("needs channels that hold 40 messages (min_depth), and these hold 16",
             [&] { me.cache.bind(deep_sum{}, 0); });
     refused("this is no set of chunks", [&] { me.cache.bind(wrong_broadcast<true>{}, 0, inspected); });
+    refused("cuts the buffer of 3 ranks into 0 chunks",
+            [&] { me.cache.bind(collx::algo::chain_broadcast{.chunk_count = 0}, 0); });
     refused("a message that is never received", [&] { me.cache.bind(wrong_broadcast<false>{}, 0, inspected); });
     for (const auto inspect : {inspected, collx::schedule_cache::inspection(nullptr)})
         for (const int r : {0, 9}) { // also a rank that has few

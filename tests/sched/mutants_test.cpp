@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tests that the verifier rejects mistakes. Each case plants one typical mistake in a correct schedule and expects
 // the right kind of refusal at the right place. The last cases plant every mistake of a kind at every step.
+#include <collx/algo/chain.hpp>
 #include <collx/algo/direct.hpp>
 #include <collx/algo/dissemination.hpp>
 #include <collx/algo/linear.hpp>
@@ -444,6 +445,14 @@ TEST_CASE("strands that share scratch without waiting for each other") {
     CHECK(verify(shared_scratch{}, 3).ok()); // this interleaving happens to be right
     const verdict v = races(shared_scratch{}, 3);
     CHECK(v.what == problem::race);
+}
+
+// ---------------------------------------------------------------------------------------------- chunks
+TEST_CASE("an algorithm without chunks proves nothing, except of a barrier") {
+    CHECK(verify(chain_broadcast{.chunk_count = 0}, n).what == problem::no_chunks);
+    CHECK(verify(chain_broadcast{.chunk_count = 1}, n).ok());
+    CHECK(verify(flag_barrier{}, n).ok());
+    CHECK(flag_barrier::chunks(n) == 0);
 }
 
 // ---------------------------------------------------------------------------------------------- barriers
