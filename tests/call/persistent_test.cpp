@@ -289,6 +289,73 @@ TEST_CASE("composed: moves, roots, conversions and hooks") {
     });
 }
 
+TEST_CASE("composed: algorithms of messages, with roots, conversions and hooks") {
+    for (const int n : {1, 3, 4})
+        on_ranks(n, [n](collx::communicator& w) {
+            using collx::collective;
+            const int me = w.rank();
+            const auto u = static_cast<std::size_t>(n);
+            list x(12), all(12 * u), part(12);
+            std::vector<double> d(12);
+            const auto each = [&]<collective C>(auto&& make, auto&& before, auto&& check) {
+                for_each_copying_algorithm<C>([&](auto a) {
+                    at("%s %d ranks", decltype(a)::name, n);
+                    auto call = make(w.with(a));
+                    for (int t = 0; t < 4; ++t) {
+                        before(t);
+                        run_mixed(w, call, t);
+                        check(t);
+                    }
+                });
+            };
+            const auto fill_x = [&](int t) { fill(x, me, t); };
+            for (int root = 0; root < n; ++root) {
+                each.template operator()<collective::broadcast>(
+                    [&](auto c) { return per::broadcast(c, x, {.root = root}); }, fill_x,
+                    [&](int t) { EXPECT_AT(t, is_sample(x.data(), 0, 12, root, t)); });
+                each.template operator()<collective::reduce>(
+                    [&](auto c) { return per::reduce(c, x, part, collx::plus{}, {.root = root}); }, fill_x,
+                    [&](int t) { EXPECT_AT(t, me != root || is_sum(part.data(), 0, 12, n, t)); });
+            }
+            each.template operator()<collective::scan>(
+                [&](auto c) { return per::scan(c, x, part); }, fill_x,
+                [&](int t) { EXPECT_AT(t, is_sum(part.data(), 0, 12, me + 1, t)); });
+            each.template operator()<collective::all_gather>(
+                [&](auto c) { return per::all_gather(c, x, all); }, fill_x,
+                [&](int t) {
+                    for (int r = 0; r < n; ++r) EXPECT_AT(t, is_sample(all.data() + r * 12, 0, 12, r, t));
+                });
+            each.template operator()<collective::reduce_scatter>(
+                [&](auto c) { return per::reduce_scatter(c, all, part); }, [&](int t) { fill(all, me, t); },
+                [&](int t) { EXPECT_AT(t, is_sum(part.data(), static_cast<std::size_t>(me) * 12, 12, n, t)); });
+            const auto fill_d = [&](int t) { std::fill(d.begin(), d.end(), me + t); };
+            const auto mean = [&](int t) { EXPECT_AT(t, d[0] == (n - 1) / 2.0 + t && d[11] == d[0]); };
+            each.template operator()<collective::all_reduce>(
+                [&](auto c) { return per::all_reduce(c, d, collx::average{}); }, fill_d, mean);
+            auto narrow = per::all_reduce(w.with(collx::wire<float>{}, collx::algo::ring_all_reduce{}), d);
+            for (int t = 0; t < 4; ++t) {
+                fill_d(t);
+                run_mixed(w, narrow, t);
+                EXPECT_AT(t, d[0] == n * (n - 1) / 2 + n * t && d[11] == d[0]);
+            }
+        });
+}
+
+TEST_CASE("composed: messages of a rank with other counts are refused, and one that does not come is named") {
+    on_ranks(2, [](collx::communicator& w) {
+        for (const bool is_late : {false, true}) {
+            auto own = w.dup();
+            own.set_checked(false);
+            list x(is_late ? 10u : 10u + static_cast<unsigned>(w.rank()));
+            auto sum = per::all_reduce(own.with(collx::algo::ring_all_reduce{}), x, collx::plus{},
+                                       {.timeout = is_late ? 50ms : 60s});
+            if (!is_late) EXPECT(thrown<collx::error>(w, [&] { sum(), sum(); }).code() == collx::errc::mismatch);
+            else if (w.rank() == 0) EXPECT(thrown<collx::timed_out>(w, [&] { sum(); }).peer() == 1);
+            collx::barrier(w);
+        }
+    });
+}
+
 TEST_CASE("composed: ranks with other counts notice, and one that does not come is named") {
     on_ranks(2, [](collx::communicator& w) {
         auto own = w.dup();

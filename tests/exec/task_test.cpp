@@ -7,6 +7,7 @@
 #include <collx/exec/task.hpp>
 
 #include <collx/exec/composed.hpp>
+#include <collx/exec/composed_messages.hpp>
 #include <collx/exec/mover.hpp>
 
 #include <memory>
@@ -349,4 +350,91 @@ TEST_CASE("a composed run names the rank that makes another call") {
         named = e.peer;
     }
     CHECK(named == 2);
+}
+
+namespace {
+
+// Waits in one rank's composed run: the other ranks' tasks advance.
+struct moving_peers {
+    std::vector<std::unique_ptr<sum_task>>& tasks;
+    template <class Ready>
+    void until(Ready&& ready) {
+        for (int turns = 0; turns < 10'000; ++turns) {
+            if (ready()) return;
+            for (auto& t : tasks)
+                if (t != nullptr) (void)t->advance();
+        }
+        throw std::runtime_error("the peers do not come");
+    }
+    void message(const collx::receiving_end& rx, int) {
+        until([&] { return rx.has_message(); });
+    }
+    void room(collx::sending_end& tx, std::size_t bytes, int) {
+        until([&] { return tx.has_room(bytes); });
+    }
+    [[noreturn]] void refuse(const collx::receiving_end&, int peer, std::size_t) { throw other_call{peer}; }
+};
+
+// Rank 0 uses a composed run, the other ranks are tasks. False: this algorithm has no such form.
+template <class A>
+bool run_composed_messages(ranks& all, const A& a, call<A>& c, std::size_t piece_elems = 1000) {
+    auto& plan = all.cache[0]->bind(a, 0);
+    if (!collx::is_composable_of_messages(plan)) return false;
+    auto& x = c.data[0];
+    const view v(x.data(), x.size());
+    sum_mover mover(v, v, collx::plus{}, all.size());
+    const auto l = collx::chunk_layout::even(x.size(), plan.chunks);
+    const collx::composed_messages<sum_mover> shared(*all.net[0], plan, mover, l, l, piece_elems);
+    if (!shared.fits()) return false;
+    moving_peers wait{c.tasks};
+    collx::composed_message_run<sum_mover, moving_peers> run(shared, wait, agreed);
+    a(run, 0, all.size());
+    return true;
+}
+
+} // namespace
+
+TEST_CASE("a composed run of messages is met by tasks, call after call") {
+    int met = 0;
+    for (const int n : {2, 3, 4, 5})
+        for_each_copying_all_reduce([&](auto a) {
+            if constexpr (collx::sched::signals_v<decltype(a)> == 0) {
+                ranks all(n);
+                for (int round = 0; round < 40; ++round) { // more than a channel has slots
+                    call c(all, a, static_cast<std::size_t>(round * 7), 1000, 0);
+                    c.tasks[0] = nullptr;
+                    if (!run_composed_messages(all, a, c)) break;
+                    for (std::size_t r = 1; r < c.tasks.size(); ++r) {
+                        for (int turns = 0; turns < 50 && c.tasks[r]->advance() != collx::task_state::done; ++turns) {
+                        }
+                        CHECK(c.tasks[r]->advance() == collx::task_state::done);
+                    }
+                    INFO(decltype(a)::name << " of " << n << " ranks, round " << round);
+                    CHECK(c.is_right());
+                    ++met;
+                }
+            }
+        });
+    CHECK(met >= 4 * 40 * 3);
+}
+
+TEST_CASE("a composed run of messages names the rank that makes another call, and leaves long ones to tasks") {
+    const collx::algo::ring_all_reduce a;
+    ranks all(3);
+    call c(all, a, 60, 1000, 0, 2);
+    c.tasks[0] = nullptr;
+    int named = -1;
+    try {
+        (void)run_composed_messages(all, a, c);
+    } catch (const other_call& e) {
+        named = e.peer;
+    }
+    CHECK(named == 2);
+    ranks others(3);
+    call in_pieces(others, a, 60, 10, 0), of_long_messages(others, a, 3 * 4096, 4096, 0);
+    CHECK(!run_composed_messages(others, a, in_pieces, 10));
+    CHECK(!run_composed_messages(others, a, of_long_messages, 4096));
+    const collx::algo::one_shot_all_reduce over_windows;
+    call by_windows(others, over_windows, 60, 1000, 0);
+    CHECK(!run_composed_messages(others, over_windows, by_windows));
 }

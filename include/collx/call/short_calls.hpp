@@ -40,6 +40,22 @@ private:
     awaited::why what_;
 };
 
+// The waits of one call for messages, and for room for its own.
+class message_wait {
+public:
+    message_wait(communicator_core& c, std::int64_t timeout_ns)
+        : core_(c), message_(c, timeout_ns), room_(c, timeout_ns, awaited::why::room) {}
+    void message(const receiving_end& rx, int peer) { message_(rx.number(), rx.next_number(), peer); }
+    void room(sending_end& tx, std::size_t bytes, int peer) {
+        while (!tx.has_room(bytes)) [[unlikely]] room_(tx.taken(), tx.least_taken(bytes), peer);
+    }
+    [[noreturn]] void refuse(const receiving_end& rx, int peer, std::size_t bytes);
+
+private:
+    communicator_core& core_;
+    short_wait message_, room_;
+};
+
 // Whether a message is short: one piece, never by single copy.
 inline bool is_short_message(const communicator_core& c, std::size_t bytes) {
     return bytes < least_measured_bytes && bytes <= c.net.slot_bytes() && c.net.is_one_host();

@@ -11,6 +11,9 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 [[gnu::cold]] COLLX_ONCE void short_wait::disagree(int peer) { core_.give_up(failure(errc::mismatch, peer), peer); }
+[[gnu::cold]] COLLX_ONCE void message_wait::refuse(const receiving_end& rx, int peer, std::size_t bytes) {
+    core_.give_up(core_.net.refuse(rx, peer, bytes), peer);
+}
 [[gnu::noinline]] COLLX_ONCE std::uint64_t short_wait::wait_long(const atomic<std::uint64_t>& word, std::uint64_t least,
                                                                  int peer) {
     std::uint64_t seen;

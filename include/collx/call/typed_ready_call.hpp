@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The typed edge of persistent calls: the tensors, operator, policies and tables of a call, kept for its runs. Where
-// the algorithm is one that the call's type names, runs take its composed form (exec/composed.hpp).
+// the algorithm is one that the call's type names, runs take its composed form (exec/composed.hpp,
+// composed_messages.hpp).
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,12 @@
 
 #include <collx/algo/dissemination.hpp>
 #include <collx/algo/one_shot.hpp>
+#include <collx/algo/scan.hpp>
 #include <collx/algo/zero_copy.hpp>
 #include <collx/call/ready_call.hpp>
 #include <collx/call/short_calls.hpp>
 #include <collx/exec/composed.hpp>
+#include <collx/exec/composed_messages.hpp>
 #include <collx/exec/relayed_task.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -57,6 +60,8 @@ constexpr auto composed_by_default() {
     else if constexpr (C == collective::reduce_scatter) return algorithm_list<one_shot_reduce_scatter>();
     else if constexpr (C == collective::all_to_all) return algorithm_list<one_shot_all_to_all>();
     else if constexpr (C == collective::barrier) return algorithm_list<flag_barrier>();
+    else if constexpr (C == collective::scan) return algorithm_list<chain_scan>();
+    else if constexpr (C == collective::exclusive_scan) return algorithm_list<chain_exclusive_scan>();
     else return algorithm_list<>();
 }
 
@@ -67,11 +72,19 @@ public:
     // p: the prepared call.
     template <class Policies>
     void bind(communicator_core& c, const Policies& policies, const call_facts& f, const prepared_call& p, Mover& m) {
-        if (f.private_counts || p.attached || !c.net.is_one_host() || !is_composable(*p.plan)) return;
-        call_.emplace(c.net, *p.plan, m, p.in, p.out, p.piece_elems);
-        if (call_->cuts.count != 1) return;
-        if constexpr (Policies::template has_algorithm<C>) bind_if_chosen(policies.template algorithm<C>(), f.root);
-        else bind_chosen(composed_by_default<C>(), f.root);
+        if (f.private_counts || p.attached || !c.net.is_one_host()) return;
+        if (is_composable(*p.plan)) {
+            call_.emplace(c.net, *p.plan, m, p.in, p.out, p.piece_elems);
+            if (call_->cuts.count != 1) return;
+        } else if (is_composable_of_messages(*p.plan)) {
+            messages_.emplace(c.net, *p.plan, m, p.in, p.out, p.piece_elems);
+            if (!messages_->fits()) return;
+        } else {
+            return;
+        }
+        if constexpr (Policies::template has_algorithm<C>)
+            bind_if_chosen(policies.template algorithm<C>(), *p.plan, f.root);
+        else bind_chosen(composed_by_default<C>(), *p.plan, f.root);
     }
     bool is_bound() const { return run_ != nullptr; }
     void run(communicator_core& c, std::uint64_t agreed, std::int64_t timeout_ns) {
@@ -80,13 +93,12 @@ public:
 
 private:
     template <class... A>
-    void bind_chosen(algorithm_list<A...>, [[maybe_unused]] int root) {
-        (bind_if_chosen(A(), root), ...);
+    void bind_chosen(algorithm_list<A...>, const bound_schedule& plan, [[maybe_unused]] int root) {
+        (bind_if_chosen(A(), plan, root), ...);
     }
     template <class A>
-    void bind_if_chosen(A a, int root) {
+    void bind_if_chosen(A a, const bound_schedule& plan, int root) {
         sched::set_root(a, root);
-        const bound_schedule& plan = call_->plan;
         if (plan.algorithm != &algorithm_id<A> || plan.parameters != parameter_bits(a)) return;
         ::new (static_cast<void*>(algorithm_)) A(a);
         run_ = &run_by<A>;
@@ -94,14 +106,22 @@ private:
     template <class A>
     [[gnu::flatten]] static void run_by(composed_runs& self, communicator_core& c, std::uint64_t agreed,
                                         std::int64_t timeout_ns) {
-        short_wait await(c, timeout_ns);
-        c.with_user_code([&] {
-            composed_run<Mover, short_wait> ex(*self.call_, await, agreed);
+        const auto run = [&](auto&& ex) {
             (*std::launder(reinterpret_cast<const A*>(self.algorithm_)))(ex, c.net.rank(), c.net.size());
+        };
+        c.with_user_code([&] {
+            if constexpr (sched::signals_v<A> != 0) {
+                short_wait await(c, timeout_ns);
+                run(composed_run<Mover, short_wait>(*self.call_, await, agreed));
+            } else {
+                message_wait wait(c, timeout_ns);
+                run(composed_message_run<Mover, message_wait>(*self.messages_, wait, agreed));
+            }
         });
     }
 
-    maybe<composed_call<Mover>> call_;
+    maybe<composed_call<Mover>> call_;         // of an algorithm over windows
+    maybe<composed_messages<Mover>> messages_; // of one over channels
     void (*run_)(composed_runs&, communicator_core&, std::uint64_t, std::int64_t) = nullptr;
     alignas(16) std::byte algorithm_[64]; // see parameter_bits
 };
