@@ -194,6 +194,7 @@ TEST_CASE("combining is atomic in each element, from every rank of every host") 
                 count.accumulate(0, 0, std::vector<long>(20, 1));
                 count.accumulate(i % n, 30, 3L, [](long a, long b) { return a > b ? a : b; });
                 count.accumulate(i % n, 31, 5L, [](long a, long b) { return a + 2 * b; }); // another lambda
+                count.accumulate(i % n, 32, 2L, collx::commutative([](long a, long b) { return a | b; }));
                 drawn.push_back(count.fetch_add(0, 39, 1));
                 sum.accumulate(1, 1, sums{1, 1, 1}, add_sums{});
                 if (i < 8) rough.accumulate(2, 1, collx::bf16(1.0f));
@@ -204,7 +205,7 @@ TEST_CASE("combining is atomic in each element, from every rank of every host") 
             EXPECT(static_cast<float>(rough.get(2, 1)) == 8.0f * static_cast<float>(n));
             EXPECT(top.get(3, 0) == 30);
             EXPECT(count.get(0, 0) == n * half && count.get(0, 19) == n * half && count.get(0, 20) == 0);
-            EXPECT(count.get(1, 30) == 3 && count.get(n - 1, 31) == 10L * n * (half / n));
+            EXPECT(count.get(1, 30) == 3 && count.get(n - 1, 31) == 10L * n * (half / n) && count.get(n - 1, 32) == 2);
             EXPECT(count.get(0, 39) == n * half); // each number was drawn once
             std::vector<long> all(static_cast<std::size_t>(n * half));
             collx::all_gather(w, drawn, all);

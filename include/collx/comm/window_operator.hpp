@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/op_hooks.hpp>
 #include <collx/core/op_traits.hpp>
 #include <collx/core/type_name.hpp>
 
@@ -149,11 +150,16 @@ struct registered_operator {
                                               !is_word_v<T>};
 };
 
+// Whether all operators of a type are the same. A wrapper keeps its operator as a member, and so is no empty class.
+template <class Op>
+inline constexpr bool has_no_state = std::is_empty_v<Op>;
+template <class Op>
+inline constexpr bool has_no_state<commutative_op<Op>> = has_no_state<Op>;
+
 template <class T, class Op>
 combination combination_of(const Op& op) {
     combination c{&op, &combine_with<T, Op>, nullptr, sizeof(T), operands_of<Op>, !is_word_v<T>};
-    if constexpr (std::is_empty_v<Op> && std::is_default_constructible_v<Op>)
-        c.entry = &registered_operator<T, Op>::entry;
+    if constexpr (has_no_state<Op> && std::is_default_constructible_v<Op>) c.entry = &registered_operator<T, Op>::entry;
     return c;
 }
 
