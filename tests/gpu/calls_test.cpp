@@ -190,6 +190,49 @@ TEST_CASE("long calls, other types and views, bound policies") {
     }
 }
 
+namespace {
+struct wide { // a pack of LL words of more than 8 lines
+    float v[17];
+    wide operator+(const wide& o) const {
+        wide sum{};
+        for (int i = 0; i < 17; ++i) sum.v[i] = v[i] + o.v[i];
+        return sum;
+    }
+};
+} // namespace
+TEST_CASE("elements of more bytes than a kernel waits for at once") {
+    for (const int ranks : {1, 3}) {
+        fake_gpus g;
+        on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            device_memory<wide> x(g, w.rank(), 35);
+            for (int i = 0; i < 35 * 17; ++i)
+                x[static_cast<std::size_t>(i / 17)].v[i % 17] = static_cast<float>(w.rank() + i);
+            all_reduce(c, x);
+            synchronize(c);
+            for (int i = 0; i < 35 * 17; ++i)
+                EXPECT_AT(i, x[static_cast<std::size_t>(i / 17)].v[i % 17] ==
+                                 static_cast<float>(ranks * i + ranks * (ranks - 1) / 2));
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+// A root that comes late, as a program that still computes.
+TEST_CASE("a rank that ends its communicator waits for those whose calls still use its memory") {
+    fake_gpus g;
+    on_gpus(3, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        device_memory<float> mine(g, w.rank(), 5, 1.0f + static_cast<float>(w.rank())), all(g, w.rank(), 15);
+        if (w.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+        gather(c, mine, all);
+        synchronize(c);
+        EXPECT((w.rank() != 0 || (all[0] == 1.0f && all[14] == 3.0f)));
+    });
+    CHECK(g.pieces() == 0);
+}
+
 TEST_CASE("streams: calls of one communicator do not overlap, and nothing waits") {
     fake_gpus g;
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
@@ -500,6 +543,34 @@ TEST_CASE("checked calls on device memory name the odd rank") {
             EXPECT(collx_test::says(e, "count"));
         });
     }
+    // Calls are compared, not the pieces in which they are staged.
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        w.set_checked(true);
+        use_device(c, small(true));
+        device_memory<float> x(g, w.rank(), 4096, 1.0f);
+        const auto e = thrown<mismatch>(w, [&] {
+            if (w.rank() == 0) return all_reduce(c, x);
+            for (int half = 0; half < 2; ++half) all_reduce(c, device_view<float>(x.data() + half * 2048, 2048));
+        });
+        EXPECT(collx_test::says(e, "count is 4096 on rank 0 and 2048 on rank 1"));
+    });
+}
+
+TEST_CASE("settings that come after the first call, and other ones, are refused") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        use_device(c, small()), use_device(c);
+        const auto e = thrown<invalid_argument>(w, [&] { use_device(c, small(true)); });
+        EXPECT(collx_test::says(e, "this communicator's device is in use, with other settings"));
+        device_memory<float> x(g, w.rank(), 10, 1.0f);
+        all_reduce(c, x);
+        synchronize(c);
+        EXPECT(x[9] == 2.0f);
+    });
 }
 
 TEST_CASE("texts that read the peers' buffers are refused, and a launch that has no room") {
@@ -510,6 +581,11 @@ TEST_CASE("texts that read the peers' buffers are refused, and a launch that has
         device_memory<float> x(g, w.rank(), 5000, 1.0f);
         const auto e = thrown<error>(w, [&] { all_reduce(w.with(algo::zero_copy_all_reduce{}, gpus{r}), x); });
         EXPECT(e.code() == errc::unsupported);
+        communicator by_host = w.dup();
+        const auto staged = by_host.with(algo::zero_copy_all_reduce{}, gpus{r});
+        use_device(staged, small(true));
+        const auto e2 = thrown<error>(w, [&] { all_reduce(staged, x); });
+        EXPECT(e2.code() == errc::unsupported && says(e2, "use it on a collx::gpu_team"));
         barrier(w);
         g.busy = 1;
         barrier(w);

@@ -388,6 +388,7 @@ TEST_CASE("counts that do not fit their buffers are refused") {
     CHECK_THROWS_AS(team.gather_v(a, b, 2), invalid_argument);
     CHECK_THROWS_AS(team.all_to_all_v(a, b, std::vector<std::vector<int>>{{1, 2}}), invalid_argument);
     CHECK_THROWS_AS(team.all_to_all_v(a, b, std::vector<std::vector<int>>{{1, 2}, {2, 3}}), mismatch);
+    CHECK_THROWS_AS(team.all_to_all_v(a, b, std::vector<std::vector<int>>{{-1, 5}, {5, -1}}), invalid_argument);
     const std::vector<fused_message> twice = {{0, 1, 1, 0, 0}, {0, 1, 2, 0, 1}}, outside = {{0, 1, 3, 1, 0}};
     CHECK_THROWS_WITH(team.send_recv(a, b, twice), Catch::Contains("two messages from rank 0 to rank 1"));
     CHECK_THROWS_AS(team.send_recv(a, b, outside), mismatch);

@@ -290,6 +290,68 @@ TEST_CASE("parts on several hosts, of more ranks than a kernel joins, and by oth
     CHECK(g.pieces() == 0);
 }
 
+namespace {
+struct rgb { // three bytes, aligned as one: parts of four of them are whole words
+    std::uint8_t r, g, b;
+    bool operator==(const rgb&) const = default;
+};
+rgb colour(int rank, std::size_t i) {
+    const auto x = static_cast<std::uint8_t>(rank * 50 + static_cast<int>(i) * 3);
+    return {x, static_cast<std::uint8_t>(x + 1), static_cast<std::uint8_t>(x + 2)};
+}
+} // namespace
+TEST_CASE("elements of several bytes that are aligned as one arrive whole") {
+    for (const bool staged : {false, true})
+        for (const std::size_t n : {4u, 5u}) {
+            fake_gpus g;
+            on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+                const auto c = w.with(gpus{r});
+                use_device(c, small(staged));
+                const int me = w.rank(), peer = 1 - me;
+                device_memory<rgb> x(g, me, 2 * n), y(g, me, n), z(g, me, n), all(g, me, 3 * n);
+                for (std::size_t i = 0; i < 2 * n; ++i) x[i] = colour(me, i);
+                scatter(c, x, y);
+                sendrecv(c, device_view<rgb>(x.data(), n), peer, z, peer);
+                const std::size_t mine = me == 0 ? n : 2 * n;
+                all_gather_v(c, device_view<rgb>(x.data(), mine), all, std::vector<std::size_t>{n, 2 * n});
+                synchronize(c);
+                for (std::size_t i = 0; i < n; ++i) {
+                    EXPECT_AT(i, y[i] == colour(0, static_cast<std::size_t>(me) * n + i));
+                    EXPECT_AT(i, z[i] == colour(peer, i));
+                }
+                for (std::size_t i = 0; i < 3 * n; ++i)
+                    EXPECT_AT(i, all[i] == (i < n ? colour(0, i) : colour(1, i - n)));
+            });
+        }
+}
+
+TEST_CASE("messages of a group may read what others read, and write no memory that another one uses") {
+    for (const bool staged : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            use_device(c, small(staged));
+            const int me = w.rank(), peer = 1 - me;
+            memory x(g, me, 3000, me + 1), y(g, me, 3000);
+            const auto e = thrown<invalid_argument>(w, [&] {
+                device_group group(c);
+                group.send(device_view<int>(x.data(), 2000), peer);
+                group.recv(device_view<int>(x.data() + 1999, 1000), peer);
+                group.launch();
+            });
+            EXPECT(says(e, "share memory, and one of them is written"));
+            device_group group(c);
+            group.send(device_view<int>(x.data(), 2000), peer);
+            group.send(device_view<int>(x.data() + 500, 1000), peer);
+            group.recv(device_view<int>(y.data(), 2000), peer);
+            group.recv(device_view<int>(y.data() + 2000, 1000), peer);
+            group.launch();
+            synchronize(c);
+            EXPECT(y[0] == peer + 1 && y[1999] == peer + 1 && y[2999] == peer + 1);
+        });
+    }
+}
+
 TEST_CASE("a device_group that is destroyed without launch() says so, also one in a chain") {
     collx_test::caught_stderr caught;
     fake_gpus g;
@@ -363,7 +425,7 @@ TEST_CASE("counts that differ are named, and what cannot be is refused") {
                     synchronize(c);
                 });
                 EXPECT(e.peer() == 0);
-                EXPECT(says(e, "rank 0 sends 20000 elements, the receive counts here say 2048"));
+                EXPECT(says(e, "rank 0 sends 80000 bytes, and this rank receives 8192"));
             }
         });
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {

@@ -91,9 +91,7 @@ struct by_kernel {
                        const Cuts& cuts, const call_sign& sign, std::size_t piece_bytes = 0) {
         const int n = call.g.size();
         sched::set_root(algorithm, call.o.root);
-        if (device::usage_of(algorithm, n).peers_buffers)
-            fail(errc::unsupported, call.g.rank(), -1, "use it on a collx::gpu_team, or another algorithm",
-                 "algorithm %s reads the buffers of other ranks, which are not mapped here", A::name);
+        refuse_peers_buffers(call, algorithm);
         if (piece_bytes == 0) piece_bytes = policies_of(call.comm).piece_bytes;
         device::fused_options with{call.o.stream, call.timeout_ns(), 0, static_cast<std::uint32_t>(piece_bytes)};
         static constexpr std::uint64_t name = hash_bytes(A::name, __builtin_strlen(A::name), 3);
@@ -124,6 +122,13 @@ struct by_kernel {
     template <class Types, class A>
     static constexpr auto only() {
         return device::call_kinds<device::fused_call<device::simple_protocol, 1, std::remove_cvref_t<A>, Types>>();
+    }
+
+    template <class Call, class A>
+    static void refuse_peers_buffers(const Call& call, const A& algorithm) {
+        if (device::usage_of(algorithm, call.g.size()).peers_buffers)
+            fail(errc::unsupported, call.g.rank(), -1, "use it on a collx::gpu_team, or another algorithm",
+                 "algorithm %s reads the buffers of other ranks, which are not mapped here", A::name);
     }
 
     // For checked calls: compares signatures, because nothing on the device would notice a difference.

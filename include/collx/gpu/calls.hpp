@@ -268,7 +268,7 @@ private:
                      "algorithm %s needs counts that all ranks know", A::name);
         }
         if (core.settings.checked != 0)
-            compare_parts<C>(call, static_cast<std::uint32_t>(type_hash<element_of<Out>>()));
+            compare_parts<C>(call, static_cast<std::uint32_t>(type_hash<element_of<Out>>()), sizeof(element_of<Out>));
         // Ranks need not know the counts of others, but the two ranks of a pair must agree.
         call_sign sign = call_sign::of_parts();
         if (C != collective::send_recv) sign = {C, 0, type_hash<element_of<Out>>(), true};
@@ -278,7 +278,7 @@ private:
     }
     // For checked calls: kernels do not notice that a peer sends another count. Staged messages announce their counts.
     template <collective C, class Comm>
-    static void compare_parts(const started<Comm>& call, std::uint32_t type) {
+    static void compare_parts(const started<Comm>& call, std::uint32_t type, std::size_t elem_bytes) {
         communicator_core& core = call.core();
         const call_options o{.timeout = duration::from_ns(call.timeout_ns())};
         if constexpr (C == collective::send_recv) {
@@ -286,7 +286,8 @@ private:
             staged_exchange x{.timeout = o.timeout};
             const auto n = static_cast<std::size_t>(call.g.size());
             for (std::size_t k = 0; k < n; ++k) {
-                const std::size_t out = core.tables.first.sizes()[k], in = core.tables.second.sizes()[k];
+                const std::size_t out = core.tables.first.sizes()[k] * elem_bytes;
+                const std::size_t in = core.tables.second.sizes()[k] * elem_bytes;
                 if (out != 0) x.sent.push_back({static_cast<int>(k), 0, 0, out});
                 if (in != 0) x.received.push_back({static_cast<int>(k), 0, 0, in});
             }

@@ -34,20 +34,20 @@ struct exchange_parts {
 struct staged_exchange {
     struct part {
         int peer;
-        std::size_t at, bytes, all_elems; // all_elems: of the whole part, not of this piece
+        std::size_t at, bytes, all_bytes; // all_bytes: of the whole part, not of this piece
     };
     std::vector<part> sent, received;
     bool is_first = false;
     duration timeout{};
 };
 
-// Throws because the peer sends another count than this rank expects. The peer is notified, too.
+// Throws because the peer sends another number of bytes than this rank expects. The peer is notified, too.
 [[noreturn, gnu::cold]] inline void fail_for_counts(communicator_core& c, int peer, std::size_t sent,
                                                     std::size_t expected) {
     c.net.report(failure(errc::mismatch, peer));
     c.net.announce_failure();
     fail(errc::mismatch, c.net.rank(), peer, "what a rank sends its peer must expect",
-         "rank %d sends %zu elements, the receive counts here say %zu", peer, sent, expected);
+         "rank %d sends %zu bytes, and this rank receives %zu", peer, sent, expected);
 }
 
 // Compares the length of each part at both ends before its first piece. Otherwise a part that is longer by whole
@@ -61,11 +61,11 @@ inline void announce_parts(communicator& c, const staged_exchange& x) {
             under_way.push_back(async::recv(c, contiguous_view<std::size_t>(&announced[i], 1), x.received[i].peer, o));
     for (const auto& p : x.sent)
         if (p.peer != c.rank())
-            under_way.push_back(async::send(c, contiguous_view<const std::size_t>(&p.all_elems, 1), p.peer, o));
+            under_way.push_back(async::send(c, contiguous_view<const std::size_t>(&p.all_bytes, 1), p.peer, o));
     for (auto& w : under_way) w.wait();
     for (std::size_t i = 0; i < x.received.size(); ++i)
-        if (x.received[i].peer != c.rank() && announced[i] != x.received[i].all_elems)
-            fail_for_counts(c.internals(), x.received[i].peer, announced[i], x.received[i].all_elems);
+        if (x.received[i].peer != c.rank() && announced[i] != x.received[i].all_bytes)
+            fail_for_counts(c.internals(), x.received[i].peer, announced[i], x.received[i].all_bytes);
 }
 inline void carry_out(communicator& c, const staged_exchange& x, const std::byte* in, std::byte* out) {
     if (x.is_first) announce_parts(c, x);
@@ -150,7 +150,8 @@ struct device_exchange {
             auto* to = reinterpret_cast<std::byte*>(const_cast<T*>(static_cast<const T*>(out.data())));
             constexpr std::size_t unit = unit_bytes_v<T>;
             if constexpr (unit == 1)
-                if (is_words(from, to, cuts)) return launch_units<4>(call, from, to, scaled(cuts, 1, 4), sign);
+                if (const auto bytes = scaled(cuts, sizeof(T), 1); is_words(from, to, bytes))
+                    return launch_units<4>(call, from, to, scaled(bytes, 1, 4), sign);
             launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1), sign);
         } else {
             launch(call, in, out, cuts, sign);
@@ -273,7 +274,7 @@ private:
         const std::size_t all = t.sizes()[peer], done = k * room;
         if (done >= all) return;
         const std::size_t count = all - done < room ? all - done : room;
-        parts.push_back({peer, runs.size() * elem_bytes, count * elem_bytes, all});
+        parts.push_back({peer, runs.size() * elem_bytes, count * elem_bytes, all * elem_bytes});
         runs.add(t.offsets()[peer] + done, count);
     }
 };

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -118,6 +119,9 @@ public:
             if (counts[r].size() != ranks()) count_mismatch(static_cast<std::size_t>(counts[r].size()));
             for (std::size_t d = 0; d < ranks(); ++d) {
                 t.sizes[r][d] = static_cast<std::size_t>(counts[r][d]);
+                if (t.sizes[r][d] > SIZE_MAX / 2 / ranks())
+                    fail(errc::invalid_argument, static_cast<int>(r), static_cast<int>(d), "counts are 0 or more",
+                         "rank %zu sends %lld elements to rank %zu", r, static_cast<long long>(t.sizes[r][d]), d);
                 t.in_at[r][d] = sent, t.out_at[d][r] = received[d];
                 sent += t.sizes[r][d], received[d] += t.sizes[r][d];
             }

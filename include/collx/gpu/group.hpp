@@ -40,7 +40,12 @@ public:
             if (k->kind != &kind_of)
                 fail(errc::invalid_argument, c.rank(), -1, "use one runtime per communicator",
                      "another GPU runtime is in use on this communicator");
-            return *static_cast<gpu_group*>(k);
+            auto& known = *static_cast<gpu_group*>(k);
+            if (s != nullptr && *s != device_settings() && *s != known.settings_)
+                fail(errc::invalid_argument, c.rank(), -1,
+                     "call use_device() before the first call on device memory, and before device_route()",
+                     "this communicator's device is in use, with other settings");
+            return known;
         }
         Runtime runtime = r;
         if (is_capturing(runtime, stream))
@@ -69,11 +74,11 @@ public:
         if (!may_free) {
             communicator& mapped = domains_ != nullptr ? domains_->inside() : side_;
             try {
-                const call_options two_seconds{.timeout = duration::from_ns(2'000'000'000)};
-                barrier(mapped, two_seconds);
+                const call_options limit = while_leaving(last_timeout_ns_);
+                barrier(mapped, limit);
                 if (domains_ != nullptr) domains_->unmap();
                 else route_.unmap();
-                barrier(mapped, two_seconds);
+                barrier(mapped, limit);
                 may_free = true;
             } catch (const error& e) {
                 // The only peer is a process that has ended, and its kernels with it. (If this rank is the one that

@@ -3,6 +3,7 @@
 // as fit into each kernel (batch.hpp). A group that names its kinds has one kernel for all.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -170,6 +171,7 @@ private:
         communicator& c = base_of(comm);
         if (all.empty()) return;
         for (const auto& m : all) require_peer(c.internals(), m.peer);
+        require_apart(c.rank(), all);
         device_calls<Runtime>::require_set_up(c, all[0].peer);
         for (std::size_t round = 0, rounds = 1; round < rounds; ++round) {
             if constexpr (Mixed) {
@@ -185,6 +187,25 @@ private:
         }
     }
 
+    // No order of the messages is defined, so none may write what another one reads or writes.
+    static void require_apart(int rank, const std::vector<device_message>& all) {
+        std::vector<const device_message*> sorted;
+        for (const auto& m : all)
+            if (m.bytes != 0) sorted.push_back(&m);
+        std::sort(sorted.begin(), sorted.end(), [](auto* a, auto* b) { return a->address < b->address; });
+        const device_message *reaches = nullptr, *writes = nullptr; // of those before, which end last
+        const auto end_of = [](const device_message* m) { return m == nullptr ? 0 : m->address + m->bytes; };
+        for (const auto* m : sorted) {
+            const auto* other = m->outgoing ? writes : reaches;
+            if (end_of(other) > m->address)
+                fail(
+                    errc::invalid_argument, rank, m->peer, "use buffers that do not overlap",
+                    "in a group the message %s rank %d and the one %s rank %d share memory, and one of them is written",
+                    other->outgoing ? "to" : "from", other->peer, m->outgoing ? "to" : "from", m->peer);
+            if (end_of(m) > end_of(reaches)) reaches = m;
+            if (!m->outgoing && end_of(m) > end_of(writes)) writes = m;
+        }
+    }
     // Adds one round. Returns the number of rounds.
     template <class Call, class Uses>
     static std::size_t add_round(const Call& call, const std::vector<device_message>& all, std::size_t round,

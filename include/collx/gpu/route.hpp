@@ -41,9 +41,17 @@ struct device_settings {
     bool shares_device = false;
     // Long sums use a switch that reduces and multicasts (NVLink SHARP) where there is one, unless `deterministic`.
     bool multicast = true;
+
+    bool operator==(const device_settings&) const = default;
 };
 
 namespace detail {
+
+// How long the end of a communicator or window waits for ranks that may still use this one's memory: as a call, for
+// they are in a call or will make one. Where an exception is being thrown they may never come, so then two seconds.
+inline call_options while_leaving(std::int64_t timeout_ns) {
+    return {.timeout = duration::from_ns(std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns)};
+}
 
 // Runs f on every rank. Throws on all ranks if one rank could not.
 template <class F>

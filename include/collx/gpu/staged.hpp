@@ -16,6 +16,7 @@
 #include <collx/comm/reduce.hpp>
 #include <collx/comm/reduce_scatter.hpp>
 #include <collx/comm/scan.hpp>
+#include <collx/gpu/by_kernel.hpp>
 #include <collx/gpu/call.hpp>
 #include <collx/gpu/staging.hpp>
 
@@ -52,6 +53,9 @@ struct staged_call {
     static void run(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s) {
         using in_type = element_of<In>;
         using out_type = element_of<Out>;
+        if (call.core().settings.checked != 0) by_kernel::compare<C, Op, out_type>(call, s.count, 0);
+        if constexpr (Call::policies::template has_algorithm<C>)
+            by_kernel::refuse_peers_buffers(call, policies_of(call.comm).template algorithm<C>());
         const auto n = static_cast<std::size_t>(call.g.size());
         const std::size_t per_in = (s.in_parts ? n : 1) * sizeof(in_type),
                           per_out = (s.out_parts ? n : 1) * sizeof(out_type);
@@ -84,6 +88,8 @@ struct staged_call {
     static void reduce_parts(const Call& call, const In& in, const Out& out, const Op& op, const count_table& t) {
         using in_type = element_of<In>;
         using out_type = element_of<Out>;
+        if (call.core().settings.checked != 0)
+            by_kernel::compare<collective::reduce_scatter, Op, out_type>(call, 0, t.hash());
         staged_pieces<typename Call::runtime> pieces(call.g, call.o.stream, call.stream.is_capturing,
                                                      call.timeout_ns());
         const std::size_t most = pieces.room(sizeof(in_type) > sizeof(out_type) ? sizeof(in_type) : sizeof(out_type));

@@ -50,9 +50,8 @@ public:
     ~window_bytes() {
         bool may_free = false;
         try {
-            const call_options two_seconds{.timeout = duration::from_ns(2'000'000'000)};
             route_.unmap(); // what this rank's kernels have used
-            barrier(side_, two_seconds);
+            barrier(side_, while_leaving(side_.internals().settings.timeout_ns));
             may_free = true;
         } catch (const error&) {
         }

@@ -295,8 +295,9 @@ private:
     }
     // Loads what ranks first, first + 1, … (before `end`) pushed for pack p, except my own words. All are loaded before
     // the first flag is looked at: one round trip for four ranks, not one for each. (With eight at once registers
-    // spill.)
-    static constexpr int peers_at_once = 8 / packet_lines<wire_type, V> < 4 ? 8 / packet_lines<wire_type, V> : 4;
+    // spill; so of long packs fewer are loaded.)
+    static constexpr int peers_at_once = packet_lines<wire_type, V> > 4 ? 1 : packet_lines<wire_type, V> > 2 ? 2 : 4;
+    static_assert(peers_at_once > 0); // the loop over peers would not end
     COLLX_HD void receive_of_peers(int first, int end, unsigned p, waiting_pack<wire_type, V> (&got)[peers_at_once]) {
         if (failed_) return;
         const std::byte* from = packets_at(0, rank_, first) + p * stride;
