@@ -574,6 +574,6 @@ ROWS = [
      ["gpu/switch"]),
     ("windows on devices of different elements go together", "gpu/window_bytes.hpp", "std::memcmp(its, first, 3 * sizeof *its) != 0",
      "its[2] != first[2]", ["gpu/device_window"]),
-    ("a window on a device is freed while a peer uses it", "gpu/window_bytes.hpp", "barrier(side_, two_seconds);", "", ["gpu/device_window"]),
+    ("a window on a device is freed while a peer uses it", "gpu/window_bytes.hpp", "barrier(side_, while_leaving(side_.internals().settings.timeout_ns));", "", ["gpu/device_window"]),
 ]
 MUTANTS = [Mutant(what, "include/collx/" + file, old, new, tests) for what, file, old, new, tests in ROWS]
