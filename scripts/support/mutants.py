@@ -497,7 +497,7 @@ ROWS = [
     # ---------------------------------------------------------------- windows in device memory
     ("bytes of elements are counted as elements", "gpu/exchange.hpp", "scaled(cuts, sizeof(T), 1)", "scaled(cuts, 1, 1)", ["gpu/parts:*aligned as one*"]),
     ("messages of a group may overlap", "gpu/group_calls.hpp", "require_apart(c.rank(), all);", ";", ["gpu/parts:*write no memory*"]),
-    ("who ends a communicator waits two seconds", "gpu/route.hpp", "std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns", "2'000'000'000", ["gpu/calls:*ends its communicator*"]),
+    ("who ends a communicator waits two seconds", "gpu/route.hpp", "has_failed || std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns", "2'000'000'000", ["gpu/calls:*ends its communicator*"]),
     ("a kernel's wait takes one signal too few", "exec/device/window.hpp", "l.taken[peer] = want;", "l.taken[peer] = want - 1;",
      ["gpu/device_window"]),
     ("a kernel's put may go beyond the peer's part", "exec/device/window.hpp", "if (at <= all && bytes <= all - at)", "if (at <= all)",

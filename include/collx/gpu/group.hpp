@@ -74,7 +74,7 @@ public:
         if (!may_free) {
             communicator& mapped = domains_ != nullptr ? domains_->inside() : side_;
             try {
-                const call_options limit = while_leaving(last_timeout_ns_);
+                const call_options limit = while_leaving(last_timeout_ns_, has_failed());
                 barrier(mapped, limit);
                 if (domains_ != nullptr) domains_->unmap();
                 else route_.unmap();
@@ -281,7 +281,17 @@ private:
             end(c, e);
         }
     }
+    // Whether a call has failed here, also if the program has not asked yet.
+    bool has_failed() {
+        try {
+            if (team_ != nullptr) team_->check();
+        } catch (const error&) {
+            has_failed_ = true;
+        }
+        return has_failed_ || static_cast<bool>(core().net.failed());
+    }
     [[noreturn]] void end(communicator& c, const error& e) {
+        has_failed_ = true;
         c.internals().net.report(failure(e.code(), e.peer()));
         proxy_->end(e);
         raise(e);
@@ -387,6 +397,7 @@ private:
     device::staging_peers staging_peers_;
     staged staged_;
     call_order<Runtime> order_;
+    bool has_failed_ = false;
     std::int64_t last_timeout_ns_ = 0;
     sole_ptr<gpu_proxy> proxy_;
     static constexpr std::size_t known_count = 64;

@@ -48,9 +48,10 @@ struct device_settings {
 namespace detail {
 
 // How long the end of a communicator or window waits for ranks that may still use this one's memory: as a call, for
-// they are in a call or will make one. Where an exception is being thrown they may never come, so then two seconds.
-inline call_options while_leaving(std::int64_t timeout_ns) {
-    return {.timeout = duration::from_ns(std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns)};
+// they are in a call or will make one. After a failure, or where an exception is being thrown, they may never come, so
+// then two seconds; its end tells those that still wait along a rail (rail_patience_ns).
+inline call_options while_leaving(std::int64_t timeout_ns, bool has_failed = false) {
+    return {.timeout = duration::from_ns(has_failed || std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns)};
 }
 
 // Runs f on every rank. Throws on all ranks if one rank could not.
