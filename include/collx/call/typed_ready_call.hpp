@@ -101,29 +101,32 @@ private:
         sched::set_root(a, root);
         if (plan.algorithm != &algorithm_id<A> || plan.parameters != parameter_bits(a)) return;
         ::new (static_cast<void*>(algorithm_)) A(a);
-        run_ = &run_by<A>;
+        if constexpr (sched::signals_v<A> != 0) run_ = &run_by<A>;
+        else run_ = &run_messages_by<A>;
     }
     template <class A>
     [[gnu::flatten]] static void run_by(composed_runs& self, communicator_core& c, std::uint64_t agreed,
                                         std::int64_t timeout_ns) {
-        const auto run = [&](auto&& ex) {
-            (*std::launder(reinterpret_cast<const A*>(self.algorithm_)))(ex, c.net.rank(), c.net.size());
-        };
+        short_wait await(c, timeout_ns);
         c.with_user_code([&] {
-            if constexpr (sched::signals_v<A> != 0) {
-                short_wait await(c, timeout_ns);
-                run(composed_run<Mover, short_wait>(*self.call_, await, agreed));
-            } else {
-                message_wait wait(c, timeout_ns);
-                run(composed_message_run<Mover, message_wait>(*self.messages_, wait, agreed));
-            }
+            composed_run<Mover, short_wait> ex(*self.call_, await, agreed);
+            (*std::launder(reinterpret_cast<const A*>(self.algorithm_)))(ex, c.net.rank(), c.net.size());
+        });
+    }
+    template <class A>
+    [[gnu::flatten]] static void run_messages_by(composed_runs& self, communicator_core& c, std::uint64_t agreed,
+                                                 std::int64_t timeout_ns) {
+        message_wait wait(c, timeout_ns);
+        c.with_user_code([&] {
+            composed_message_run<Mover, message_wait> ex(*self.messages_, wait, agreed);
+            (*std::launder(reinterpret_cast<const A*>(self.algorithm_)))(ex, c.net.rank(), c.net.size());
         });
     }
 
-    maybe<composed_call<Mover>> call_;         // of an algorithm over windows
-    maybe<composed_messages<Mover>> messages_; // of one over channels
+    maybe<composed_call<Mover>> call_; // of an algorithm over windows
     void (*run_)(composed_runs&, communicator_core&, std::uint64_t, std::int64_t) = nullptr;
-    alignas(16) std::byte algorithm_[64]; // see parameter_bits
+    alignas(16) std::byte algorithm_[64];      // see parameter_bits
+    maybe<composed_messages<Mover>> messages_; // of an algorithm over channels
 };
 
 // Call: a typed_call. Refresh: what happens to the buffers before each run.
