@@ -223,7 +223,7 @@ ROWS = [
      "if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + detail::crowded_limit_ns;", ["bootstrap/tcp_store:of many*"]),
     # ---------------------------------------------------------------- exec
     ("a composed message is not given back", "exec/composed_messages.hpp", "rx->release(bytes);", ";", ["exec/task"]),
-    ("composed messages are taken whatever they are", "exec/composed_messages.hpp", "rx->is_single_copy() || !rx->is_expected(bytes, tag)", "false", ["exec/task"]),
+    ("composed messages say another tag", "exec/composed_messages.hpp", "call_.cuts.transfer_tag(shape) ^ agreed_;", "call_.cuts.transfer_tag(shape);", ["exec/task"]),
     ("long messages are composed", "exec/composed_messages.hpp", "bytes >= least_measured_bytes || bytes > net.slot_bytes()", "false", ["exec/task"]),
     ("the last chunk has the size of the others", "exec/layout.hpp", "return total_ - begin < stride_ ? total_ - begin : stride_;",
      "return stride_;", ["exec/layout"]),

@@ -366,13 +366,13 @@ struct moving_peers {
         }
         throw std::runtime_error("the peers do not come");
     }
-    void message(const collx::receiving_end& rx, int) {
+    void message(const collx::receiving_end& rx, std::size_t bytes, std::uint32_t tag, int peer) {
         until([&] { return rx.has_message(); });
+        if (!rx.is_expected(bytes, tag)) throw other_call{peer};
     }
     void room(collx::sending_end& tx, std::size_t bytes, int) {
         until([&] { return tx.has_room(bytes); });
     }
-    [[noreturn]] void refuse(const collx::receiving_end&, int peer, std::size_t) { throw other_call{peer}; }
 };
 
 // Rank 0 uses a composed run, the other ranks are tasks. False: this algorithm has no such form.

@@ -43,17 +43,22 @@ private:
 // The waits of one call for messages, and for room for its own.
 class message_wait {
 public:
-    message_wait(communicator_core& c, std::int64_t timeout_ns)
-        : core_(c), message_(c, timeout_ns), room_(c, timeout_ns, awaited::why::room) {}
-    void message(const receiving_end& rx, int peer) { message_(rx.number(), rx.next_number(), peer); }
-    void room(sending_end& tx, std::size_t bytes, int peer) {
-        while (!tx.has_room(bytes)) [[unlikely]] room_(tx.taken(), tx.least_taken(bytes), peer);
+    message_wait(communicator_core& c, std::int64_t timeout_ns) : core_(c), timeout_ns_(timeout_ns) {}
+    // Returns when there is a message. Throws if it is not the expected one.
+    COLLX_ALWAYS_INLINE void message(const receiving_end& rx, std::size_t bytes, std::uint32_t tag, int peer) {
+        short_wait(core_, timeout_ns_)(rx.number(), rx.next_number(), peer);
+        if (rx.is_single_copy() || !rx.is_expected(bytes, tag)) refuse(rx, peer, bytes);
     }
-    [[noreturn]] void refuse(const receiving_end& rx, int peer, std::size_t bytes);
+    COLLX_ALWAYS_INLINE void room(sending_end& tx, std::size_t bytes, int peer) {
+        while (!tx.has_room(bytes))
+            [[unlikely]] short_wait(core_, timeout_ns_, awaited::why::room)(tx.taken(), tx.least_taken(bytes), peer);
+    }
 
 private:
+    [[noreturn]] void refuse(const receiving_end& rx, int peer, std::size_t bytes);
+
     communicator_core& core_;
-    short_wait message_, room_;
+    const std::int64_t timeout_ns_;
 };
 
 // Whether a message is short: one piece, never by single copy.

@@ -28,16 +28,14 @@ namespace detail {
 
 [[gnu::always_inline]] inline void put_short(communicator_core& c, sending_end& tx, const void* from, std::size_t bytes,
                                              std::uint32_t tag, int peer, std::int64_t timeout_ns) {
-    while (!tx.has_room(bytes))
-        [[unlikely]] short_wait(c, timeout_ns, awaited::why::room)(tx.taken(), tx.least_taken(bytes), peer);
+    message_wait(c, timeout_ns).room(tx, bytes, peer);
     std::byte* const to = tx.try_acquire(bytes);
     if (bytes != 0) write_for_others(to, from, bytes);
     tx.commit(bytes, tag);
 }
 [[gnu::always_inline]] inline void take_short(communicator_core& c, receiving_end& rx, void* to, std::size_t bytes,
                                               std::uint32_t tag, int peer, std::int64_t timeout_ns) {
-    short_wait(c, timeout_ns)(rx.number(), rx.next_number(), peer);
-    if (rx.is_single_copy() || !rx.is_expected(bytes, tag)) c.give_up(c.net.refuse(rx, peer, bytes), peer);
+    message_wait(c, timeout_ns).message(rx, bytes, tag, peer);
     if (bytes != 0) copy_bytes(to, rx.peek(bytes), bytes);
     rx.release(bytes);
 }

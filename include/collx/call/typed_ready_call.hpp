@@ -101,24 +101,16 @@ private:
         sched::set_root(a, root);
         if (plan.algorithm != &algorithm_id<A> || plan.parameters != parameter_bits(a)) return;
         ::new (static_cast<void*>(algorithm_)) A(a);
-        if constexpr (sched::signals_v<A> != 0) run_ = &run_by<A>;
-        else run_ = &run_messages_by<A>;
+        if constexpr (sched::signals_v<A> != 0) run_ = &run_by<A, composed_run, short_wait, &composed_runs::call_>;
+        else run_ = &run_by<A, composed_message_run, message_wait, &composed_runs::messages_>;
     }
-    template <class A>
+    // Call: the member that the runs of this form have in common.
+    template <class A, template <class, class> class Run, class Wait, auto Call>
     [[gnu::flatten]] static void run_by(composed_runs& self, communicator_core& c, std::uint64_t agreed,
                                         std::int64_t timeout_ns) {
-        short_wait await(c, timeout_ns);
+        Wait await(c, timeout_ns);
         c.with_user_code([&] {
-            composed_run<Mover, short_wait> ex(*self.call_, await, agreed);
-            (*std::launder(reinterpret_cast<const A*>(self.algorithm_)))(ex, c.net.rank(), c.net.size());
-        });
-    }
-    template <class A>
-    [[gnu::flatten]] static void run_messages_by(composed_runs& self, communicator_core& c, std::uint64_t agreed,
-                                                 std::int64_t timeout_ns) {
-        message_wait wait(c, timeout_ns);
-        c.with_user_code([&] {
-            composed_message_run<Mover, message_wait> ex(*self.messages_, wait, agreed);
+            Run<Mover, Wait> ex(*(self.*Call), await, agreed);
             (*std::launder(reinterpret_cast<const A*>(self.algorithm_)))(ex, c.net.rank(), c.net.size());
         });
     }

@@ -53,7 +53,8 @@ struct composed_messages {
     using wire = typename Mover::wire_type;
 };
 
-// Wait: message(rx, peer) and room(tx, bytes, peer) return when there is one, or throw; refuse(rx, peer, bytes) throws.
+// Wait: message(rx, bytes, tag, peer) returns when there is this message, room(tx, bytes, peer) when there is room for
+// one; both may throw.
 template <class Mover, class Wait>
 class composed_message_run : public sched::verbs<composed_message_run<Mover, Wait>> {
     using wire = typename Mover::wire_type;
@@ -96,9 +97,7 @@ private:
         std::byte* out = nullptr;
         if constexpr (receives) {
             rx = &call_.net.rx(port, s.peer_from);
-            wait_.message(*rx, s.peer_from);
-            if (rx->is_single_copy() || !rx->is_expected(bytes, tag)) [[unlikely]]
-                wait_.refuse(*rx, s.peer_from, bytes);
+            wait_.message(*rx, bytes, tag, s.peer_from);
             in = rx->peek(bytes);
         }
         if constexpr (sends) {

@@ -15,6 +15,7 @@
 #include <collx/exec/device/peers.hpp>
 #include <collx/gpu/call_order.hpp>
 #include <collx/gpu/domains.hpp>
+#include <collx/gpu/known_memory.hpp>
 #include <collx/gpu/proxy.hpp>
 #include <collx/gpu/route.hpp>
 
@@ -176,20 +177,14 @@ public:
 
     // Called by the host's verbs once calls on device memory have been made.
     void require_host_memory(const void* p, const char* which) override {
-        const void*& known = known_host_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
-        if (p == known) return;
-        if (runtime_.memory(p).place == device::memory_place::device)
-            fail(errc::invalid_argument, rank(), -1,
-                 "pass a device_view, a thrust::device_vector or collx::on_device(x)",
-                 "the %s buffer lies in device memory, and its type says nothing of it", which);
-        known = p;
+        memory_.require_host(runtime_, p, which, rank());
     }
 
     // Errors: invalid_argument if v is not in memory that this rank's kernels may use.
     template <class View>
     void require_memory(const View& v, const char* which) {
         if constexpr (requires { v.pointer(0); })
-            if (v.size() != 0) require_pointer(v.pointer(0), which);
+            if (v.size() != 0) memory_.require_device(runtime_, device_, v.pointer(0), which, rank());
     }
 
 private:
@@ -343,29 +338,6 @@ private:
         }
     }
 
-    void require_pointer(const void* p, const char* which) {
-        // The query costs as much as a launch, so answers are kept. An answer may be outdated if the memory was freed
-        // and its address is in use again: pinned memory works, and memory that kernels cannot reach ends them with a
-        // CUDA error.
-        const void*& known = known_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
-        if (p == known && p != nullptr) return;
-        if (p == nullptr)
-            fail(errc::invalid_argument, rank(), -1, "pass memory, or a size of 0", "the %s buffer is null", which);
-        const device::memory_facts f = runtime_.memory(p);
-        if (f.place != device::memory_place::device && f.place != device::memory_place::managed)
-            fail(errc::invalid_argument, rank(), -1, "allocate it with cudaMalloc, or pass a thrust::device_vector",
-                 "the %s buffer lies in %s memory", which,
-                 f.place == device::memory_place::pinned ? "pinned host" : "the host's");
-        if (f.place == device::memory_place::device && f.device != device_)
-            fail(errc::invalid_argument, rank(), -1, "allocate it while the communicator's device is current",
-                 "the %s buffer lies on device %d, and this communicator's memory on device %d", which, f.device,
-                 device_);
-        if (f.is_foreign)
-            fail(errc::invalid_argument, rank(), -1, "allocate it in the context that is current, the primary one",
-                 "the %s buffer is of another context of device %d", which, f.device);
-        known = p;
-    }
-
     void free_all(bool may_free_exchange) {
         team_ = sole_ptr<team_type>();
         machine_ = sole_ptr<device::peer_machine<Runtime>>();
@@ -400,8 +372,7 @@ private:
     bool has_failed_ = false;
     std::int64_t last_timeout_ns_ = 0;
     sole_ptr<gpu_proxy> proxy_;
-    static constexpr std::size_t known_count = 64;
-    const void *known_[known_count] = {}, *known_host_[known_count] = {};
+    known_memory memory_;
 };
 
 } // namespace detail
