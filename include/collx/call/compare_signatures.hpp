@@ -68,7 +68,7 @@ struct hashed_name {
     return nullptr;
 }
 
-// Writes both names. nullptr: its hash would tell the reader nothing but that the other is not the same.
+// Writes both names. nullptr: the name is not known. Its hash is not shown: it would tell the reader nothing.
 [[gnu::cold]] inline void name_both(const char* first, const char* second, const char* what, char (&a)[40],
                                     char (&b)[40]) {
     if (first != nullptr) std::snprintf(a, sizeof a, "%s", first);

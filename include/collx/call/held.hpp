@@ -49,7 +49,7 @@ struct held_operation {
     std::conditional_t<std::is_void_v<R>, nothing, R> held;
     count_tables tables; // of v-variants
 };
-// The same with an input that is not read again.
+// The same, and an input that was moved into the call.
 template <class R, class In>
 struct held_with_input : held_operation<R> {
     In in;

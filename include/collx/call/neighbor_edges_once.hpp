@@ -14,7 +14,8 @@ inline void require_ranks(const communicator_core& c, const growing_array<int>& 
                  "%s %zu of the graph is %d, and there are %d ranks", which, i, ranks[i], c.net.size());
 }
 
-// The edges of one list. table: null for parts of `part` elements. apart: one after the other, else all the same part.
+// The edges of one list. table: null for parts of `part` elements. apart: the parts lie one after the other; else all
+// edges have the same part.
 inline growing_array<graph_edge> edges_to(const growing_array<int>& peers, const count_table* table, std::size_t part,
                                           bool apart) {
     growing_array<graph_edge> edges;

@@ -25,7 +25,8 @@ class listed_handle; // comm/wait_several.hpp
 
 // A call that is ready to run. Refers to the communicator and to the buffers, which must stay in place and keep their
 // sizes; temporary inputs are moved in. Movable. Destroying one that is under way aborts the communicator, as dropping
-// a work does. One that is done but was not waited for is reported on stderr; one that was never started is no error.
+// a work does, and is reported on stderr. One that has ended without wait() or test() having said so is only reported.
+// One that was never started is no error.
 // Cost: making one allocates. A run does not allocate, check, choose or look up anything; it only tests that the
 //     buffers and the communicator are still there.
 // Errors of a run: invalid_argument (already under way; a container was moved, resized or emptied) · the error that
@@ -61,7 +62,7 @@ public:
     // Waits until the started call is done. Errors: as test(), and timed_out. For several calls: wait_all().
     void wait();
 
-    // For calls that are made of several calls.
+    // Takes the call out, for a persistent call that consists of several.
     sole_ptr<detail::ready_call> release() { return std::move(call_); }
 
 private:
@@ -73,7 +74,7 @@ private:
             refuse();
     }
     void refuse() const;
-    // Makes a run of the call. One that throws is not under way, so that no destructor would end what it began.
+    // Runs or starts the call. A run that throws is not under way, so what it began is ended here.
     template <class F>
     void or_leave(F&& f) {
         try {

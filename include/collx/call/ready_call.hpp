@@ -21,7 +21,7 @@ public:
     virtual ~ready_call() = default;
     // Throws if a buffer is not where it was, or has another size, as far as that can be seen.
     virtual void require_unmoved() const = 0;
-    // start() and run() throw the same; then nothing has begun.
+    // start() and run() throw what require_unmoved() throws, before anything has begun.
     virtual void start() = 0;
     virtual bool test() = 0;
     virtual void wait() = 0;
@@ -37,8 +37,8 @@ public:
 // One call on host memory.
 class ready_operation : public ready_call {
 public:
-    // COLLX_ONCE stands here too: a class with a virtual function that is not inline by the end of the class is
-    // compiled into each program, whether it is used or not.
+    // Declarations have COLLX_ONCE, too: a class with a virtual function that is not inline by the end of the class is
+    // compiled into each program, even if the program does not use it.
     COLLX_ONCE void start() final;
     bool test() final { return !under_way_ || under_way_->test(); }
     void wait() final {

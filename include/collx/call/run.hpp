@@ -41,8 +41,8 @@ struct typed_call {
     using mover_type = mover<In, Out, Op, wire_type>;
     static constexpr bool has_post = has_post_v<Op, typename mover_type::acc_type>;
     static constexpr bool is_scan = C == collective::scan || C == collective::exclusive_scan;
-    // Whether a result may travel on as an operand: no hook has changed it, and the wire does not round it. Scans
-    // whose results may not read the operands themselves, where ranks share memory.
+    // Whether a result may travel on as an operand: no hook has changed it, and the wire does not round it. If it may
+    // not, scans on one host are one_shot, in which each rank reads the operands themselves.
     static constexpr bool passes_on = !has_post && std::is_same_v<wire_type, typename mover_type::acc_type>;
     static constexpr bool serial = mover_type::reduces && Policies::rank_order;
     static constexpr bool ordered = serial || (mover_type::reduces && !is_commutative_v<Op, element_of<In>>);
@@ -194,7 +194,7 @@ auto run_call(communicator_core& c, const Policies& policies, const In& in, cons
               const call_facts& f, const Kept& kept = Kept(), const Refresh& refresh = {}) {
     constexpr collective C = row_of(V).does;
     constexpr bool may_relay = V == verb::all_to_all_v;
-    // Otherwise the verb has refused the operator with a sentence, and no errors of the engine should follow it.
+    // The verb has refused any other operator with a static_assert: no errors of the engine should follow that.
     if constexpr (std::is_same_v<Op, no_op> || ReduceOp<Op, element_of<In>>) {
         using call = typed_call<C, In, Out, Op, Policies>;
         c.require_time_limit(f.timeout_ns);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The typed edge of persistent calls: the tensors, operator, policies and tables of a call, kept for its runs. Where
-// the algorithm is one that the call's type names, runs take its composed form (exec/composed.hpp,
-// composed_messages.hpp).
+// The typed part of persistent calls: the tensors, operator, policies and tables of a call, kept for its runs. Where
+// the algorithm is known at compile time, runs take its composed form (exec/composed.hpp, composed_messages.hpp).
 #pragma once
 
 #include <cstdint>
@@ -49,7 +48,8 @@ private:
 template <class... Algorithms>
 struct algorithm_list {};
 
-// What the default choice takes for short calls on one host; each costs a compiled function per type and operator.
+// What the default choice takes for short calls on one host (of scans, those of two ranks or on shared cores). Each
+// costs a compiled function per type and operator.
 template <collective C>
 constexpr auto composed_by_default() {
     using namespace algo;
@@ -104,7 +104,7 @@ private:
         if constexpr (sched::signals_v<A> != 0) run_ = &run_by<A, composed_run, short_wait, &composed_runs::call_>;
         else run_ = &run_by<A, composed_message_run, message_wait, &composed_runs::messages_>;
     }
-    // Call: the member that the runs of this form have in common.
+    // Call: the member that holds what all runs of this form share.
     template <class A, template <class, class> class Run, class Wait, auto Call>
     [[gnu::flatten]] static void run_by(composed_runs& self, communicator_core& c, std::uint64_t agreed,
                                         std::int64_t timeout_ns) {

@@ -71,7 +71,7 @@ public:
     // Does nothing to one that is done.
     void settle_failed() {
         has_failed_ = true;
-        if (is_over() || op_->is_left || core_->home->mark.is_child()) return; // the last: it is the parent's
+        if (is_over() || op_->is_left || core_->home->mark.is_child()) return; // is_child: the call is the parent's
         core_->pending.drop(op_.get());
         if (op_->state == task_state::done || op_->state == task_state::failed) return;
         op_->error = core_->net.failed() ? core_->net.failed() : failure(errc::aborted, core_->net.rank());

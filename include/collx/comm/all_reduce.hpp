@@ -13,8 +13,8 @@ using all_reduce_fn = reducing_fn<Mode, verb::all_reduce>;
 
 // Reduces x over all ranks, in place, or from `in` to `out`.
 // Shape: the same number of elements on every rank.
-// Cost: one synchronisation up to 4 to 16 KiB, two above; 2(n - 1)/n of the buffer staged (docs/algorithms.md). No
-//     allocation after the first call.
+// Cost: where memory is shared, one synchronisation up to a size from 2 to 48 KiB (docs/algorithms.md), two above;
+//     2(n - 1)/n of the buffer staged. No allocation after the first call.
 // Order: the default algorithms combine operands in rank order, so any associative operator is right. All ranks hold
 //     the same bits.
 // Errors: invalid_argument (null, overlapping, sizes), mismatch (checked), peer_failed, timed_out, aborted.

@@ -120,8 +120,9 @@ private:
 // Sends a part to every rank and receives one from every rank.
 // Shape: `in` and `out` have n m elements; part d of `in` goes to rank d, part k of `out` comes from rank k. One
 //     buffer: in place; part k goes to rank k and is replaced by the part that comes from there.
-// Cost: n - 1 messages of m elements per rank. In place, the buffer is first copied into memory that the communicator
-//     keeps (an async call: its handle).
+// Cost: n - 1 parts of m elements per rank, each sent once. Without common memory, short parts of 6 ranks or more are
+//     sent on in log2(n) rounds (docs/algorithms.md). In place, the buffer is first copied into memory that the
+//     communicator keeps (an async call: its handle).
 // Errors: as all_reduce.
 // Example: collx::all_to_all(world, outgoing, incoming);
 //     collx::all_to_all(world, columns);

@@ -84,7 +84,7 @@ struct any_refusals {
     }
     template <class X, class... Rest>
     requires(!is_any_buffer_v<X>) void operator()(communicator&, X&&, const Rest&...) const { refuse_buffer<X>(); }
-    template <class X> // before options in braces, which no pack can take
+    template <class X> // followed by options in braces, whose type a pack does not deduce
     requires(!is_any_buffer_v<X>) void operator()(communicator&, X&&, const call_options&) const { refuse_buffer<X>(); }
     template <class X, class... Rest>
     requires(!is_any_buffer_v<X> && !is_any_option_v<X>) void operator()(communicator&, const any_buffer&, X&&,

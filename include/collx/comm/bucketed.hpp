@@ -33,7 +33,7 @@ struct bucket_options {
     std::size_t bytes = std::size_t{25} << 20;      // a bucket is closed once it has this many; tensors are not cut
     std::size_t first_bytes = std::size_t{1} << 20; // of the first bucket to go, so that it goes early
     bool average = false;                           // divides the sums by the number of ranks
-    bool feedback = true;                           // adds what the wire type rounds off in the next step
+    bool feedback = true;                           // adds to the next step what the wire type rounded off
     duration timeout{};                             // of each call; 0: as communicator::set_timeout() says
 };
 

@@ -258,7 +258,7 @@ struct scatter_by_value {
 //   reduce(world, x, op, {.root})                     the input's shape; only the root's result is defined
 //   reduce_scatter(world, x, op)                      this rank's part
 //   broadcast(world, x, {.root})                      the root's x, whatever size x has on other ranks
-//   all_gather, gather (world, x)                     all ranks' elements in rank order; gather: empty but at the root
+//   all_gather, gather (world, x)                     all ranks' elements in rank order; gather: only at the root
 //   all_to_all(world, parts)                          parts[r] goes to rank r; returns the part of each rank, in a list
 //   scatter(world, parts, {.root})                    the root's parts[r], on rank r
 // Shape: tensors of elements that can be sent; for all_gather and similar verbs of any size on each rank. parts: a

@@ -33,9 +33,9 @@ COLLX_BEGIN_NAMESPACE
 //     receives, one message for everything that goes to one peer, up to a slot (512 KiB or 1 MiB across hosts for few
 //     ranks); larger ones go alone in their turn. All are under way at once, so rings and exchanges of groups do not
 //     deadlock.
-// A group that is destroyed with calls that were not launched reports it on stderr; if the communicator is checked, it
-// ends. Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts. Mode:
-// blocking, or repeated: then launch() runs nothing and returns a persistent_call of the whole group.
+// A group that is destroyed with calls that were not launched reports this on stderr and ends a checked communicator.
+// Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts.
+// Mode: blocking, or repeated: then launch() runs nothing and returns a persistent_call of the whole group.
 template <class Mode>
 class basic_group : public detail::group_verbs<basic_group<Mode>> {
     using verbs = detail::group_verbs<basic_group<Mode>>;
@@ -258,7 +258,8 @@ private:
         detail::recorded(c.recorder.get(), {"group", bytes, plan.name}, [&] { c.run(t, o.timeout.count()); });
     }
 
-    // Compares the group as a whole: its cut into parts follows from it. Returns what must be the same on all ranks.
+    // Compares the group as a whole, which determines how it is cut into parts. Returns what must be the same on all
+    // ranks.
     std::uint64_t agree_on(const detail::group_mover::calls& calls, const call_options& o) {
         auto& c = comm_->internals();
         c.begin_collective();

@@ -21,7 +21,7 @@ COLLX_ONCE void group_buffers::require_independent(int me) {
     for (std::size_t i = 1; i < writes_.size(); ++i)
         if (writes_[i].begin < writes_[i - 1].end) refuse(me, writes_[i - 1], writes_[i]);
     sort(reads_);
-    std::size_t first = 0; // of the written buffers that end behind where this one begins; they do not overlap
+    std::size_t first = 0; // written buffer that ends behind r.begin; written buffers do not overlap
     for (const span& r : reads_) {
         while (first < writes_.size() && writes_[first].end <= r.begin) ++first;
         for (std::size_t i = first; i < writes_.size() && writes_[i].begin < r.end; ++i)

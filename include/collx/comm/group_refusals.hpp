@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Errors for arguments that no form of a member of group or device_group takes: what is no tensor, too few or too many
 // arguments, a misspelt option in braces, an output in the operator's place. The compiler chooses the members here
-// last; without them it would list all forms. refusals.hpp does the same for the verbs. They must not know what a
+// last; without them it would list all forms. refusals.hpp does the same for the verbs. Independent of what a
 // group does.
 #pragma once
 

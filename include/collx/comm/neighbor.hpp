@@ -70,8 +70,8 @@ private:
     const std::uint64_t says_;
 };
 
-// In checked calls every rank learns which edges its peers have to it, then what any rank has found. All ranks throw
-// the same. A template, so that only programs with such a call compile it.
+// In checked calls every rank receives the number of its peers' edges to it and their elements, compares, and shows to
+// all what it has found. All ranks throw the same. A template, so that only programs with such a call compile it.
 template <class Comm>
 [[gnu::cold]] void compare_edges(Comm& comm, verb v, std::uint64_t type, const graph_edges& edges,
                                  std::int64_t timeout_ns) {

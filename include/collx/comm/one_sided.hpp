@@ -23,7 +23,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// The signals from one rank to one other. Two cache lines, which processors fetch together.
+// The signals from one rank to one other: one cache line, aligned to two, because processors fetch lines in pairs.
 struct alignas(2 * cache_line_bytes) window_line {
     static constexpr std::size_t carried_bytes = 32;
     atomic<std::uint64_t> word;   // signals given so far (release); read by the other rank (acquire)
@@ -99,7 +99,7 @@ public:
 
 private:
     struct said; // what a rank says of its part to all others
-    // The beginning of each call.
+    // Begins each call: refuses a second caller, and throws if the window has ended.
     class entry {
     public:
         explicit entry(one_sided& w) : call_(w.core().caller, w.rank_) { w.require_alive(); }
@@ -132,7 +132,7 @@ private:
     std::uint64_t elem_bytes_, elem_type_;
     growing_array<window_peer> peers_;
     window_line* remote_lines_ = nullptr; // of signals from other hosts, in memory of this process
-    counted_ptr<remote_window> remote_;   // null: all ranks are here
+    counted_ptr<remote_window> remote_;   // null: all ranks are on this host
     bool has_carried_ = false;            // since the last fence
     unsigned near_calls_ = 0;             // where some ranks are remote
 };

@@ -126,7 +126,7 @@ struct one_sided::said {
     remote_lines_ = nullptr;
 }
 
-// ------------------------------------------------------------------ what each call asks
+// ------------------------------------------------------------------ checks of each call
 COLLX_ONCE void one_sided::require_alive() {
     auto& c = core();
     c.require_alive();

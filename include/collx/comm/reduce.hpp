@@ -14,8 +14,8 @@ using reduce_fn = reducing_fn<Mode, verb::reduce>;
 // Reduces the ranks' buffers into the root's, in place (one buffer) or from `in` to the root's `out` (which the other
 // ranks may leave empty). In place, the other ranks' buffers keep their contents.
 // Shape: the same number of elements on every rank.
-// Cost: each rank gives its buffer once; one synchronisation up to 16 KiB where memory is shared, else log2(n) rounds
-//     for 32 KiB and less and a chain above (docs/algorithms.md).
+// Cost: each rank gives its buffer once. Where memory is shared, one synchronisation up to 16 KiB; else log2(n) rounds
+//     up to 512 KiB and a chain above. Among few ranks straight to the root (docs/algorithms.md).
 // Order: rank order by default; any associative operator.
 // Errors: as all_reduce; invalid_argument for a root that is no rank.
 // Example: collx::reduce(world, losses, totals, {.root = 0});

@@ -79,7 +79,7 @@ private:
 // Combines two buffers of this process: inout[i] = in[i] op inout[i] (as MPI_Reduce_local), or out[i] = a[i] op b[i].
 // Shape: the same number of elements in all tensors. `out` may be one of the operands, but may not overlap them
 //     otherwise.
-// Cost: one pass; the vector kernels of the collectives where all are arrays of one type. No hooks: a result here is
+// Cost: one pass; the vector loops of the collectives where all are arrays of one type. No hooks: a result here is
 //     an operand elsewhere, so the program itself applies apply_pre and apply_post.
 // Errors: invalid_argument (sizes, null, overlapping).
 // Example: collx::reduce_local(received, sum);

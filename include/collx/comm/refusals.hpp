@@ -3,7 +3,7 @@
 // group is launched. Without the overloads of `refusals` the compiler would list every form of the verb and why it
 // does not fit; with them the error is the sentence that collx::buffer has for the type. Each overload is viable only
 // where no form of the verb is. Too few or too many arguments and a misspelt option in braces, which they do not see,
-// reach the last overload of `takes`. They must not know what a verb does.
+// reach the last overload of `takes`. None of this depends on what a verb does.
 #pragma once
 
 #include <type_traits>
@@ -75,7 +75,7 @@ struct refusals {
     }
     template <Communicates Comm, class... Args>
     requires(misfit_v<TakesNumbers, Args...>) void operator()(Comm&&, Args&&...) const { refuse_arguments<Args...>(); }
-    // The same for options in braces, which no pack can take.
+    // The same for options in braces, whose type a pack does not deduce.
     template <Communicates Comm, class X>
     requires(misfit_v<TakesNumbers, X>) void operator()(Comm&&, X&&, const call_options&) const {
         refuse_arguments<X>();

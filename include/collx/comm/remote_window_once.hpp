@@ -33,7 +33,7 @@ namespace detail {
     });
 }
 
-// ------------------------------------------------------------------ the communicator beside it
+// ------------------------------------------------------------------ the communicator that the window was made of
 // Called in waits of the base's calls. The window's own calls, and its progress thread, need no help.
 COLLX_ONCE bool remote_window::move_beside() {
     if (!base_.caller.is_in_call() || !core_.caller.is_at_rest() || core_.net.failed()) return false;

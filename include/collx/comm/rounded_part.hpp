@@ -48,7 +48,7 @@ private:
     static Wide from_wire(W x) { return static_cast<Wide>(static_cast<float>(x)); }
     // The largest number of W if it has less range than float, else 0.
     static Wide largest() {
-        if constexpr (sizeof(W) == 1) return from_wire(W(1e30f)); // these saturate
+        if constexpr (sizeof(W) == 1) return from_wire(W(1e30f)); // e4m3 and e5m2 saturate
         else if constexpr (std::numeric_limits<W>::max_exponent < std::numeric_limits<float>::max_exponent)
             return static_cast<Wide>(std::numeric_limits<W>::max());
         else return 0;

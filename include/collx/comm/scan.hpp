@@ -15,8 +15,8 @@ using exclusive_scan_fn = reducing_fn<Mode, verb::exclusive_scan>;
 
 // Reduces over the ranks up to this one.
 // Shape: the same number of elements on every rank. Element i of rank r becomes x0[i] op x1[i] op … op xr[i].
-// Cost: where memory is shared one round, in which each rank reads the operands before its own; else log2(n)
-//     rounds up to 32 KiB and a chain above (docs/algorithms.md).
+// Cost: where memory is shared, one round up to 64 KiB, in which each rank reads the operands before its own; else
+//     log2(n) rounds up to 32 KiB. A chain above, among few ranks, and on shared cores (docs/algorithms.md).
 // Order: rank order; any associative operator.
 // Errors: as all_reduce.
 // Example: collx::scan(world, collx::value(count));

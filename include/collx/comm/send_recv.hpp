@@ -89,7 +89,7 @@ counted_ptr<operation> start_message(communicator_core& c, const View& v, const 
 // Several messages as one operation. Each advances separately, in the queue of its peer.
 class message_set final : public operation {
 public:
-    static constexpr int queue = -1; // only of sets, whose order does not matter
+    static constexpr int queue = -1; // of all sets: a set ends only after those that were started before it
 
     explicit message_set(communicator_core& c) : core_(c) {}
     ~message_set() override {
@@ -226,7 +226,8 @@ private:
     }
 };
 
-// Between hosts a large message arrives in the user's buffer if its receive is posted in time: that goes first.
+// Whether the receive of a sendrecv goes first: between hosts a large message arrives in the user's buffer if its
+// receive is posted in time.
 template <class View>
 bool is_wanted_first(communicator_core& c, const View& v, int from_rank) {
     return v.size() * sizeof(element_of<View>) >= least_remote_bytes && c.net.rx(port::messages, from_rank).is_remote();
@@ -311,7 +312,7 @@ private:
             send_all(comm, sent, to_rank, o);
             return receiving.wait();
         }
-        message_fn<nonblocking, true, false> start; // all ranks receive, so none need wait for that
+        message_fn<nonblocking, true, false> start; // does not wait until it is taken: all ranks receive
         auto sending = start(comm, sent, to_rank, o);
         receive(comm, received, from_rank, o);
         sending.wait();

@@ -32,8 +32,8 @@ inline growing_array<int> ranks_of_color(int color, const growing_array<split_re
     return group;
 }
 
-// The same on each rank of a group, and on no other communicator. (Not made of the number of calls so far: a call that
-// failed on a rank, before the other ranks learned of it, may count there alone.)
+// The id of a group's communicator: the same on each of its ranks, and of no other communicator. (Not made of the
+// number of calls so far: a call that failed on a rank, before the other ranks learned of it, may count there alone.)
 inline std::uint64_t id_of_split(const communicator_core& c, int color, bool shares) {
     const std::uint64_t origin[] = {c.id, c.splits, static_cast<std::uint64_t>(color)};
     return remote_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12), shares);
@@ -92,7 +92,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
             if (theirs.has_failed != 0 && failed < 0) failed = r;
             shares = shares || theirs.is_full != 0;
         });
-    } catch (...) { // a rank that was through has ended this communicator; other ranks may use a shared place
+    } catch (...) { // another rank has ended this communicator after its exchange; a shared place may be in use
         const links_layout layout = c.home->layout_of(members);
         if (place.offset != job::no_place && layout.ranks == 1) c.home->memory->give_back(place.offset, layout.bytes());
         throw;

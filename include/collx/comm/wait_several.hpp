@@ -98,8 +98,8 @@ public:
         (all_.push_back(listed_handle(w)), ...);
     }
 
-    // Advances all handles, round by round, until is_enough(handles that are done and not settled) or none is left. A
-    // call that fails is settled, and failed() is called inside the handler of its error.
+    // Advances all handles, round by round, until is_enough(number of handles that are done and not settled) or none is
+    // left. A call that fails is settled, and failed() is called inside the handler of its error.
     template <class Enough, class Failed>
     void poll(Enough&& is_enough, Failed&& failed) {
         wait_policy waiting;

@@ -4,7 +4,7 @@
 //
 //   #include <collx/comm/window.hpp>
 //   collx::window<float> halo(world, 2 * width);                  // all ranks, together
-//   halo.put_signal(right, 0, edge);                              // there, and said so
+//   halo.put_signal(right, 0, edge);                              // written there, with a signal
 //   halo.wait(left);                                              // what left has put is here
 //   use(halo.local());
 #pragma once

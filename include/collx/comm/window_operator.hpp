@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How operators combine into a window's elements, by the instructions of one word or under a lock, and which operators
-// a rank on another host can be asked for by name. It must not know how it is asked for them.
+// a rank on another host can be asked for by name. Independent of how the request is sent.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,8 @@ struct combination {
 // before main(), so processes that run the same program have the same operators.
 class window_operator {
 public:
-    // f: makes its own operator. d: 0 if its name identifies the operator. t: of the elements, see type_hash.
+    // f: constructs its own operator. k: hash of the types of elements and operator. d: distance of its code from
+    // mark_of_program(); 0 if the type's name identifies the operator. t: of the elements, see type_hash.
     window_operator(combine_fn f, std::uint64_t k, std::uint64_t d, std::uint64_t t, std::size_t bytes_each,
                     std::size_t count, bool locks)
         : run(f), kind(k), distance(d), type(t), elem_bytes(bytes_each), operands(count), needs_lock(locks),

@@ -107,7 +107,7 @@ struct bound_schedule {
     const char* name = "";           // of the algorithm
     std::uint64_t parameters = 0;    // of the algorithm, including its root: the same bits on all ranks
     std::size_t most_bytes = 0;      // of one chunk that a slot or a window stage takes at once
-    // Messages of so many bytes are put at the beginning of an empty ring (sending_end::restart_if_empty).
+    // Messages of so many bytes or more are put at the beginning of an empty ring (sending_end::restart_if_empty).
     std::size_t least_restarted_bytes = SIZE_MAX;
     bool zero_copy = false;          // peers read and write the user's own buffers
     bool allows_single_copy = false; // every message goes straight to an output, so it may be read where it lies

@@ -103,8 +103,8 @@ COLLX_ONCE void channel_steps::push(const sched::step& s, const strand_cursor& s
 }
 
 // ------------------------------------------------------------------ single copy
-// Cold: compiled for size and kept apart from the other steps; messages of this size have time for a call. Only plain
-// memory: what hooks or a wire type would change on the way cannot be read in place.
+// The cold functions are compiled for size, away from the other steps: messages of this size have time for a call. Only
+// plain memory is read in place: hooks or a wire type would change what travels.
 COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const {
     const element_ops::facts& is = call_.elements.is;
     return is.plain && is.align <= 16 && call_.plan.allows_single_copy && s.what == sched::send &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The typed edge of a call. The engine (task.hpp) moves bytes and is compiled once. An element_ops does what a step
+// The typed part of a call. The engine (task.hpp) moves bytes and is compiled once. An element_ops does what a step
 // does to elements: a few functions over a mover, which knows the tensors, the hooks, the operator and the type on the
 // wire. It costs one indirect call per step and piece, 1 to 2 ns.
 #pragma once

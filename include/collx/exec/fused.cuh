@@ -96,16 +96,16 @@ public:
 
     bool is_one_launch() const { return true; }
     // One device's memory: a warp's store to one line of the second-level cache is one access. NCCL's LL128 relies on
-    // it from compute capability 7.0 on, the PTX memory model does not promise it, and here it has never been run.
+    // it from compute capability 7.0 on. The PTX memory model does not promise it; it held on an H100 and an H200.
     bool lines_arrive_whole() const { return true; }
     // A multicast object binds memory of several devices.
     bool has_multicast(const fused_options&) const { return false; }
 
     // Errors: invalid_argument where p is memory of the host or of another device.
     void require_memory(int rank, const void* p, const char* which) {
-        // The query costs as much as a launch, so answers are kept. They do not notice that an address was freed and
-        // now belongs to other memory. Pinned memory works there; memory that kernels cannot reach ends them with a
-        // CUDA error.
+        // The query costs as much as a launch, so answers are kept. An answer is outdated if the address was freed and
+        // belongs to other memory now: pinned memory works, and memory that kernels cannot reach ends them with a CUDA
+        // error.
         const void*& known = known_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
         if (p == known && p != nullptr) return;
         const beside_captures free_to_ask;

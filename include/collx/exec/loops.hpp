@@ -153,8 +153,8 @@ COLLX_ALWAYS_INLINE void fold_arrays(const Op& op, T* to, const T* const* s, int
 }
 
 inline constexpr int most_in_blocks = 64; // the most arrays that fold_in_blocks() folds
-// (Time of all_reduce of 4 MiB relative to the loops alone, caches apart: 0.77, 0.68, 0.64, 0.61 with blocks of 4, 8,
-// 16, 32 KiB; with a shared cache of 512 KiB and more 1.03 to 1.05.)
+// (Time of all_reduce of 4 MiB relative to the loops alone: on cores without a common cache 0.77, 0.68, 0.64, 0.61 with
+// blocks of 4, 8, 16, 32 KiB; on cores that share a cache of 512 KiB and more 1.03 to 1.05.)
 inline constexpr std::size_t block_for_others = 16 * 1024;
 
 // The same in blocks: folds each block into `kept` or, where that is null, into a local buffer, and calls

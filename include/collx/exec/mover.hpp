@@ -179,7 +179,7 @@ public:
     }
 
 private:
-    // Elements that are converted at once, on the stack: 512 bytes, or 8 elements up to 4 KiB, or one.
+    // Elements that are converted at once, on the stack: 512 bytes; of larger elements up to 8, in 4 KiB; at least one.
     static constexpr std::size_t block = sizeof(acc_type) <= 64     ? 512 / sizeof(acc_type)
                                          : sizeof(acc_type) <= 512  ? 8
                                          : sizeof(acc_type) <= 2048 ? 4096 / sizeof(acc_type)

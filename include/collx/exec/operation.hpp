@@ -39,14 +39,14 @@ public:
     virtual place where() const { return {}; }
     // Nothing may touch its buffers any more. The progress thread is kept away meanwhile.
     virtual void be_dropped() { is_dropped = true; }
-    detail::kept_state state; // kept by the progress engine, read by waits
+    detail::kept_state state; // written where it is advanced, read by waits
     bool is_left = false;     // its communicator is gone, and everything that it refers to
     bool is_dropped = false;  // its handle is gone, and perhaps its buffers: it must not be advanced
     failure error{};
     int at_port = -1;           // the port of its messages
     std::uint64_t recorded = 0; // number of its record (job/flight_recorder.hpp), 0: none
     awaited waiting_for; // a peer that a blocked strand waits for; with several strands it changes from look to look
-    counted_ptr<operation> failed_before; // the list of communicator_core::failed
+    counted_ptr<operation> failed_before; // the next in the list outstanding_calls::failed_
 };
 
 COLLX_END_NAMESPACE

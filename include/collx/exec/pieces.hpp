@@ -31,7 +31,7 @@ struct pieces {
         count = most <= elems ? 1 : (most + elems - 1) / elems; // a division costs as much as a step of a short call
     }
 
-    // Resolves a single chunk in advance: three divisions are a good part of a short call.
+    // Resolves a single chunk in advance: three divisions take a good part of a short call's time.
     COLLX_HD static sched::chunk_set settled(const sched::chunk_set& c, int chunks) {
         return c.count == 1 && chunks > 0 ? sched::chunk_set(c.at(0, chunks)) : c;
     }

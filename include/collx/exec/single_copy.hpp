@@ -13,7 +13,7 @@ COLLX_BEGIN_NAMESPACE
 // A system call costs as much as copying 16 KiB. With more ranks than cores each message costs a process switch, so one
 // single-copy message carries several pieces.
 inline constexpr std::size_t least_single_copy_bytes = 32 * 1024, most_single_copy_bytes = 512 * 1024;
-inline constexpr std::size_t least_measured_bytes = 8 * 1024;
+inline constexpr std::size_t least_measured_bytes = 8 * 1024; // from here on, some copies are timed to compare both
 
 // Whether no step of this rank writes to the memory of a chunk of its input. A step of an in-place call that copies the
 // chunk to itself does not count. Requires: plain elements.

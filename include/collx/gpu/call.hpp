@@ -23,7 +23,7 @@ template <class Runtime, class Comm>
 struct device_started {
     using runtime = Runtime;
     using group = gpu_group<Runtime>;
-    using alone = device_started; // a call of a group has this type where it adds no kernel
+    using alone = device_started; // how staged code takes any call, also one of a group
     using policies = std::remove_cvref_t<decltype(policies_of(std::declval<Comm&>()))>;
 
     device_started(Comm& x, const device_call_options& opts, bool is_collective = true, bool waits = true)

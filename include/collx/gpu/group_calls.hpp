@@ -193,7 +193,7 @@ private:
         for (const auto& m : all)
             if (m.bytes != 0) sorted.push_back(&m);
         std::sort(sorted.begin(), sorted.end(), [](auto* a, auto* b) { return a->address < b->address; });
-        const device_message *reaches = nullptr, *writes = nullptr; // of those before, which end last
+        const device_message *reaches = nullptr, *writes = nullptr; // last to end so far, of all and of received ones
         const auto end_of = [](const device_message* m) { return m == nullptr ? 0 : m->address + m->bytes; };
         for (const auto* m : sorted) {
             const auto* other = m->outgoing ? writes : reaches;

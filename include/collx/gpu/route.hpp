@@ -35,9 +35,8 @@ struct device_settings {
     std::size_t staging_bytes = std::size_t{4} << 20;       // of one staged piece
     int staging_lanes = 8;                                  // blocks that copy a staged piece
     // Kernels of two launches on one device may wait for each other for ever, so ranks that share a device are staged.
-    // true: their kernels are tried, and used if they ran at the same time. Later kernels need not run at the same
-    // time, beside kernels of the program; then the deadline of a wait ends the call. For tests on a machine with one
-    // device.
+    // true: their kernels are tried, and used if they ran at the same time. Beside kernels of the program, later ones
+    // may not run at the same time; then the deadline of a wait ends the call. For tests on a machine with one device.
     bool shares_device = false;
     // Long sums use a switch that reduces and multicasts (NVLink SHARP) where there is one, unless `deterministic`.
     bool multicast = true;
@@ -47,9 +46,9 @@ struct device_settings {
 
 namespace detail {
 
-// How long the end of a communicator or window waits for ranks that may still use this one's memory: as a call, for
-// they are in a call or will make one. After a failure, or where an exception is being thrown, they may never come, so
-// then two seconds; its end tells those that still wait along a rail (rail_patience_ns).
+// How long the end of a communicator or window waits for ranks that may still use this rank's memory: as long as a
+// call, because they are in a call or will make one. After a failure, or while an exception is thrown, they may never
+// come: then two seconds. That is less than rail_patience_ns, so ranks that wait along a rail are notified in time.
 inline call_options while_leaving(std::int64_t timeout_ns, bool has_failed = false) {
     return {.timeout = duration::from_ns(has_failed || std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns)};
 }

@@ -54,7 +54,8 @@ struct two_level {
 private:
     template <collective C>
     static constexpr bool is_scan = C == collective::scan || C == collective::exclusive_scan;
-    // Not if the program has bound an algorithm, or asks for an order of operands that two levels do not keep.
+    // Whether calls may go in two levels: not if the program has bound an algorithm, or asks for an order of operands
+    // that two levels do not keep.
     template <collective C, class Call, class Op, class T>
     static constexpr bool may_take = [] {
         using policies = typename Call::policies;

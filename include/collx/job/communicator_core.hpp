@@ -254,7 +254,8 @@ struct communicator_core {
         if (pending.empty()) carried = net.move();
         else progress_pending();
     }
-    // Waits for an operation that was started before. False, if it may not fail: it is not done in that time.
+    // Waits for an operation that was started before. may_fail: whether an expired time limit ends the communicator;
+    // otherwise the function returns false then.
     bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail);
     // One look of a wait that looks from time to time.
     void look(detail::failure_watch::looking& l, std::int64_t timeout_ns, awaited waiting_for) {
@@ -292,7 +293,8 @@ struct communicator_core {
     const links_choice* by_links = nullptr;
     sole_ptr<detail::flight_recorder> recorder; // null: calls are not recorded
     sole_ptr<detail::progress_link> helper;     // null: only calls move outstanding operations on
-    // A communicator of these ranks, or of more, whose failure also ends waits here: a proxy's heeds the program's.
+    // A communicator of these ranks, or of more, whose failure also ends waits here: those of proxies and windows heed
+    // the program's.
     communicator_core* heeded = nullptr;
     const char* made_for = nullptr; // the part of collx whose own communicator this is; null: the program's
     std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;

@@ -51,7 +51,7 @@ COLLX_BEGIN_NAMESPACE
 [[gnu::cold]] COLLX_ONCE communicator_core::~communicator_core() {
     if (end) end->has_come = true;
     if (recorder) recorder->set_observer({});          // what the observer refers to may be gone
-    if (helper) helper->leave();                       // first of all
+    if (helper) helper->leave();                       // before what the progress thread uses ends
     if (home->mark.is_child()) (void)device.release(); // the device part's thread is the parent's
     device = sole_ptr<detail::device_part>();          // the device part uses what follows
     pending.leave_all(failure(errc::aborted, net.rank()));

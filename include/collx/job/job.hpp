@@ -96,7 +96,7 @@ static_assert(sizeof(notice_board) <= page_bytes);
 // The hosts of a job that has several, as one rank sees them.
 struct host_map {
     detail::growing_array<int> place_of; // rank of the job -> place among those of this host, -1: elsewhere
-    detail::growing_array<int> rank_at;  // the other way round
+    detail::growing_array<int> rank_at;  // place on this host -> rank of the job
     detail::growing_array<int> host_of;  // rank of the job -> host
 };
 
@@ -179,9 +179,10 @@ public:
     // from the board.
     std::uint64_t agree_on_world(const deadline& until);
 
-    // Takes address space for one communicator and sets its user count.
+    // In place of an offset: there was no room for a communicator.
     static constexpr std::uint64_t no_place = UINT64_MAX;
     [[noreturn]] static void fail_no_place(int rank, int leader);
+    // Takes address space for one communicator and sets its user count. Returns its offset.
     static std::uint64_t take_links(arena& a, const links_layout& layout);
 
     // Launchers bind ranks to cores, and differently from rank to rank, so only all ranks together know how many

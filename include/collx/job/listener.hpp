@@ -33,7 +33,7 @@ public:
     }
     ~listener_meeting() { net.links.say_bye(); }
 
-    // Ends must be kept, because they know how far they are.
+    // Keeps one end for each peer, because an end counts its messages.
     struct ends {
         int size() const { return n; }
         int rank() const { return links.rank(); }
@@ -191,7 +191,7 @@ private:
             return unix_address(directory_, name);
         return address_of(host, static_cast<int>(read_digits(at, 65535)));
     }
-    // One rank's line in the table.
+    // What one rank publishes in the exchange: its host, and where it listens.
     struct card {
         std::uint64_t host = 0;
         std::uint32_t bytes = 0;

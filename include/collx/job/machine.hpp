@@ -48,7 +48,7 @@ namespace detail {
 inline constexpr std::size_t most_topology_bytes = 1 << 20;
 
 // Every rank shows bytes to all, in as many exchanges as the longest text takes. All ranks know its length, `most`.
-// visit(rank, at, part, bytes).
+// Calls visit(rank, at, part, bytes).
 template <class Visit>
 void show_parts(communicator_core& c, const std::string& mine, std::size_t most, Visit&& visit) {
     constexpr std::size_t part = 112;
@@ -131,7 +131,8 @@ inline own_machine read_own_machine(const environment& env, int rank, int place,
     return own;
 }
 
-// The name of this rank's card, empty: none is known. Errors in the file are reported when the ranks merge theirs.
+// The name of this rank's network card, empty: none is known. Errors in the file are reported when the ranks merge
+// theirs.
 inline kept_text own_card(const environment& env, int place, int here) {
     try {
         if (env.get("COLLX_TOPOLOGY") == nullptr) return {};
@@ -268,8 +269,8 @@ inline const job_machine& machine_under(const communicator_core& c) {
     return static_cast<const job_machine&>(*c.home->machine);
 }
 
-// Numbers for the other ranks: has_rails, is_complete, whether rings are faster, how many rings; then all members
-// along.
+// Numbers for the other ranks: has_rails, is_complete, whether rings are faster, how many rings; then all members in
+// the order along the ring.
 inline std::vector<std::int32_t> found_by_search(const communicator_core& c) {
     const job_machine& m = machine_under(c);
     std::vector<topo::standing> members;

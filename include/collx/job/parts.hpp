@@ -41,7 +41,7 @@ struct topology_component {
     // Looks up what the machine says of these ranks, once for a communicator. together: all ranks are in this call and
     // take what the first finds; otherwise each searches by itself.
     void (*look_up)(communicator_core&, bool together);
-    // The name of the card beside the `place`-th of `here` ranks on this host; empty: none is known.
+    // The name of the network card beside the `place`-th of `here` ranks on this host; empty: none is known.
     kept_text (*own_card)(const environment&, int place, int here);
 };
 #if defined(COLLX_COMPILED)

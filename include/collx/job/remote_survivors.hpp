@@ -4,7 +4,7 @@
 // dies, another rank takes over and proposes what it or others have accepted. So if one rank has continued with a
 // proposal, all continue with it. The connections and messages are those of survivor_links.hpp.
 //
-//   rank → coordinator: here (what I accepted before), accept
+//   rank → coordinator: here (with the proposal that it accepted before), accept
 //   coordinator → rank: waits (for whom), propose, commit, late or out
 //
 // A rank that has received the commit continues. It answers all ranks that still ask: ranks that follow it, and a
@@ -59,7 +59,7 @@ private:
     struct peer {
         int ballot = 0; // of the proposal that it had accepted when it came
         members accepted;
-        int told = -1; // the missing rank that it was last told of
+        int told = -1; // the missing rank that the last message to it named
         bool has_come = false, was_asked = false, has_accepted = false;
         bool came_once = false;
     };
