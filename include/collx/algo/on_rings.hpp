@@ -25,7 +25,7 @@ struct on_rings {
     static constexpr const char* name = "rings";
     static constexpr int min_depth = sched::min_depth_v<Inner>;
     static constexpr bool needs_commutative = true;
-    const order_view* orders = nullptr; // must outlive the recorded steps
+    const order_view* orders = nullptr; // must live as long as this value and the recorded steps
     int count = 0;
 
     constexpr bool fits(int n) const {

@@ -34,9 +34,8 @@ struct team_layout {
     int excess;
     COLLX_HD constexpr explicit team_layout(int n) : teams(power_below(n)), excess(n - power_below(n)) {}
     COLLX_HD constexpr int team_of(int rank) const { return rank < 2 * excess ? rank / 2 : rank - excess; }
-    COLLX_HD constexpr int leader(int team) const {
-        return team < excess ? 2 * team : team + excess;
-    } // also: first rank
+    // Also the first rank of the team.
+    COLLX_HD constexpr int leader(int team) const { return team < excess ? 2 * team : team + excess; }
     // The ranks of `count` teams, as chunks of an algorithm with one chunk per rank.
     COLLX_HD constexpr chunk_set chunks_of(int team, int count) const {
         return {leader(team), leader(team + count) - leader(team)};

@@ -124,7 +124,8 @@ inline kept_text connection_words(const host_description& h) {
 inline kept_text reach_of(const host_description& h) {
     return joined({" ", hash_bytes(h.machine.data(), h.machine.size(), 6), h.has_address ? " 1" : " 0"});
 }
-// Checks and removes that. A process manager shows no rank all others, so each compares itself with the one above it.
+// Checks the words of reach_of() at the end of a published address and removes them. No rank sees all the others, so
+// each compares itself with the one above it in the tree.
 [[gnu::cold]] inline void take_reach(kept_text& address, const host_description& h, int rank, int up) {
     const kept_text mine = reach_of(h);
     const std::size_t last = address.rfind(' '),

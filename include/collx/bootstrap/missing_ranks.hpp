@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a rank says that waited in a store for others in vain.
+// The errors of a rank that has waited in a store for others until its deadline.
 #pragma once
 
 #include <cstdint>

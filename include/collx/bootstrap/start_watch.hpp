@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One verdict for all ranks when a start fails, whatever each of them waits for: the store, the listener, or the memory
-// of its host. The store notices a death and sets a key (the bell) that all waits check. When the time is over, the
-// first rank to notice calls the roll, and the error names the ranks that do not answer (docs/design/startup.md).
+// of its host. The store notices a death and sets a key (the bell) that all waits check. The first rank whose time
+// is over sets it, too, to a roll call, which each rank answers by setting a key of its own. The error names the ranks
+// that do not answer (docs/design/startup.md).
 #pragma once
 
 #include <exception>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Remedies where the system is out of a resource, chosen by its reason (errno) and by the limits of this process. A
-// remedy that cannot help costs its reader an hour.
+// Remedies where the system is out of a resource, chosen by its reason (errno) and by the limits of this process.
 #pragma once
 
 #include <pthread.h>

@@ -87,10 +87,10 @@ enum condition : unsigned {
     one_by_one = 64,      // operands are combined one after the other in the order of ranks (deterministic)
     power_of_two = 128,   // the number of ranks is a power of two
     rings_pay = 256,      // rings load the machine's links less than exchanges between all pairs do
-    by_rail = 512,        // no windows, and a rank without a card next to it sends through the rank that has one
+    by_rail = 512,        // no windows, and the ranks of a host have network cards on several rails
     crowded_hosts = 1024, // there are several hosts, some with several ranks
-    whole_sums = 2048 // partial sums that are sent on are not rounded, or may be (they may not: deterministic, narrow
-                      // on the wire)
+    whole_sums = 2048     // the schedule may send partial sums on (it may not where that rounds them, in a wire type
+                          // narrower than the sums, and the call is deterministic)
 };
 // The size that is compared with a row's bounds, in bytes on the wire.
 enum class measure : std::uint8_t {

@@ -38,7 +38,6 @@ struct attach {};
 struct automatic {};
 
 namespace detail {
-// A type that is meant as an algorithm, complete or not.
 // Whether values of T, which are summed as Acc, pass through W, rounded at most as floating-point numbers are.
 template <class W, class T, class Acc = T>
 constexpr bool carries() {
@@ -59,6 +58,7 @@ constexpr void require_wire() {
         "call through a communicator without it.");
 }
 
+// A type that is meant as an algorithm, complete or not.
 template <class A>
 concept LooksLikeAlgorithm = requires {
     A::op;

@@ -33,10 +33,10 @@ struct problem {
 struct links_choice {
     // Returns null where the choice is as without links.
     bound_schedule* (*select)(const links_choice&, collective, schedule_cache&, const problem&) = nullptr;
-    const order_view* rings = nullptr; // each of all ranks, on one host; the first also where one ring is enough
+    const order_view* rings = nullptr; // each has all ranks; only where all are on one host. One ring: the first
     int ring_count = 0;
     bool beats_windows = false;      // rings load the links less than direct exchange between ranks
-    bool has_rails = false;          // data that leave a host by another rank's card go through that rank
+    bool has_rails = false;          // the ranks of a host have network cards on several rails
     const node_map* hosts = nullptr; // in place of problem's: ranks of a host along its ring and by rails
 };
 

@@ -22,11 +22,10 @@ namespace detail {
 
 inline constexpr int most_chunks = 1 << 24;
 // With this many receivers or more, a rank's messages of at least so many bytes begin at the beginning of their rings,
-// where ranks run in turn. (Time relative to rings
-// that go round: all_to_all by pairwise, ranks on 2 cores, near, 100 KiB, 300 KiB, 700 KiB, 1.4 MiB, 4 MiB: 5 ranks
-// 1.35, 1.05, 1.11, 0.98, 1.12; 6 ranks 1.20, 1.11, 0.87, 0.85, 1.03; 7 ranks 1.00, 0.82, 0.79, 0.92, 1.04; 8 ranks
-// 0.81, 0.62, 0.68, 0.76, 0.85; 12 ranks 0.56, 0.55, 0.72, 0.59, 0.84. Messages to one neighbour, 8 ranks: 1.28 at 20
-// KiB, 1.07 at 100 KiB.)
+// where ranks run in turn. (Time relative to messages one behind the other: all_to_all by pairwise, ranks on 2 cores,
+// near, 100 KiB, 300 KiB, 700 KiB, 1.4 MiB, 4 MiB: 5 ranks 1.35, 1.05, 1.11, 0.98, 1.12; 6 ranks 1.20, 1.11, 0.87,
+// 0.85, 1.03; 7 ranks 1.00, 0.82, 0.79, 0.92, 1.04; 8 ranks 0.81, 0.62, 0.68, 0.76, 0.85; 12 ranks 0.56, 0.55, 0.72,
+// 0.59, 0.84. Messages to one neighbour, 8 ranks: 1.28 at 20 KiB, 1.07 at 100 KiB.)
 inline constexpr int many_receivers = 6;
 inline constexpr std::size_t long_for_many = 8 * 1024;
 

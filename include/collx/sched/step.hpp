@@ -42,9 +42,10 @@ enum class place : unsigned char { none, in, out, tmp, window0, window1 };
 
 // A list of chunks that travel as one message: `count` chunks in runs of `run` consecutive ones, one run every `period`
 // chunks, all modulo the number of chunks. {c} is one chunk, {c, m} are m consecutive ones, {c, m, b, 2 * b} is every
-// second block of b. Algorithms made of smaller ones (sub_executor.hpp) use two more members. `size` chunks from `base`
-// on take the place of all chunks (of scratch, which may have more than the buffers). `order` is a permutation of all
-// chunks in which positions are looked up; it must live as long as the steps do (a plan keeps its own copy).
+// second block of b. Algorithms made of smaller ones (sub_executor.hpp) use more members. With `size`, only the `size`
+// chunks from `base` on are counted, as if they were all; in scratch, which may have more chunks than the buffers, they
+// may lie behind these. `order` is a permutation of all chunks: position p is chunk order[p]. It must live as long as
+// the steps do (a plan keeps its own copy).
 struct chunk_set {
     int first = 0;
     int count = 1;

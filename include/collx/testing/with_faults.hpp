@@ -23,7 +23,7 @@ struct fault_plan {
     int delay_one_in = 0;
     int delay_moves = 100; // moves of the rank before the message, and those behind it, are sent
     int drop_one_in = 0;
-    std::uint64_t cut_after = UINT64_MAX; // messages to one peer; then none goes to it or comes from it
+    std::uint64_t cut_after = UINT64_MAX; // the first lost message to one peer; then none comes from it
 };
 
 template <CustomTransport T, fault_plan Plan>

@@ -78,7 +78,7 @@ inline std::vector<island> islands_of(const graph& g, const std::vector<int>& me
     return all;
 }
 
-// A key: equal for islands whose search gives the same result.
+// A key. Islands with equal keys have equal results of the search.
 inline std::string shape_of(const island& in) {
     std::string shape;
     const auto add = [&](double number) { shape.append(reinterpret_cast<const char*>(&number), sizeof number); };

@@ -47,7 +47,7 @@ struct attributes_of {
 };
 
 // GB/s of a PCIe link. NCCL counts units of 100 Mbit/s a lane (60 for an unknown speed). Published rates are 21/16 of
-// its: 12 and 15.75 at 8 GT/s x16.
+// NCCL's: at 8 GT/s x16, 15.75 and 12.
 inline double pcie_rate(const std::string& speed, int width, rate_basis basis) {
     static constexpr std::pair<const char*, int> known[] = {{"2.5", 15},   {"5", 30},    {"5.0", 30},   {"8", 60},
                                                             {"8.0", 60},   {"16", 120},  {"16.0", 120}, {"32", 240},

@@ -108,7 +108,8 @@ public:
         return b >= base_ && b < base_ + bytes_ && bytes <= static_cast<std::size_t>(base_ + bytes_ - b);
     }
     // The process number of rank r as rank `me` may use it; -1 where it would name another process or none. Ranks in
-    // another pid namespace than rank 0 have not written their numbers, and cannot use those of other ranks.
+    // another pid namespace than rank 0 have not written their numbers, and cannot use those of other ranks. What is
+    // not a number of a process (0: not written yet, has_left, has_failed) is returned as it is.
     int process_of(int r, int me) const {
         const int number = header().pid[r].load(memory_order::acquire);
         return number <= 0 || header().pid[me].load(memory_order::relaxed) == ::getpid() ? number : -1;
@@ -178,7 +179,8 @@ public:
         release(h);
     }
 
-    // Repairs the table of a process that died with the lock: see assign(). Called by the new holder of the lock.
+    // Repairs the table after a process died while it held the lock: see assign(). Called by the new holder of the
+    // lock.
     static void repair(arena_header& h) {
         int kept = 0;
         for (int k = 0; k < h.free_count; ++k) {
@@ -298,9 +300,10 @@ private:
         return last->offset + last->used - bytes;
     }
 
-    // ------------------------------------------------------------------ the table, so that its holder may die anywhere
-    // Stores are made in this order. After each of them the table holds no byte that is in use, and repair() makes it
-    // hold each byte once: it drops entries of no bytes, and entries that lie in an earlier one.
+    // ------------------------------------------------------------------ changes of the table
+    // The holder of the lock may die anywhere in them. Stores are made in this order. After each of them the table
+    // holds no byte that is in use, and repair() makes it hold each byte once: it drops entries of no bytes, and
+    // entries that lie in an earlier one.
     static void in_order() { asm volatile("" ::: "memory"); }
     static void assign(arena_header::range& to, arena_header::range from) {
         to.bytes = 0;

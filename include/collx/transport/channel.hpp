@@ -36,14 +36,15 @@ struct slot_header {
 };
 static_assert(sizeof(slot_header) == 2 * cache_line_bytes); // a pair that processors fetch together
 
-// Counts never reset. Each side keeps the last value it saw of the other, so a line moves only when it has changed.
+// The sizes of a channel, the same at both ends.
 struct channel_shape {
     int depth = 16; // messages under way, as long as they are short
     std::size_t slot_bytes = 128 * 1024;
     int ring_slots = depth; // messages under way if one of them has more than small_bytes()
     // One slot more: laying long messages one behind the other may waste almost a slot where the ring ends.
     constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(ring_slots + 1) * slot_bytes; }
-    // Any `depth` consecutive messages of at most this many bytes do not overlap either, with the gaps between them.
+    // The longest message of which `depth` consecutive ones fit in the ring without overlap, with the gaps between
+    // them.
     constexpr std::size_t small_bytes() const {
         if (ring_slots == depth) return slot_bytes;
         const std::size_t each =
@@ -61,9 +62,10 @@ struct channel_shape {
 };
 
 namespace detail {
-// Written by the receiver, read by the sender.
+// Written by the receiver, read by the sender, which keeps the last value that it saw: the line moves between their
+// caches only when it has changed.
 struct receiver_line {
-    atomic<std::uint64_t> taken;
+    atomic<std::uint64_t> taken;                   // messages since the channel was made
     atomic<std::uint32_t> from_ring, from_peer;    // piece_cost of the two; from_peer 0: the receiver cannot read
     static constexpr std::uint32_t unmeasured = 1; // it can, but has not yet
 };
@@ -352,8 +354,8 @@ public:
     void say_can_read() {
         memory_.receiver().from_peer.store(detail::receiver_line::unmeasured, memory_order::relaxed);
     }
-    // Whether to measure the taking of this message: all single copies, one in four others, and each after a single
-    // copy.
+    // Whether to measure the taking of this message, which is no single copy: one in four, and each after a single
+    // copy. Single copies are all measured.
     bool is_sampled() const { return next_ % 4 == 0 || was_lent_; }
     // Tells the sender what taking a message costs here.
     void say_cost(bool is_single_copy, std::int64_t ns, std::size_t bytes) {

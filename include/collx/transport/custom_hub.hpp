@@ -106,7 +106,7 @@ public:
     // In a child of fork(): the endpoint belongs to the parent.
     void forget() { (void)endpoint_.release(); }
 
-    // ------------------------------------------------------------------ all that follows: in the turn
+    // ------------------------------------------------------------------ the caller of all that follows holds the turn
     void enter(custom_guest& g) {
         guests_.push_back(&g);
         for (std::size_t i = 0; i < kept_.size();) {

@@ -52,8 +52,8 @@ public:
     virtual remote_memory* memory() { return nullptr; }
 };
 
-// An object with its own links (windows), which is moved whenever a communicator's remote ranks are. The thread that
-// waits moves it, so the object asks whose call that is.
+// An object with its own links (windows), which is moved whenever a communicator's remote ranks are. It is moved by
+// the thread that waits in that communicator's call, so it first checks that no call of its own is running.
 class moved_beside {
 public:
     virtual bool move_beside() = 0;

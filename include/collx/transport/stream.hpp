@@ -76,7 +76,7 @@ public:
         return moved && (sender_.send(), true); // returns credits at once
     }
 
-    void push() { (void)sender_.send(); } // for callers that do not expect its end: only move() finds that
+    void push() { (void)sender_.send(); } // only move() notices the end of the connection
 
     // Whether messages of 128 KiB and more from the user's memory go by reference. Set it before the first.
     void set_copy_mode(single_copy_mode when) { sender_.set_copy_mode(when); }
@@ -140,7 +140,7 @@ public:
     // For whom rank `first`, this end, waits, and who is known to wait from there on.
     void say_waiting(int first) { words().say_waiting(first); }
     void set_waiting_words(waiting_words w) { words().waits = w; } // where they are read, and received words are stored
-    // What still arrives is of no use to anyone, and its place may be someone else's.
+    // What still arrives is no longer stored in the user's memory, which may be in use for something else.
     [[gnu::cold]] void say_bye() { words().owes_bye = true, receiver_.settle(); }
     bool has_said_bye() const { return sender_.has_said_bye(); }
     bool has_said_failure() const { return !is_live() || sender_.has_said_failure(); }

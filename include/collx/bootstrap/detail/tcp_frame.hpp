@@ -23,8 +23,8 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 // get: the value is the bell to listen to, if any. claim: sets a key that is not set. watch: the key is the bell to
-// ring if this connection is lost before `bye`; bye has no reply. arrive: counts the rank under the same key and waits
-// as a get of the second bell, which is rung when all ranks of the meeting have sent it.
+// ring if this connection is lost before `bye`; bye has no reply. arrive: the key is the bell again; the rank has
+// joined and waits as a get of the second bell, which is rung when all ranks of the meeting have sent arrive.
 enum class tcp_word : std::uint8_t { hello = 1, set, get, add, keyed_hello, claim, watch, bye, arrive };
 enum class tcp_status : std::uint8_t {
     ok = 1,

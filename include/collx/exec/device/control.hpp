@@ -39,7 +39,8 @@ struct alignas(line_bytes) lane_control {
 };
 
 inline constexpr unsigned max_slots = 64; // of a channel
-inline constexpr unsigned said_calls = 8; // more than a rank is ahead of a peer that reads it: see call_words.hpp
+// The calls whose words are kept. A rank that is further ahead of a peer overwrites words that the peer has not read.
+inline constexpr unsigned said_calls = 8;
 
 // One per rank. The blocks of lane 0 use what follows `abort`.
 struct alignas(line_bytes) rank_control {

@@ -13,9 +13,10 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// One block. All ranks run it phase by phase, and wait for all others in between. A rank writes the first line of its
-// own memory, then stores the sum of all first lines, plus its number, to its own line behind them in all memories,
-// then checks all lines of its memory, and then clears it.
+// One block. All ranks run it phase by phase, and wait for all others in between. Each memory has a first line and
+// behind it one line for each rank. A rank writes the first line of its own memory. Then it stores the sum of all first
+// lines, plus its number, to the line for itself in all memories. Then it checks the ranks' lines in its own memory,
+// and then clears that.
 struct switch_proof {
     enum class phase : unsigned char { write, sum, read, clear };
 

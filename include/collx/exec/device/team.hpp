@@ -69,7 +69,7 @@ public:
     Machine& machine() const { return machine_; }
 
     // Runs `algorithm` for all ranks in one launch. operands(r) gives rank r's views and operator.
-    // Protocol: simple_protocol or packet_protocol. Groups: strands of a block that run side by side, 1, 2 or 4.
+    // Protocol: one of those in args.hpp. Groups: strands of a block that run side by side, 1, 2 or 4.
     // Errors: aborted after an earlier failure; unsupported where an element does not fit; what the machine throws.
     template <class Types, class Protocol, int Groups = 1, class Algorithm, class Operands>
     void run(const Algorithm& algorithm, const typename Types::cuts_type& cuts, Operands&& operands,

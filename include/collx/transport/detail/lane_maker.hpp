@@ -80,7 +80,7 @@ private:
         if (!w.socket.is_open()) {
             if (is_out_of_descriptors(errno)) found = failure::no_descriptor(rank, errno);
             if (errno == EKEYREJECTED) found = failure(errc::security, w.peer);
-            return found.word != 0; // else the leading lane will find it, or there is a queue
+            return found.word != 0; // else this is tried again; that the peer is gone is found by the leading lane
         }
         if (const job_key& key = hub.protected_by().key; key) {
             w.proof = make_sole<greeting>(std::move(w.socket), w.hello, key, hub.calls());

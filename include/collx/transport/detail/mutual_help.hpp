@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How a rank that waits in one communicator advances its others, because a peer may wait for their messages. A few are
-// all moved; of many, those that have something to read, and one more in turn, for what is not read. So a call takes as
-// long with a thousand communicators as with ten. Knows no socket but by its descriptor.
+// How a rank that waits in one communicator advances its others, because a peer may wait for their messages. Where
+// there are few communicators, all are moved. Where there are many, those are moved that have something to read, and in
+// each call one other in turn, which may have something to send. So a call takes as long with a thousand communicators
+// as with ten. Sockets are known here only by their descriptors.
 #pragma once
 
 #include <sched.h>
@@ -17,7 +18,8 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Held for microseconds, by the calling thread or by one that helps.
+// A lock whose taker yields the core until it is free. Held for microseconds, by the calling thread or by one that
+// helps.
 class turn {
 public:
     bool try_take() { return !held_.test_and_set(memory_order::acquire); }

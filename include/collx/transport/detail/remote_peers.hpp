@@ -19,7 +19,7 @@ namespace detail {
 
 struct remote_peer {
     sole_ptr<stream> connection;
-    sole_ptr<detail::greeting> greeting; // becomes that
+    sole_ptr<detail::greeting> greeting; // the handshake that leads to `connection`
     std::int64_t try_at_ns = 0;          // a lower rank's next attempt
     std::int64_t lost_at_ns = 0;
     int refusals = 0;

@@ -57,7 +57,7 @@ struct stream_frame {
         welcome,     // answer to the hello of a lower rank
         bye,         // the sender has left and sends nothing more; bytes: how many messages went by verbs (low bits)
         striped,     // a message of which a part follows here and one on every other lane (stream_lanes.hpp)
-        lane,        // bytes, tag: this lane has come here at that attempt; lane 0: please make the others
+        lane,        // bytes, tag: this lane has come here at that attempt; lane 0: make the other lanes
         // Sent by the listener and never on a stream:
         answer, // an auth_answer follows
         accepted,

@@ -21,7 +21,7 @@ struct stream_parts {
     stream_words words;
     sole_ptr<stream_lanes> lanes; // null: the leading connection is the only one
     sole_ptr<verbs_path> verbs;   // null: all goes over sockets
-    bool is_settled = false;      // after a failure: users' memory is out of reach
+    bool is_settled = false;      // after a failure: users' memory is not used any more
 };
 
 } // namespace detail

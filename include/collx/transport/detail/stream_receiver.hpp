@@ -18,7 +18,7 @@ namespace detail {
 class stream_receiver {
 public:
     static constexpr std::size_t least_posted_bytes = stream_frame::least_large_bytes;
-    static constexpr int most_looks = 8; // for which such a message waits for its receiver to say where it wants it
+    static constexpr int most_looks = 8; // at such a message, until its receiver has said where it wants it
 
     // sender: of the same stream; its slots become free when the other end has received their messages.
     stream_receiver(stream_parts& of, stream_sender& sender) : of_(of), sender_(sender) {}

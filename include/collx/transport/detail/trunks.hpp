@@ -125,7 +125,7 @@ private:
     struct way {
         int peer = 0;
         counted_ptr<trunk> to;
-        sole_ptr<greeting> proof; // becomes its connection
+        sole_ptr<greeting> proof; // the handshake that leads to its connection
         std::int64_t try_at_ns = 0;
         int refusals = 0;
     };
