@@ -98,6 +98,37 @@ TEST_CASE("an async sendrecv is one handle for both messages, beside others unde
         });
 }
 
+TEST_CASE("an async sendrecv does not wait for one that was started before it") {
+    for (const int ranks_per_host : {0, 1})
+        on_hosts(3, {ranks_per_host}, [](collx::communicator& w) {
+            const int me = w.rank();
+            std::vector<int> mine(4, me), from_1(4, -1), from_2(4, -1), go(1, 7);
+            if (me == 0) {
+                std::vector<collx::work<void>> both;
+                both.push_back(collx::async::sendrecv(w, mine, 1, from_1, 1));
+                both.push_back(collx::async::sendrecv(w, mine, 2, from_2, 2));
+                EXPECT(collx::wait_any(both) == 1); // rank 1 answers only after what follows
+                EXPECT(from_2 == std::vector<int>(4, 2));
+                collx::neighbor_all_gather(w, {{2}, {2}}, mine, from_2); // nor does a call on a graph
+                collx::send(w, go, 2);
+                both[0].wait();
+                EXPECT(from_1 == std::vector<int>(4, 1));
+            } else if (me == 2) {
+                collx::sendrecv(w, mine, 0, from_1, 0);
+                collx::neighbor_all_gather(w, {{0}, {0}}, mine, from_2);
+                collx::recv(w, go, 0);
+                collx::send(w, go, 1);
+                EXPECT(from_1 == std::vector<int>(4, 0) && from_2 == from_1);
+            } else {
+                std::vector<int> none;
+                collx::neighbor_all_gather(w, {{}, {}}, mine, none);
+                collx::recv(w, go, 2);
+                collx::sendrecv(w, mine, 0, from_1, 0);
+                EXPECT(from_1 == std::vector<int>(4, 0));
+            }
+        });
+}
+
 TEST_CASE("an async sendrecv that no rank answers names the rank it waits for") {
     on_ranks(2, [](collx::communicator& w) {
         std::vector<int> a(2), b(2);

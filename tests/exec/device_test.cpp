@@ -418,6 +418,52 @@ TEST_CASE("flags wrap around after 2^32 messages, and old ones are cleared away 
     CHECK(old_words(slots, s.slots * s.flag_slot_bytes) == 0);
 }
 
+namespace {
+
+struct sum_that_may_be_slow {
+    bool is_slow = false;
+    float operator()(float a, float b) const {
+        if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        return a + b;
+    }
+};
+
+} // namespace
+
+// In a chain nothing holds the first rank back but its successor. While rank 2 sums, ranks 0 and 1 make all other
+// calls, and the words of these calls come to lie where rank 2 looks for those of the sum.
+TEST_CASE("a rank that is many calls ahead of a peer does not end the peer's call") {
+    constexpr int n = 3, later = 20;
+    twin_machine machine(1, true);
+    auto s = small_shape(n);
+    s.slots = 16;
+    team<twin_machine> t(machine, s);
+    float in[n] = {1, 2, 3}, sum[n] = {}, out[n] = {7, 0, 0};
+    const auto words = [](collective what, std::uint64_t hash) {
+        return device::fused_options{.timeout_ns = collx_test::patient(5'000'000'000),
+                                     .words = device::call_words::of(what, 0, hash, 1)};
+    };
+    const auto l = chunk_layout::blocks(1, 1);
+    using sums = device::call_types<floats, floats, sum_that_may_be_slow>;
+    t.run<sums, packet_protocol>(
+        algo::one_shot_all_reduce{}, l, l,
+        [&](int r) {
+            return device::rank_operands<sums>{{in + r, 1}, {sum + r, 1}, {r == 2}};
+        },
+        words(collective::all_reduce, 1));
+    using moves = device::call_types<floats, floats, device::move_only>;
+    for (int i = 0; i < later; ++i)
+        t.run<moves, packet_protocol>(
+            algo::chain_broadcast{}, l, l,
+            [&](int r) {
+                return device::rank_operands<moves>{{out + r, 1}, {out + r, 1}, {}};
+            },
+            words(collective::broadcast, 2));
+    machine.synchronize();
+    REQUIRE_NOTHROW(t.check());
+    for (int r = 0; r < n; ++r) CHECK((sum[r] == 6 && out[r] == 7));
+}
+
 TEST_CASE("a rank that is missing ends a call with its name, and the team with it") {
     twin_machine machine;
     machine.leave_out(1);

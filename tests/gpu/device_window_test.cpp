@@ -249,6 +249,8 @@ TEST_CASE("a signal that does not come is the deadline's, which names who should
         const int me = w.rank();
         window<int> x(w, 4, r, some());
         device::fake_stream s(me);
+        EXPECT(
+            refuses(errc::invalid_argument, -1, "a time limit of 0 ns", [&] { x.set_timeout(duration::from_ns(0)); }));
         x.set_timeout(std::chrono::milliseconds(50));
         if (me == 0) {
             launch(x, r, 3, s, [&](auto& b, int block, int) {

@@ -392,6 +392,9 @@ TEST_CASE("counts that do not fit their buffers are refused") {
     const std::vector<fused_message> twice = {{0, 1, 1, 0, 0}, {0, 1, 2, 0, 1}}, outside = {{0, 1, 3, 1, 0}};
     CHECK_THROWS_WITH(team.send_recv(a, b, twice), Catch::Contains("two messages from rank 0 to rank 1"));
     CHECK_THROWS_AS(team.send_recv(a, b, outside), mismatch);
+    const std::vector<fused_message> twice_of_none = {{0, 1, 0, 0, 0}, {0, 1, 2, 0, 1}}, far = {{0, 7, 1, 0, 0}};
+    CHECK_THROWS_WITH(team.send_recv(a, b, twice_of_none), Catch::Contains("two messages from rank 0 to rank 1"));
+    CHECK_THROWS_WITH(team.send_recv(a, b, far), Catch::Contains("a message from rank 0 to rank 7 of 2 ranks"));
     const std::size_t one[] = {1, 1}, at[] = {0, 1};
     const auto table = [&](int) { return chunk_layout::table(one, at, 2); };
     CHECK_THROWS_WITH(team.run<device::simple_protocol>(algo::ring_all_reduce{}, b, b, plus{}, {}, table, table),

@@ -108,6 +108,8 @@ TEST_CASE("a transport that delays is as good; what one drops or cuts is found b
     const auto lost = collx::testing::check_transport<lossy>({.limit_ns = 100'000'000});
     INFO(lost.text());
     CHECK((lost.names("order") || lost.names("apart")));
+    using silent = with_faults<datagrams, fault_plan{.drop_one_in = 1}>;
+    CHECK(collx::testing::check_transport<silent>({.limit_ns = 50'000'000}).names("order"));
 
     using dead_end = with_faults<datagrams, fault_plan{.cut_after = 30}>;
     CHECK_THROWS_AS(run_threads(per_peer{dead_end{}}, 3, [](communicator& w) { run_some(w); }), error);

@@ -4,12 +4,14 @@
 // The files of flight recorders: read after a rank was killed, compared, refused if a file is not one.
 #include "faults/support.hpp"
 
+#include <collx/comm/window.hpp>
 #include <collx/job/recorded_calls.hpp>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 using namespace collx_test;
 using Catch::Contains;
@@ -103,6 +105,23 @@ TEST_CASE("a rank that does not come is seen while the others wait for it") {
                     "  rank 0: in collective 2 (barrier); 0 waits for 1\n")
             throw std::runtime_error(text);
     });
+}
+
+TEST_CASE("communicators that collx makes for itself have no record") {
+    const folder here;
+    auto jobs = collx::detail::thread_jobs(2);
+    std::vector<std::thread> ranks;
+    for (auto& j : jobs)
+        ranks.emplace_back([&here, j] {
+            j->settings.record = 8, j->settings.record_directory = here.path.c_str();
+            collx::communicator w(j);
+            collx::window<int> x(w, 4); // exchanges over a communicator of its own
+            x.fence();
+            auto half = w.dup();
+            collx::barrier(half);
+        });
+    for (auto& r : ranks) r.join();
+    CHECK(read_all(here.path).size() == 4); // of each rank: the first communicator's and the copy's
 }
 
 TEST_CASE("what is no file of records is refused, and records that make no sense are left out") {

@@ -48,8 +48,7 @@ private:
 template <class... Algorithms>
 struct algorithm_list {};
 
-// What the default choice takes for short calls on one host (of scans, those of two ranks or on shared cores). Each
-// costs a compiled function per type and operator.
+// What the default choice takes for short calls on one host. Each costs a compiled function per type and operator.
 template <collective C>
 constexpr auto composed_by_default() {
     using namespace algo;
@@ -60,8 +59,9 @@ constexpr auto composed_by_default() {
     else if constexpr (C == collective::reduce_scatter) return algorithm_list<one_shot_reduce_scatter>();
     else if constexpr (C == collective::all_to_all) return algorithm_list<one_shot_all_to_all>();
     else if constexpr (C == collective::barrier) return algorithm_list<flag_barrier>();
-    else if constexpr (C == collective::scan) return algorithm_list<chain_scan>();
-    else if constexpr (C == collective::exclusive_scan) return algorithm_list<chain_exclusive_scan>();
+    else if constexpr (C == collective::scan) return algorithm_list<chain_scan, one_shot_scan>();
+    else if constexpr (C == collective::exclusive_scan)
+        return algorithm_list<chain_exclusive_scan, one_shot_exclusive_scan>();
     else return algorithm_list<>();
 }
 

@@ -37,7 +37,9 @@ public:
     // Errors: as above · unsupported where they do not reach some rank · invalid_argument in a job that was joined
     //     over other transports.
     explicit communicator(const transports& over) : communicator(detail::this_job(&over)) {}
-    explicit communicator(counted_ptr<job> j) : core_(make_sole<communicator_core>(std::move(j))) {}
+    explicit communicator(counted_ptr<job> j) : core_(make_sole<communicator_core>(std::move(j))) {
+        core_->record_if_wanted();
+    }
     // Ranks exchange addresses through `store`, which models Store; include collx/bootstrap/store.hpp.
     template <class Store>
     communicator(int rank, int size, Store& store, duration timeout = duration::from_ns(60'000'000'000),

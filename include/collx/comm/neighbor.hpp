@@ -135,7 +135,7 @@ public:
                 (void)c.recorder->begin_async(
                     {name_of(V), in.size() * sizeof(element), "",
                      std::is_same_v<Mode, nonblocking> ? call_kind::async : call_kind::blocking});
-            c.start(set, message_set::queue);
+            c.start(set, outstanding_calls::no_queue);
             work<decltype(result_of(kept.held))> all(c, set, kept.held, o.timeout.count());
             if constexpr (std::is_same_v<Mode, nonblocking>) return all;
             else all.wait();

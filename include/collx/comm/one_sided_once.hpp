@@ -112,7 +112,7 @@ struct one_sided::said {
     if (here == n) return;
     remote_ = make_counted<remote_window>(*this, *c.heeded, base_end_);
     remote_->show_part();
-    c.start(remote_, remote_window::queue);
+    c.start(remote_, outstanding_calls::no_queue);
 }
 
 [[gnu::cold]] COLLX_ONCE one_sided::~one_sided() {

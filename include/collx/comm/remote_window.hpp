@@ -58,8 +58,6 @@ struct window_head {
 
 class remote_window final : public operation, public moved_beside {
 public:
-    static constexpr int queue = -1; // no other operation's
-
     // base: the communicator whose waits serve this window, too.
     remote_window(one_sided& w, communicator_core& base, counted_ptr<communicator_end> end);
     ~remote_window();

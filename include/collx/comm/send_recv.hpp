@@ -89,8 +89,6 @@ counted_ptr<operation> start_message(communicator_core& c, const View& v, const 
 // Several messages as one operation. Each advances separately, in the queue of its peer.
 class message_set final : public operation {
 public:
-    static constexpr int queue = -1; // of all sets: a set ends only after those that were started before it
-
     explicit message_set(communicator_core& c) : core_(c) {}
     ~message_set() override {
         if (state != task_state::blocked || is_dropped || is_left) return;
@@ -273,7 +271,7 @@ struct sendrecv_fn : takes<call_form::exchange> {
                 if (c.recorder) [[unlikely]]
                     (void)c.recorder->begin_async({"sendrecv", sent.size() * sizeof(element_of<decltype(sent)>), "",
                                                    call_kind::async, true, from_rank});
-                c.start(both, message_set::queue);
+                c.start(both, outstanding_calls::no_queue);
                 return work<decltype(result_of(kept.held))>(c, both, kept.held, o.timeout.count());
             });
         } else {

@@ -133,18 +133,20 @@ public:
     template <detail::verb V, class In, class Out, class Messages>
     requires(V == detail::verb::sendrecv) auto on(const options& o, In& in, Out& out, const Messages& messages) const {
         device::pair_cuts t;
+        bool has[device::max_ranks][device::max_ranks] = {};
         require_count(in, "input");
         require_count(out, "output");
         for (const fused_message& m : messages) {
-            require_root(m.from);
-            require_root(m.to);
-            std::size_t& n = t.sizes[m.from][m.to];
-            if (n != 0)
+            for (const int r : {m.from, m.to})
+                if (r < 0 || r >= size())
+                    fail(errc::invalid_argument, -1, r, "messages go between ranks of this team",
+                         "a message from rank %d to rank %d of %d ranks", m.from, m.to, size());
+            if (std::exchange(has[m.from][m.to], true))
                 fail(errc::invalid_argument, m.from, m.to, "make two calls", "two messages from rank %d to rank %d",
                      m.from, m.to);
             require_room(in, m.from, m.in_at, m.count, "input");
             require_room(out, m.to, m.out_at, m.count, "output");
-            n = m.count, t.in_at[m.from][m.to] = m.in_at, t.out_at[m.to][m.from] = m.out_at;
+            t.sizes[m.from][m.to] = m.count, t.in_at[m.from][m.to] = m.in_at, t.out_at[m.to][m.from] = m.out_at;
         }
         return call(detail::team_algorithm<collective::all_to_all>{}, in, out, device::move_only{}, o, t);
     }

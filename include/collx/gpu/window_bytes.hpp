@@ -117,8 +117,7 @@ public:
     }
     // Sets how long a wait() may take in kernels that begin from now on. Give all ranks the same limit.
     void set_timeout(duration t) {
-        core().require_time_limit(t.count());
-        table_.timeout_ns = static_cast<std::uint64_t>(t.count());
+        table_.timeout_ns = static_cast<std::uint64_t>(require_some_time(rank(), t.count()));
         runtime_.run_lanes(device::window_setup{table_}, 1);
     }
 

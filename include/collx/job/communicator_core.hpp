@@ -270,6 +270,8 @@ struct communicator_core {
 
     // Begins a new record of the last `last` calls; 0: stops recording.
     void record_calls(int last, const char* directory);
+    // Begins the record that the settings ask for. Only communicators of the program have one.
+    void record_if_wanted();
     // Takes the settings of the communicator that this one is made from.
     void take_settings(const communicator_core& from);
 

@@ -29,7 +29,6 @@ COLLX_BEGIN_NAMESPACE
         }
         if (net.is_one_host())
             exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
-        if (settings.record != 0) record_calls(settings.record, settings.record_directory.c_str());
         if (waits) attach(parent);
         else if (!net.is_one_host()) detail::by_channels->open_tree(net); // notifications of failures need a path
         if (waits && parent == nullptr) {
@@ -79,12 +78,15 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
     settings.record = last, settings.record_directory = directory;
 }
 
+[[gnu::cold]] COLLX_ONCE void communicator_core::record_if_wanted() {
+    if (settings.record != 0)
+        or_abandon([&] { record_calls(settings.record, kept_text(settings.record_directory).c_str()); });
+}
+
 [[gnu::cold]] COLLX_ONCE void communicator_core::take_settings(const communicator_core& from) {
-    const bool is_new =
-        !(settings.record == from.settings.record && settings.record_directory == from.settings.record_directory);
     settings = from.settings;
     if (made_for != nullptr) return; // its calls are none of the program's
-    if (is_new) record_calls(settings.record, kept_text(settings.record_directory).c_str());
+    record_if_wanted();
     if (recorder && from.recorder) recorder->set_observer(from.recorder->observer());
 }
 

@@ -18,6 +18,8 @@ namespace detail {
 
 class outstanding_calls {
 public:
+    // Of operations that keep no order, neither among themselves nor with others.
+    static constexpr int no_queue = -1;
     struct entry {
         counted_ptr<operation> op;
         int queue; // operations of one queue run one after the other

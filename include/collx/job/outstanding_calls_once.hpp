@@ -11,8 +11,9 @@ namespace detail {
 
 COLLX_ONCE void outstanding_calls::advance() {
     for (std::size_t i = 0; i < list_.size();) {
+        const int queue = list_[i].queue;
         bool is_first = true;
-        for (std::size_t j = 0; j < i && is_first; ++j) is_first = list_[j].queue != list_[i].queue;
+        for (std::size_t j = 0; j < i && is_first && queue != no_queue; ++j) is_first = list_[j].queue != queue;
         operation& op = *list_[i].op;
         try {
             if (is_first && !op.is_dropped) {

@@ -123,7 +123,8 @@ private:
         three_endpoints<E> all;
         const int sent = send(all, 1, 0, 0, 100, 3);
         (void)send(all, 0, 1, 0, 100, 1);
-        for (auto& rx = all.at[1]->rx(0); !rx.has_message();) all.move();
+        if (!wait(all, [&] { return all.at[1]->rx(0).has_message(); }))
+            return found_.add("order", "a message that was committed did not arrive");
         all.at[1] = sole_ptr<E>();
         for (int m = 0; m < sent; ++m)
             if (!takes(all, 1, 0, static_cast<std::uint64_t>(m), 100))

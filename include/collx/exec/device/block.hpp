@@ -229,7 +229,8 @@ private:
         }
     }
     // At the end of a call. A rank whose data has arrived has stored its words before that. With LL data may overtake
-    // the words, so this rank waits for them (waits). Words that come too late are compared in the next call.
+    // the words, so this rank waits for them (waits). Words that come too late are compared in the next call. Those of
+    // a peer that is said_calls ahead are overwritten, and not compared.
     COLLX_HD void compare_calls(bool waits) {
         if (lane_ != 0 || !args_.words.are_compared()) return;
         COLLX_ROLLED
@@ -239,7 +240,7 @@ private:
             const unit16 expected = expected_of(peer), before = *unheard;
             if (waits)
                 poll(waits_for::words, peer, [&] {
-                    return call_words::are_of_one_call(Env::load_line(said_by(rank_, peer, shared_.number)), expected);
+                    return call_words::are_not_before(Env::load_line(said_by(rank_, peer, shared_.number)), expected);
                 });
             bool is_heard = false;
             COLLX_ROLLED

@@ -37,6 +37,10 @@ struct call_words {
         return {what << 24 | (number & 0xff'ffff), n << 16 | (number & 0xffff)};
     }
     COLLX_HD static constexpr std::uint64_t number_of(const unit16& w) { return w.low & 0xff'ffff; }
+    // Whether both words of w are of the call of v or of a later one. A number wraps around, so half of them are later.
+    COLLX_HD static constexpr bool are_not_before(const unit16& w, const unit16& v) {
+        return ((number_of(w) - number_of(v)) & 0x80'0000) == 0 && ((w.high - v.high) & 0x8000) == 0;
+    }
     // Compares the numbers in both words of both.
     COLLX_HD static constexpr bool are_of_one_call(const unit16& w, const unit16& v) {
         return number_of(w) == number_of(v) && ((w.high ^ v.high) & 0xffff) == 0;
