@@ -84,6 +84,39 @@ TEST_CASE("null buffers") {
         });
 }
 
+TEST_CASE("buffers without a place for each element can be read, not written") {
+    for (const int n : {1, 2})
+        on_ranks(n, [n](collx::communicator& w) {
+            const auto u = static_cast<std::size_t>(n);
+            int one = 1;
+            std::vector<int> x(5000), parts(5000 * u);
+            const auto same = collx::strided(&one, 5000, 0);                     // as torch's expand() makes it
+            const auto rows = collx::strided_view<int>(x.data(), 2, 2500, 0, 1); // two rows at one place
+            at("one address");
+            const char* const text = "several elements of the";
+            check(w, text, [&] { collx::all_reduce(w, same); });
+            check(w, text, [&] { collx::all_reduce(w, x, same); });
+            check(w, text, [&] { collx::broadcast(w, rows); });
+            check(w, text, [&] { collx::all_to_all(w, parts, collx::strided(&one, parts.size(), 0)); });
+            check(w, text, [&] { collx::async::all_reduce(w, x, rows).wait(); });
+            check(w, text, [&] { collx::recv(w, same, 0); });
+            check(w, text, [&] { collx::neighbor_all_gather(w, {{w.rank()}, {w.rank()}}, x, same); });
+            check(w, text, [&] {
+                collx::group g(w);
+                g.all_reduce(same);
+            });
+            check(w, text, [&] { collx::reduce_local(x, x, rows); });
+            collx::all_reduce(w, same, x);
+            EXPECT(x == std::vector<int>(5000, n));
+            collx::all_gather(w, rows, parts);
+            EXPECT(parts == std::vector<int>(5000 * u, n));
+            const auto null = collx::strided(static_cast<int*>(nullptr), 6, 2);
+            check(w, "input buffer is null but has 6 elements", [&] { collx::all_reduce(w, null, x); });
+            check(w, "null", [&] { collx::all_reduce(w, null); });
+            collx::all_reduce(w, collx::strided(static_cast<int*>(nullptr), 0, 2));
+        });
+}
+
 TEST_CASE("overlapping buffers") {
     for (const int n : {1, 3})
         on_ranks(n, [n](collx::communicator& w) {

@@ -111,7 +111,8 @@ TEST_CASE("all_to_all and scatter take one part of any size for each rank") {
                 const auto e =
                     thrown<collx::invalid_argument>(w, [&] { (void)by_value::scatter(w, names, {.root = 0}); });
                 EXPECT(e.peer() == 0 && says(e, "parts for"));
-                (void)thrown<collx::invalid_argument>(w, [&] { (void)by_value::all_to_all(w, names); });
+                EXPECT(says(thrown<collx::invalid_argument>(w, [&] { (void)by_value::all_to_all(w, names); }),
+                            ("all_to_all: " + std::to_string(n + 1) + " parts for " + std::to_string(n)).c_str()));
                 (void)thrown<collx::invalid_argument>(w, [&] { (void)by_value::broadcast(w, 1, {.root = n}); });
                 (void)thrown<collx::invalid_argument>(w, [&] { (void)by_value::gather(w, lists[0], {.root = -1}); });
                 EXPECT(by_value::all_reduce(w, 1) == n);

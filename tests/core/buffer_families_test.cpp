@@ -5,9 +5,14 @@
 #include <collx/core/buffer.hpp>
 
 #include <array>
+#include <complex>
 #include <cstring>
+#include <functional>
+#include <initializer_list>
 #include <numeric>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -335,6 +340,44 @@ TEST_CASE("DLPack: the element type is checked against the tensor") {
     CHECK(refused(float(), tensor(2, 32, 4)));
     CHECK(refused(bool(), tensor(0, 8)));
     CHECK(refused(pair(), tensor(2, 32)));
+    CHECK(refused(double(), tensor(2, 32, 2)));      // two floats are no double
+    CHECK(refused(std::uint8_t(), tensor(1, 4, 2))); // nor two half bytes a byte
+    CHECK(collx::as<collx::e4m3>(tensor(10, 8)).size() == 1);
+    CHECK(collx::as<collx::e5m2>(tensor(12, 8)).size() == 1);
+    CHECK(refused(collx::e4m3(), tensor(12, 8)));
+    CHECK(refused(collx::e5m2(), tensor(1, 8)));
+}
+
+TEST_CASE("DLPack: tensors that make no sense, and those that may only be read") {
+    float memory[4] = {1, 2, 3, 4};
+    std::int64_t shape[] = {2, 2};
+    dl_struct t{memory, {1, 0}, 2, {2, 32, 1}, shape, nullptr, 0};
+    const auto refused = [&] { return code_thrown_by([&] { collx::as<float>(t); }) == collx::errc::invalid_argument; };
+    for (const auto& [a, b] : {std::pair<std::int64_t, std::int64_t>{-1, 1}, {-2, -3}, {std::int64_t{1} << 62, 4}}) {
+        shape[0] = a, shape[1] = b;
+        CHECK(refused());
+    }
+    shape[0] = shape[1] = 2;
+    CHECK_FALSE(refused());
+    t.byte_offset = 2;
+    CHECK(refused());
+    t.byte_offset = 4, shape[0] = 1;
+    CHECK(collx::as<float>(t)[0] == 2);
+
+    struct versioned {
+        struct {
+            std::uint32_t major, minor;
+        } version;
+        std::uint64_t flags;
+        dl_struct dl_tensor;
+    };
+    versioned v{{1, 3}, 0, t};
+    CHECK(collx::as<float>(v).size() == 2);
+    v.flags = 1;
+    CHECK(code_thrown_by([&] { collx::as<float>(v); }) == collx::errc::invalid_argument);
+    CHECK(collx::as<const float>(v).size() == 2);
+    v.version.major = 2;
+    CHECK(code_thrown_by([&] { collx::as<const float>(v); }) == collx::errc::unsupported);
 }
 
 TEST_CASE("DLPack: the message names both types, and too many gaps are refused") {
@@ -360,4 +403,74 @@ TEST_CASE("torch: strides are followed, the type is torch's to check") {
     CHECK(elements(collx::as<float>(flat_torch_tensor{v.data(), true})) == std::vector<float>{0, 1, 2});
     CHECK(code_thrown_by([&] { collx::as<float>(flat_torch_tensor{v.data(), false}); }) == collx::errc::unsupported);
     STATIC_REQUIRE_FALSE(collx::Buffer<torch_tensor>);
+}
+
+namespace {
+// torch has no data_ptr<T>() for types of others, and tensors that are conjugated or negated when they are read.
+struct whole_torch_tensor : torch_tensor {
+    int type;
+    bool conjugated, negated;
+    using torch_tensor::data_ptr;
+    void* data_ptr() const { return data; }
+    int scalar_type() const { return type; }
+    bool is_conj() const { return conjugated; }
+    bool is_neg() const { return negated; }
+};
+} // namespace
+
+TEST_CASE("torch: half and complex types by torch's numbers; what is not in memory as it is read is refused") {
+    auto v = numbers(4);
+    whole_torch_tensor x{{v.data(), {2}, {1}}, 5, false, false};
+    const auto code = [&](auto element) { return code_thrown_by([&] { collx::as<decltype(element)>(x); }); };
+    CHECK(static_cast<const void*>(collx::as<collx::f16>(x).pointer(0)) == v.data());
+    CHECK(code(collx::bf16()) == collx::errc::invalid_argument);
+    for (const auto& [type, has] : {std::pair{15, 0}, {9, 1}, {10, 2}, {24, 3}, {23, 4}}) {
+        x.type = type;
+        const int found = code(collx::bf16()) == collx::errc{}            ? 0
+                          : code(std::complex<float>()) == collx::errc{}  ? 1
+                          : code(std::complex<double>()) == collx::errc{} ? 2
+                          : code(collx::e4m3()) == collx::errc{}          ? 3
+                          : code(collx::e5m2()) == collx::errc{}          ? 4
+                                                                          : -1;
+        CHECK(found == has);
+    }
+    x.negated = true;
+    CHECK(code(float()) == collx::errc::invalid_argument);
+    x.negated = false, x.conjugated = true;
+    CHECK(code(float()) == collx::errc::invalid_argument);
+    x.conjugated = false;
+    CHECK(elements(collx::as<float>(x)) == std::vector<float>{0, 1});
+}
+
+namespace {
+// Points to bytes, and its iterators to numbers.
+struct blob {
+    std::vector<double> numbers{1, 2, 3};
+    unsigned char* data() { return reinterpret_cast<unsigned char*>(numbers.data()); }
+    std::size_t size() const { return numbers.size(); }
+    auto begin() { return numbers.begin(); }
+    auto end() { return numbers.end(); }
+};
+struct inline_vector { // two floats and their number: as large as a std::string_view
+    float at[3] = {};
+    int count = 0;
+    const float* data() const { return at; }
+    std::size_t size() const { return static_cast<std::size_t>(count); }
+};
+} // namespace
+
+TEST_CASE("elements are those that iterators visit; types that refer to something elsewhere are no elements") {
+    blob b;
+    STATIC_REQUIRE(std::is_same_v<collx::buffer_t<blob>, collx::contiguous_view<double>>);
+    CHECK(elements(collx::buffer(b)) == std::vector<double>{1, 2, 3});
+    STATIC_REQUIRE_FALSE(collx::Element<std::string_view>);
+    STATIC_REQUIRE_FALSE(collx::Element<std::span<int>>);
+    STATIC_REQUIRE_FALSE(collx::Element<std::span<int, 4>>);
+    STATIC_REQUIRE_FALSE(collx::Element<std::reference_wrapper<int>>);
+    STATIC_REQUIRE_FALSE(collx::Element<std::initializer_list<int>>);
+    STATIC_REQUIRE_FALSE(collx::Element<collx::contiguous_view<int>>);
+    STATIC_REQUIRE(collx::Element<std::array<float, 4>>);
+    STATIC_REQUIRE(collx::Element<std::array<char, 8>>);
+    STATIC_REQUIRE(collx::Element<inline_vector>);
+    STATIC_REQUIRE(collx::Element<std::complex<double>>);
 }

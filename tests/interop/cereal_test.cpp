@@ -62,6 +62,8 @@ TEST_CASE("objects of other sizes on each rank travel by all calls") {
                 EXPECT(objects::scatter(w, me == 0 ? outgoing : std::vector<settings>()) == settings_of(me));
                 if (me == 0 && n > 1) objects::send(w, settings_of(5), 1);
                 if (me == 1) EXPECT(objects::recv<settings>(w, 0) == settings_of(5));
+                const int next = (me + 1) % n, before = (me + n - 1) % n;
+                EXPECT(objects::sendrecv(w, settings_of(me), next, before) == settings_of(before));
                 const auto e = thrown<collx::invalid_argument>(
                     w, [&] { (void)objects::scatter(w, std::vector<settings>(7, settings_of(0))); });
                 EXPECT(says(e, "parts for"));
@@ -74,5 +76,23 @@ TEST_CASE("an object that throws while it is written ends the communicator, on a
         s.is_bad = w.rank() == 1;
         if (s.is_bad) (void)thrown<wrong>(w, [&] { (void)objects::all_gather(w, s); });
         else (void)thrown<collx::aborted>(w, [&] { (void)objects::all_gather(w, s); });
+    });
+}
+
+TEST_CASE(
+    "what is read as another type than it was written names the rank that sent it, and the communicator goes on") {
+    on_ranks(2, [](collx::communicator& w) {
+        for (const bool is_longer : {true, false}) {
+            if (w.rank() == 0 && is_longer) objects::send(w, std::vector<int>{1, 2}, 1);
+            else if (w.rank() == 0) objects::send(w, 7, 1);
+            else {
+                const auto e = thrown<collx::mismatch>(w, [&] {
+                    if (is_longer) (void)objects::recv<int>(w, 0);
+                    else (void)objects::recv<std::vector<int>>(w, 0);
+                });
+                EXPECT(e.peer() == 0 && says(e, "from rank 0 is no object of this type"));
+            }
+            EXPECT(objects::broadcast(w, w.rank(), {.root = 1}) == 1);
+        }
     });
 }

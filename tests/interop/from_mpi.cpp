@@ -73,6 +73,22 @@ void check(int ranks, bool is_first, int argc, char** argv) {
         auto apart = collx::from_mpi(MPI_COMM_WORLD, std::chrono::seconds(20), collx::per_peer{collx::sockets{}});
         EXPECT(sum_of_ranks(apart) == sum && !apart.internals().net.is_one_host());
 
+        const auto limit_of = [](collx::communicator& x) { return x.internals().settings.timeout_ns; };
+        EXPECT(limit_of(c) == 60'000'000'000 && limit_of(h) == 20'000'000'000);
+        EXPECT(limit_of(apart) == 20'000'000'000);
+        for (const char* name : {"COLLX_TIMEOUT", "COLLX_CHECKED", "COLLX_RECORD"}) ::setenv(name, "1", 1);
+        auto settled = collx::from_mpi(MPI_COMM_WORLD);
+        EXPECT(limit_of(settled) == 1'000'000'000 && settled.internals().settings.checked == 1);
+        EXPECT(sum_of_ranks(settled) == sum && settled.recent_calls().size() == 1);
+        for (const char* name : {"COLLX_TIMEOUT", "COLLX_CHECKED", "COLLX_RECORD"}) ::unsetenv(name);
+
+        MPI_Comm part, between;
+        MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? 0 : 1, rank, &part);
+        MPI_Intercomm_create(part, 0, MPI_COMM_WORLD, rank == 0 ? 1 : 0, 7, &between);
+        const std::string two_groups = refusal(collx::errc::invalid_argument, [&] { (void)collx::from_mpi(between); });
+        EXPECT(two_groups.find("MPI_Intercomm_merge") != std::string::npos);
+        MPI_Comm_free(&between), MPI_Comm_free(&part);
+
         auto self = collx::from_mpi(MPI_COMM_SELF);
         EXPECT(self.size() == 1 && sum_of_ranks(self) == 1);
         EXPECT(!refusal(collx::errc::invalid_argument, [] { (void)collx::from_mpi(MPI_COMM_NULL); }).empty());
@@ -105,9 +121,20 @@ void check_hosts(int ranks, int argc, char** argv) {
         EXPECT(far(h) && sum_of_ranks(h) == 3);
     }
     // If ranks would act differently, all of them get an error.
+    const collx::transports near_only = collx::per_peer{collx::shm{}};
+    std::string text = refusal(collx::errc::mismatch, [&] {
+        (void)collx::from_mpi(MPI_COMM_WORLD, {}, rank == 1 ? near_only : collx::transports());
+    });
+    EXPECT(text.find("MPI ranks 0 and 1 have other settings or keys") != std::string::npos);
+    text = refusal(collx::errc::unsupported, [&] { (void)collx::from_mpi(MPI_COMM_WORLD, {}, near_only); });
+    EXPECT(text.find("this program's per_peer has no transport that goes there") != std::string::npos);
+    if (rank == 1) ::setenv("COLLX_TOPOLOGY", "/none", 1);
+    text = refusal(collx::errc::mismatch, [] { (void)collx::from_mpi(MPI_COMM_WORLD); });
+    EXPECT(text.find("MPI ranks 0 and 1 have other settings or keys") != std::string::npos);
+    ::unsetenv("COLLX_TOPOLOGY");
     if (rank == 1) ::setenv("COLLX_ADDRESS", "192.0.2.7", 1);
-    std::string text = refusal(rank == 1 ? collx::errc::environment : collx::errc::peer_failed,
-                               [] { (void)collx::from_mpi(MPI_COMM_WORLD); });
+    text = refusal(rank == 1 ? collx::errc::environment : collx::errc::peer_failed,
+                   [] { (void)collx::from_mpi(MPI_COMM_WORLD); });
     EXPECT(text.find(rank == 1 ? "COLLX_INSECURE=1" : "MPI rank 1 refuses its variables") != std::string::npos);
     if (rank == 1) ::setenv("COLLX_INSECURE", "1", 1);
     text = refusal(rank == 1 ? collx::errc::environment : collx::errc::peer_failed,

@@ -75,6 +75,25 @@ TEST_CASE("a topology dump becomes a machine") {
     CHECK(vm.size() == 2);
 }
 
+TEST_CASE(
+    "files as others write them: marks of UTF-8, numbers of characters, bus ids in capitals, cards not for messages") {
+    const xml_element e = read_xml("\xef\xbb\xbf<a b=\"x&#10;y&#x41;&#xe9;&#x20ac;&#128512;\"/>");
+    CHECK(*e.find("b") == "x\nyA\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+    for (const char* wrong : {"<a b=\"&#;\"/>", "<a b=\"&#x;\"/>", "<a b=\"&#0;\"/>", "<a b=\"&#12\"/>",
+                              "<a b=\"&#xg;\"/>", "<a b=\"&#1114112;\"/>", "<a b=\"&#"})
+        CHECK_THROWS_WITH(read_xml(wrong), Catch::Contains("character"));
+    const graph g = read_nccl_topology(
+        R"(<system version="1"><cpu numaid="0" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="17">
+<pci busid="0000:0a:00.0" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="0" sm="100" rank="0"/>
+<gpu dev="1" sm="100" rank="1"><nvlink target="0000:0B:00.0" count="2" tclass="0x030200"/></gpu></pci>
+<pci busid="0000:0b:00.0" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="2" sm="100" rank="2"/></pci>
+<pci busid="0000:02:00.0" link_speed="32.0 GT/s PCIe" link_width="16"><nic><net name="mlx5_0" dev="0" speed="400000"/>
+<net name="mlx5_0" dev="0" net="0" gin="1" speed="400000"/><net name="mlx5_9"/></nic></pci></cpu></system>)");
+    CHECK(g.all(site_type::gpu).size() == 3);
+    CHECK(g.all(site_type::nic).size() == 1);
+    CHECK(find_path(g, g.find("GPU1"), g.find("GPU2")).type == path_class::nvl);
+}
+
 TEST_CASE("machines that are written are read again") {
     struct row {
         graph g;

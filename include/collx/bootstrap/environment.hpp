@@ -191,10 +191,10 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
 
 } // namespace detail
 
-// Describes the job of this process as its environment does. Errors: environment, with what is wrong and a remedy.
-[[gnu::cold]] inline job_description describe_job(const environment& env = environment()) {
+// Reads the variables for all communicators of this process, however its ranks find each other.
+// Errors: environment, with what is wrong and a remedy.
+[[gnu::cold]] inline void read_settings(const environment& env, job_description& d) {
     check_variables(env);
-    job_description d;
     const auto read = [&](const char* name, auto&& reader, auto& to) {
         const variable& v = detail::variable_named(name);
         if (const char* value = env.get(name))
@@ -209,7 +209,12 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
     read("COLLX_DEBUG", detail::read_choice, d.debug);
     if (const char* directory = env.get("COLLX_RECORD_DIR")) d.record_directory = directory, d.record = 256;
     read("COLLX_RECORD", detail::read_number, d.record);
+}
 
+// Describes the job of this process as its environment does. Errors: environment, with what is wrong and a remedy.
+[[gnu::cold]] inline job_description describe_job(const environment& env = environment()) {
+    job_description d;
+    read_settings(env, d);
     const char* forced = env.get("COLLX_BOOTSTRAP");
     for (const bootstrap_probe& p : bootstrap_probes) {
         if ((forced != nullptr && std::strcmp(forced, p.name) != 0) || !p.recognises(env)) continue;

@@ -102,9 +102,9 @@ std::size_t check_tables(const communicator_core& c, const verb_row& row, const 
     } else if (a.root != 0) [[unlikely]] {
         refuse_needless_root(c, a.root);
     }
-    if (a.is_in_place) require_memory(c, a.out, "only");
+    if (a.is_in_place) require_writable(c, a.out, "only");
     if (reads) require_memory(c, a.in, "input");
-    if (writes) require_memory(c, a.out, "output");
+    if (writes) require_writable(c, a.out, "output");
 
     call_facts f{.what = row.what,
                  .root = row.is_rooted() ? a.root : 0,

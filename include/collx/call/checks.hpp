@@ -32,6 +32,8 @@ struct seen_buffer {
     bool has_address = false; // else elements are computed or not contiguous
     bool is_window = false, is_on_device = false;
     bool is_of_device_call = false; // a device call checks the memory itself
+    bool is_null = false;           // elements lie in memory, and there is none
+    bool repeats = false;           // several elements lie at one address
 };
 template <class View>
 seen_buffer seen(const View& v) {
@@ -39,7 +41,9 @@ seen_buffer seen(const View& v) {
     const std::size_t n = v.size();
     seen_buffer b{
         .elems = n, .bytes = n <= SIZE_MAX / elem_bytes / 2 ? n * elem_bytes : SIZE_MAX, .elem_bytes = elem_bytes};
-    if constexpr (View::is_contiguous) b.data = v.data(), b.has_address = true;
+    if constexpr (View::is_contiguous) b.data = v.data(), b.has_address = true, b.is_null = n != 0 && !b.data;
+    else if constexpr (RunView<View>) b.is_null = n != 0 && v.pointer(0) == nullptr;
+    if constexpr (requires { v.repeats(); }) b.repeats = v.repeats();
     if constexpr (requires { View::is_window; }) b.is_window = View::is_window;
     if constexpr (requires { v.is_on_device(); }) b.is_on_device = v.is_on_device();
     return b;
@@ -64,6 +68,7 @@ seen_buffer seen_on_host(const View& v) {
 // The errors of the checks below. Buffers go by value, so that calls without an error need no copy of them in memory.
 [[gnu::cold]] void refuse_elements(int me, seen_buffer b, const char* which);
 [[gnu::cold]] void look_at_memory(const communicator_core& c, seen_buffer b, const char* which);
+[[noreturn, gnu::cold]] void refuse_repeats(int me, const char* which);
 [[noreturn, gnu::cold]] void refuse_overlap(int me);
 [[noreturn, gnu::cold]] void refuse_size(const communicator_core& c, const char* which, std::size_t have,
                                          std::size_t need);
@@ -72,11 +77,19 @@ seen_buffer seen_on_host(const View& v) {
 [[noreturn, gnu::cold]] void refuse_division(const communicator_core& c, std::size_t whole);
 
 // The checks of a buffer that need no communicator.
-inline bool has_elements(const seen_buffer& b) {
-    return b.bytes != SIZE_MAX && (b.data != nullptr || b.elems == 0 || !b.has_address);
-}
+inline bool has_elements(const seen_buffer& b) { return b.bytes != SIZE_MAX && !b.is_null; }
 inline void require_memory(const communicator_core& c, const seen_buffer& b, const char* which) {
     if (!has_elements(b) || c.device != nullptr || b.is_window || b.is_on_device) look_at_memory(c, b, which);
+}
+// Refuses a buffer that is to be written, but has no place for each element.
+inline void require_distinct(int me, const seen_buffer& b, const char* which) {
+    if (b.repeats) [[unlikely]]
+        refuse_repeats(me, which);
+}
+// The same for a buffer that is written.
+inline void require_writable(const communicator_core& c, const seen_buffer& b, const char* which) {
+    require_memory(c, b, which);
+    require_distinct(c.net.rank(), b, which);
 }
 // Refuses two buffers that overlap, unless the smaller one lies `own_place_elems` from the start of the other.
 // SIZE_MAX: any overlap is refused.

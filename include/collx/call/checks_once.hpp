@@ -28,6 +28,12 @@ COLLX_ONCE void look_at_memory(const communicator_core& c, seen_buffer b, const 
              "the %s window does not lie in shared memory", which);
 }
 
+COLLX_ONCE void refuse_repeats(int me, const char* which) {
+    fail(errc::invalid_argument, me, -1, "write into a buffer with a place for each element, for example a copy",
+         "several elements of the %s buffer lie at one address: it has a stride of 0, as an expanded tensor has",
+         which);
+}
+
 COLLX_ONCE void refuse_overlap(int me) {
     fail(errc::invalid_argument, me, -1, "use one buffer, or two that do not overlap", "input and output overlap");
 }

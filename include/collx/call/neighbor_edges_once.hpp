@@ -52,7 +52,7 @@ COLLX_ONCE graph_edges check_edges(const communicator_core& c, const verb_row& r
     require_ranks(c, g.sources, "source");
     require_ranks(c, g.destinations, "destination");
     require_memory(c, a.in, "input");
-    require_memory(c, a.out, "output");
+    require_writable(c, a.out, "output");
     require_no_overlap(c.net.rank(), a.in, a.out, SIZE_MAX, a.is_same_type);
     if (a.tables == nullptr) {
         const std::size_t part = equal_part(c, row, g, a);

@@ -59,7 +59,7 @@ struct all_to_all_v_fn : takes<call_form::counted> {
               HostBuffer Out, CountList RecvCounts = count_list, CountList RecvOffsets = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, const SendOffsets& send_offsets, Out&& out,
                     const RecvCounts& recv_counts, const RecvOffsets& recv_offsets, const call_options& o = {}) const {
-        require_output<Out>();
+        require_output<Out, In>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out, true>(in, out);
             const auto a = buffer(*kept.in);

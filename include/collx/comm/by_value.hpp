@@ -194,8 +194,9 @@ struct all_to_all_by_value {
     auto operator()(Comm&& comm, const Lists& parts, const call_options& o = {}) const {
         using list = value_list_t<part_of_lists<Lists>>;
         return base_of(comm).internals().or_abandon([&] {
-            require_size(base_of(comm).internals(), "list of parts as", parts.size(),
-                         static_cast<std::size_t>(comm.size()));
+            if (parts.size() != static_cast<std::size_t>(comm.size()))
+                fail(errc::invalid_argument, comm.rank(), -1, "give one part for each rank",
+                     "all_to_all: %zu parts for %d ranks", parts.size(), comm.size());
             std::vector<typename list::value_type> in;
             std::vector<std::size_t> send_counts, recv_counts(parts.size());
             for (const auto& part : parts) {

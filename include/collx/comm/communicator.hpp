@@ -42,12 +42,12 @@ public:
     }
     // Ranks exchange addresses through `store`, which models Store; include collx/bootstrap/store.hpp.
     template <class Store>
-    communicator(int rank, int size, Store& store, duration timeout = duration::from_ns(60'000'000'000),
+    communicator(int rank, int size, Store& store, duration timeout = detail::time_limit_by_variables(),
                  const transports& over = {})
         : communicator(
               detail::join_by_store(rank, size, store, detail::require_some_time(rank, timeout.count()), over)) {}
     // Ranks that have distributed a unique_id among themselves; each id makes one communicator.
-    communicator(const unique_id& id, int rank, int size, duration timeout = duration::from_ns(60'000'000'000),
+    communicator(const unique_id& id, int rank, int size, duration timeout = detail::time_limit_by_variables(),
                  const transports& over = {})
         : communicator(detail::join_by_id(id, rank, size, detail::require_some_time(rank, timeout.count()), over)) {}
 

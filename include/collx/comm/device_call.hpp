@@ -137,7 +137,7 @@ auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_cal
         memory_kind_v<in_view> == memory_kind::device || !requires(const in_view& v) { v.pointer(0); },
         "collx: the output lies in device memory and the input in the host's. Copy it, or say "
         "collx::on_device(x) where the type does not tell.");
-    require_output<Out>();
+    require_output<Out, In>();
     if constexpr (std::is_same_v<Mode, repeated>)
         return with_device_calls<Mode>(comm, [c = kept_communicator(comm), a = buffer(in), b = buffer(out), op, o,
                                               ... r = kept_argument(rest)](auto&& calls) mutable {

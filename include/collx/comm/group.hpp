@@ -178,7 +178,7 @@ private:
     }
     template <detail::verb V, bool IsInPlace, class In, class Out, class Op>
     void add(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out, Op op, int root = 0) {
-        require_output<Out>();
+        require_output<Out, In>();
         detail::require_staying<In, Out>();
         using element = detail::element_of<buffer_t<In>>;
         constexpr bool reduces = !std::is_same_v<Op, no_op>;
@@ -220,7 +220,7 @@ private:
 
     template <detail::verb V, class In, class Out>
     void add_edges(const neighbors& g, In& in, Out& out, detail::count_tables* tables) {
-        require_output<Out>();
+        require_output<Out, In>();
         detail::require_staying<In, Out>();
         detail::require_one_type<In, Out>();
         if constexpr (buffer_t<Out>::is_output) {
@@ -240,6 +240,7 @@ private:
     void add_transfer(View v, int peer) {
         detail::require_peer(comm_->internals(), peer);
         detail::require_memory(comm_->internals(), v, "group's");
+        if (!Outgoing) detail::require_distinct(comm_->rank(), detail::seen(v), "receive");
         detail::require_slot(comm_->internals(), sizeof(typename View::value_type));
         held_.transfers.push_back(make_sole<detail::typed_transfer<Mode, View, Outgoing>>(*comm_, v, peer));
         held_.transfers.back()->number = size();

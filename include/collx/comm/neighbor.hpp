@@ -163,7 +163,7 @@ struct neighbor_refusals {
 template <class Mode, verb V, class Comm, class In, class Out, class S, class SO, class R, class RO>
 auto neighbors_on_device(Comm& comm, const neighbors& g, In& in, Out& out, const device_call_options& o,
                          const part_counts<S, SO>& sent, const part_counts<R, RO>& received) {
-    require_output<Out>();
+    require_output<Out, In>();
     if constexpr (std::is_same_v<Mode, repeated>)
         return with_device_calls<Mode>(comm, [c = kept_communicator(comm), g, a = buffer(in), b = buffer(out), o,
                                               s = kept_part_counts(sent),
@@ -182,7 +182,7 @@ struct neighbor_fn : neighbor_refusals {
 
     template <Communicates Comm, Buffer In, HostBuffer Out>
     auto operator()(Comm&& comm, const neighbors& g, In&& in, Out&& out, const call_options& o = {}) const {
-        require_output<Out>();
+        require_output<Out, In>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out>(in, out);
             return neighbor_call<Mode, V>::run(comm, g, buffer(*kept.in), buffer(*kept.out), o, kept, nullptr);
@@ -208,7 +208,7 @@ struct neighbor_all_gather_v_fn : neighbor_refusals {
               class Offsets = growing_array<std::size_t>>
     auto operator()(Comm&& comm, const neighbors& g, In&& in, Out&& out, const Counts& counts,
                     const Offsets& offsets = {}, const call_options& o = {}) const {
-        require_output<Out>();
+        require_output<Out, In>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out, true>(in, out);
             auto& c = base_of(comm).internals();
@@ -258,7 +258,7 @@ struct neighbor_all_to_all_v_fn : neighbor_refusals {
     auto operator()(Comm&& comm, const neighbors& g, In&& in, const SendCounts& send_counts,
                     const SendOffsets& send_offsets, Out&& out, const RecvCounts& recv_counts,
                     const RecvOffsets& recv_offsets, const call_options& o = {}) const {
-        require_output<Out>();
+        require_output<Out, In>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out, true>(in, out);
             auto& c = base_of(comm).internals();

@@ -39,7 +39,7 @@ struct reduce_scatter_v_fn : takes<call_form::counted> {
     template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},
                     const call_options& o = {}) const {
-        require_output<Out>();
+        require_output<Out, In>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out, true>(in, out);
             const auto a = buffer(*kept.in);

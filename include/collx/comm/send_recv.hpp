@@ -27,6 +27,7 @@ template <class View>
 void require_message(const communicator_core& c, const View& v, int peer, bool outgoing) {
     require_peer(c, peer);
     require_memory(c, v, outgoing ? "send" : "receive");
+    if (!outgoing) require_distinct(c.net.rank(), seen(v), "receive");
     require_slot(c, sizeof(element_of<View>));
 }
 // The queue of messages of one direction to or from one peer, which keep their order.

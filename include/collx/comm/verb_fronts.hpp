@@ -88,7 +88,7 @@ struct moving_fn : takes<call_form::movement> {
     }
     template <Communicates Comm, Buffer In, HostBuffer Out>
     requires(row.takes_two) auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
-        require_output<Out>();
+        require_output<Out, In>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out>(in, out);
             return run_out_of_place<Mode, V>(comm, buffer(*kept.in), buffer(*kept.out), no_op{}, o, kept);
@@ -132,7 +132,7 @@ struct moving_v_fn : takes<call_form::counted> {
               class Offsets = growing_array<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
-        require_output<Out>();
+        require_output<Out, In>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out, true>(in, out);
             const auto a = buffer(*kept.in);
@@ -177,7 +177,7 @@ struct reducing_fn : sums_by_default<reducing_fn<Mode, V>> {
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
-        require_output<Out>();
+        require_output<Out, In>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out>(in, out);
             const auto a = buffer(*kept.in);

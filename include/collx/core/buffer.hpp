@@ -196,9 +196,12 @@ constexpr auto on_device(X&& x) {
     else return on_device_view<view>(buffer(x));
 }
 
-// Refuses, with a message, a buffer that cannot take a result. Verbs call it with the type of their output.
-template <class X>
+// Refuses, with a message, a buffer that cannot take a result. Verbs call it with the types of their output and input.
+template <class X, class In = X>
 constexpr void require_output() {
+    static_assert(!detail::orders_differ<std::remove_reference_t<X>, std::remove_reference_t<In>>(),
+                  "collx: one of these matrices is stored by rows and the other by columns, so the result would be "
+                  "transposed. Copy one into a matrix of the other's storage order.");
     constexpr bool is_text = std::is_array_v<std::remove_reference_t<X>> &&
                              std::is_same_v<std::remove_extent_t<std::remove_reference_t<X>>, const char>;
     static_assert(!is_text, "collx: a text stands where an operator or an output is expected. Operators are objects: "

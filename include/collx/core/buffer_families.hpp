@@ -85,11 +85,16 @@ template <class X>
 concept has_raw_data = requires(X& x) {
     requires std::is_pointer_v<decltype(x.data())>;
 };
+// Its data() points to the elements that its iterators visit, not to the bytes of something else.
+template <class X>
+concept has_element_data = has_raw_data<X> && requires(X& x) {
+    requires std::is_same_v<decltype(*x.data()), decltype(*range_begin(x))>;
+};
 
 // An owning vector whose iterators are not marked contiguous (thrust::host_vector). It can grow, and it has a pointer
 // to its storage.
 template <class X>
-concept vector_like = has_raw_data<X> && requires(std::remove_cv_t<X>& x) {
+concept vector_like = has_element_data<X> && requires(std::remove_cv_t<X>& x) {
     x.capacity();
     x.push_back(x[0]);
 };
@@ -105,7 +110,7 @@ constexpr auto contiguous_range_data(X& x) {
         using element = std::remove_all_extents_t<X>;
         if constexpr (std::is_same_v<element, std::remove_extent_t<X>>) return static_cast<element*>(x);
         else return reinterpret_cast<element*>(&x);
-    } else if constexpr (has_raw_data<X>) {
+    } else if constexpr (has_element_data<X>) {
         return x.data();
     } else if constexpr (std::is_pointer_v<range_iterator<X>>) {
         return range_begin(x);
@@ -146,6 +151,18 @@ concept dense_matrix = matrix_like<X> &&(
         requires int(X::InnerStrideAtCompileTime) == 1;
     });
 
+template <class X>
+concept has_both_orders = matrix_like<X> && requires {
+    requires !bool(X::IsVectorAtCompileTime);
+    bool(X::IsRowMajor);
+};
+// Two matrices whose elements are numbered differently.
+template <class X, class Y>
+constexpr bool orders_differ() {
+    if constexpr (has_both_orders<X> && has_both_orders<Y>) return bool(X::IsRowMajor) != bool(Y::IsRowMajor);
+    else return false;
+}
+
 // Elements are numbered in the matrix's storage order: column by column unless it is row-major.
 template <class X>
 constexpr auto matrix_view(X& x) {
@@ -179,9 +196,20 @@ concept says_reference = requires {
 template <class X>
 concept refers_to_elements = !says_reference<X> || std::is_same_v<typename X::reference, typename X::element_type&>;
 
+// Whether offset i of an mdspan is element i of its memory. The accessors of the standard library and of Kokkos do
+// that; any other may leave gaps.
+template <class X>
+constexpr bool has_plain_accessor() {
+    if constexpr (requires { typename X::accessor_type; }) {
+        constexpr name_view name = type_name<typename X::accessor_type>();
+        return name.find("default_accessor<") != name_view::npos || name.find("aligned_accessor<") != name_view::npos;
+    }
+    return true;
+}
+
 // An mdspan whose accessor returns references: values that are scaled or conjugated on reading do not lie in memory.
 template <class X>
-concept mdspan_like = mdspan_shaped<X> && refers_to_elements<X> && requires(X& x) {
+concept mdspan_like = mdspan_shaped<X> && refers_to_elements<X> && has_plain_accessor<X>() && requires(X& x) {
     requires std::is_same_v < std::remove_cvref_t<decltype(x.data_handle())>,
     typename X::element_type* > ;
     { x.extents().extent(0) } -> std::convertible_to<std::size_t>;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 
+#include <collx/core/decimal.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -26,16 +27,17 @@ public:
     // Adds an event that begins at begin_ns and lasts `ns`. arguments: the inside of a JSON object.
     void event(int pid, int rank, const std::string& name, double begin_ns, double ns, const std::string& arguments) {
         add("{\"ph\":\"X\",\"name\":");
-        finish(name, pid, rank, begin_ns, arguments, ",\"dur\":%.6f", ns / 1e3);
+        finish(name, pid, rank, begin_ns, arguments, ",\"dur\":" + detail::decimal_fixed(ns / 1e3, 6));
     }
     // The same for an event that may overlap others of its line. id: unique among those of the process.
     void overlapping(int pid, int rank, unsigned long long id, const std::string& name, double begin_ns, double ns,
                      const std::string& arguments) {
-        constexpr const char* format = ",\"cat\":\"async\",\"id\":\"%llx\"";
+        char more[64];
+        std::snprintf(more, sizeof more, ",\"cat\":\"async\",\"id\":\"%llx\"", id);
         add("{\"ph\":\"b\",\"name\":");
-        finish(name, pid, rank, begin_ns, arguments, format, id);
+        finish(name, pid, rank, begin_ns, arguments, more);
         add("{\"ph\":\"e\",\"name\":");
-        finish(name, pid, rank, begin_ns + ns, "", format, id);
+        finish(name, pid, rank, begin_ns + ns, "", more);
     }
     std::string text() const { return "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[" + text_ + "\n]}\n"; }
 
@@ -62,13 +64,11 @@ private:
         text_ += text_.empty() ? "\n" : ",\n";
         put(format, values...);
     }
-    template <class Value>
     void finish(const std::string& name, int pid, int rank, double begin_ns, const std::string& arguments,
-                const char* format, Value value) {
+                const std::string& more) {
         text_ += quoted(name);
-        put(",\"pid\":%d,\"tid\":%d,\"ts\":%.6f", pid, rank, begin_ns / 1e3);
-        put(format, value);
-        text_ += ",\"args\":{" + arguments + "}}";
+        put(",\"pid\":%d,\"tid\":%d,\"ts\":", pid, rank);
+        text_ += detail::decimal_fixed(begin_ns / 1e3, 6) + more + ",\"args\":{" + arguments + "}}";
     }
     std::string text_;
 };

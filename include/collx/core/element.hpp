@@ -47,6 +47,26 @@ concept fixed_matrix_like = std::is_class_v<T> && requires {
     requires sizeof(T) >= std::size_t(T::SizeAtCompileTime) * sizeof(typename T::Scalar);
 };
 
+// A pointer in a class: std::string_view, std::span, std::reference_wrapper, std::initializer_list, a view of collx. An
+// array in a class (std::array, a vector with room for a few elements) does not fit, or cannot be made like this.
+template <class T>
+concept refers_elsewhere = std::is_class_v<T> && sizeof(T) <= 2 * sizeof(void*) &&
+                           (
+                               requires(const T& t) {
+                                   requires std::is_pointer_v<decltype(t.data())>;
+                                   requires std::is_constructible_v<T, decltype(t.data()), std::size_t>;
+                                   { t.size() } -> std::convertible_to<std::size_t>;
+                               } ||
+                               requires(const T& t) {
+                                   typename T::type;
+                                   requires std::is_same_v<decltype(t.get()), typename T::type&>;
+                               } ||
+                               requires(const T& t) {
+                                   requires std::is_same_v<typename T::iterator, const typename T::value_type*>;
+                                   requires std::is_same_v<typename T::reference, const typename T::value_type&>;
+                                   { t.begin() } -> std::same_as<typename T::iterator>;
+                               });
+
 } // namespace detail
 
 // True if the bytes of a T mean the same on another rank.
@@ -56,6 +76,7 @@ inline constexpr bool is_wire_v = [] {
     else if constexpr (detail::fixed_matrix_like<T>) return is_wire_v<typename T::Scalar>;
     else if constexpr (std::is_pointer_v<T> || std::is_member_pointer_v<T> || std::is_null_pointer_v<T>)
         return false; // an address is valid in one process only
+    else if constexpr (detail::refers_elsewhere<T>) return false;
     else if constexpr (std::is_object_v<T> && !std::is_array_v<T>)
         return std::is_trivially_copyable_v<T> || detail::complex_like<T>;
     else return false;
@@ -76,10 +97,14 @@ concept Element = std::is_same_v<T, std::remove_cv_t<T>> && is_wire_v<T>;
 template <class T>
 constexpr void require_element() {
     constexpr bool owns = std::is_object_v<T> && !std::is_trivially_destructible_v<T>;
+    constexpr bool refers = detail::refers_elsewhere<T> && !Element<T>;
+    static_assert(!refers,
+                  "collx: elements travel between ranks as bytes, and this type is an address in this process's "
+                  "memory. Send what it refers to: a buffer of its own, or std::vector<char> for texts.");
     static_assert(Element<T> || !owns,
                   "collx: elements travel between ranks as bytes, and this type has a destructor: what it owns lies "
                   "elsewhere. Send its parts as buffers of their own, or objects by collx/interop/cereal.hpp.");
-    static_assert(Element<T> || owns,
+    static_assert(Element<T> || owns || refers,
                   "collx: this element type cannot travel between ranks as bytes. Make it trivially copyable, or say "
                   "that its bytes suffice with collx::enable_wire<T> = true.");
 }

@@ -39,6 +39,12 @@ public:
     }
 
     COLLX_HD constexpr std::size_t size() const { return size_; }
+    // Whether several elements lie at one address, as in a tensor that was expanded.
+    COLLX_HD constexpr bool repeats() const {
+        for (int d = 0; d < rank_; ++d)
+            if (strides_[d] == 0 && size_ != 0) return true;
+        return false;
+    }
     COLLX_HD constexpr std::size_t run() const {
         const bool dense = rank_ > 0 && strides_[rank_ - 1] == 1 && extents_[rank_ - 1] > 0;
         return dense ? extents_[rank_ - 1] : 1;
@@ -89,6 +95,11 @@ public:
             }
         }
         return n;
+    }
+    COLLX_EXEC_CHECK_DISABLE
+    COLLX_HD constexpr bool repeats() const {
+        if constexpr (requires(const Mapping& m) { m.is_unique(); }) return size() != 0 && !mapping_.is_unique();
+        else return false;
     }
     COLLX_EXEC_CHECK_DISABLE
     COLLX_HD constexpr std::ptrdiff_t offset(std::size_t i) const { return at(i, std::make_index_sequence<rank>{}); }

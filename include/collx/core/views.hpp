@@ -135,6 +135,10 @@ public:
     }
 
     COLLX_HD constexpr std::size_t size() const { return rows_ * cols_; }
+    // Whether several elements lie at one address: such a view can only be read.
+    COLLX_HD constexpr bool repeats() const {
+        return (rows_ > 1 && row_stride_ == 0) || (cols_ > 1 && col_stride_ == 0);
+    }
     COLLX_HD constexpr T& operator[](std::size_t i) const { return *pointer(i); }
     COLLX_HD constexpr T* pointer(std::size_t i) const {
         const std::size_t row = rows_ == 1 ? 0 : i / cols_;
@@ -202,6 +206,11 @@ public:
     }
     COLLX_HD constexpr std::size_t contiguous_run(std::size_t i) const { return run_ - i % run_; }
     COLLX_HD constexpr const Mapping& mapping() const { return mapping_; }
+    COLLX_EXEC_CHECK_DISABLE
+    COLLX_HD constexpr bool repeats() const {
+        if constexpr (requires(const Mapping& m) { m.repeats(); }) return mapping_.repeats();
+        else return false;
+    }
 
 private:
     T* data_;

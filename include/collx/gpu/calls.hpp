@@ -142,6 +142,7 @@ private:
         require_no_overlap(core, sent, received, SIZE_MAX);
         call.g.require_memory(sent, "input");
         call.g.require_memory(received, "output");
+        require_distinct(me, seen(received), "output");
         one_part(core.tables.first, me, n, to != no_peer ? to : -1, sent.size());
         one_part(core.tables.second, me, n, from != no_peer ? from : -1, received.size());
         exchange<collective::send_recv>(call, sent, received);

@@ -111,7 +111,7 @@ private:
     void add(In& in, Out& out, const Op& op, int root = 0) {
         require_on_device<In>();
         require_on_device<Out>();
-        require_output<Out>();
+        require_output<Out, In>();
         if constexpr (buffer_t<Out>::is_output && DeviceBuffer<In> && DeviceBuffer<Out>) { // else refused
             constexpr bool is_mixed = has<typename kind_of<V, In, Out, Op>::type>;
             all_.collectives.push_back([a = buffer(in), b = buffer(out), op, root](Comm& c, device_call_options o,

@@ -35,18 +35,27 @@ std::string packed_object(Comm& comm, const T& x) {
         return std::move(text).str();
     });
 }
-template <class T>
-T unpacked_object(const std::string& text) {
+// The text of an object of rank `peer`. Exceptions of the program's load() pass.
+template <class T, class Comm>
+T unpacked_object(const Comm& comm, int peer, const std::string& text) {
     std::istringstream from(text);
-    cereal::BinaryInputArchive archive(from);
     T x;
-    archive(x);
-    return x;
+    const char* what = "it is longer";
+    std::string why;
+    try {
+        cereal::BinaryInputArchive archive(from);
+        archive(x);
+        if (from.peek() == std::istringstream::traits_type::eof()) return x;
+    } catch (const cereal::Exception& e) {
+        why = e.what(), what = why.c_str();
+    }
+    fail(errc::mismatch, comm.rank(), peer, "read the type that was written",
+         "an object of %zu bytes from rank %d is no object of this type: %.120s", text.size(), peer, what);
 }
-template <class T, class Texts>
-std::vector<T> unpacked_objects(const Texts& texts) {
+template <class T, class Comm>
+std::vector<T> unpacked_objects(const Comm& comm, const std::vector<std::string>& texts) {
     std::vector<T> all;
-    for (const std::string& text : texts) all.push_back(unpacked_object<T>(text));
+    for (const std::string& text : texts) all.push_back(unpacked_object<T>(comm, static_cast<int>(all.size()), text));
     return all;
 }
 // Cuts a text into texts of these lengths.
@@ -69,7 +78,8 @@ std::vector<std::string> packed_objects(Comm& comm, const std::vector<T>& all) {
 // it, include headers of cereal/types/.
 // Cost: the call by value on the bytes, and two copies of the object.
 // Errors: as the verbs. An exception while an object is written ends the communicator (the other ranks get aborted).
-//     One while it is read, after the call, concerns this rank alone; the communicator can be used on.
+//     One while it is read, after the call, concerns this rank alone; the communicator can be used on: mismatch where
+//     the bytes are no such object, otherwise what load() throws.
 namespace objects {
 
 // Returns the root's object on every rank.
@@ -77,33 +87,34 @@ template <detail::Communicates Comm, class T>
 T broadcast(Comm&& comm, const T& x, const call_options& o = {}) {
     const bool is_root = comm.rank() == o.root;
     return detail::unpacked_object<T>(
-        by_value::broadcast(comm, is_root ? detail::packed_object(comm, x) : std::string(), o));
+        comm, o.root, by_value::broadcast(comm, is_root ? detail::packed_object(comm, x) : std::string(), o));
 }
 // Returns the objects of all ranks, in rank order, on every rank.
 template <detail::Communicates Comm, class T>
 std::vector<T> all_gather(Comm&& comm, const T& x, const call_options& o = {}) {
     const std::string mine = detail::packed_object(comm, x);
     const auto lengths = by_value::all_gather(comm, mine.size(), o);
-    return detail::unpacked_objects<T>(detail::cut_text(by_value::all_gather(comm, mine, o), lengths));
+    return detail::unpacked_objects<T>(comm, detail::cut_text(by_value::all_gather(comm, mine, o), lengths));
 }
 // The same at the root; an empty list elsewhere.
 template <detail::Communicates Comm, class T>
 std::vector<T> gather(Comm&& comm, const T& x, const call_options& o = {}) {
     const std::string mine = detail::packed_object(comm, x);
     const auto lengths = by_value::gather(comm, mine.size(), o);
-    return detail::unpacked_objects<T>(detail::cut_text(by_value::gather(comm, mine, o), lengths));
+    return detail::unpacked_objects<T>(comm, detail::cut_text(by_value::gather(comm, mine, o), lengths));
 }
 // Returns all[r] of the root on rank r. Lists of other ranks are not used.
 template <detail::Communicates Comm, class T>
 T scatter(Comm&& comm, const std::vector<T>& all, const call_options& o = {}) {
     const bool is_root = comm.rank() == o.root;
     return detail::unpacked_object<T>(
+        comm, o.root,
         by_value::scatter(comm, is_root ? detail::packed_objects(comm, all) : std::vector<std::string>(), o));
 }
 // Sends all[r] to rank r. Returns what came from each rank, in rank order.
 template <detail::Communicates Comm, class T>
 std::vector<T> all_to_all(Comm&& comm, const std::vector<T>& all, const call_options& o = {}) {
-    return detail::unpacked_objects<T>(by_value::all_to_all(comm, detail::packed_objects(comm, all), o));
+    return detail::unpacked_objects<T>(comm, by_value::all_to_all(comm, detail::packed_objects(comm, all), o));
 }
 template <detail::Communicates Comm, class T>
 void send(Comm&& comm, const T& x, int peer, const call_options& o = {}) {
@@ -119,7 +130,20 @@ T recv(Comm&& comm, int peer, const call_options& o = {}) {
     collx::recv(comm, contiguous_view<std::size_t>(&length, 1), peer, o);
     std::string text(length, '\0');
     collx::recv(comm, text, peer, o);
-    return detail::unpacked_object<T>(text);
+    return detail::unpacked_object<T>(comm, peer, text);
+}
+// Sends x to one rank and receives an object from another, or the same, without waiting for either first.
+// Example: const settings theirs = collx::objects::sendrecv(world, mine, other, other);
+template <detail::Communicates Comm, class T>
+T sendrecv(Comm&& comm, const T& x, int to, int from, const call_options& o = {}) {
+    const std::string text = detail::packed_object(comm, x);
+    const std::size_t length = text.size();
+    std::size_t other = 0;
+    collx::sendrecv(comm, contiguous_view<const std::size_t>(&length, 1), to, contiguous_view<std::size_t>(&other, 1),
+                    from, o);
+    std::string received(other, '\0');
+    collx::sendrecv(comm, text, to, received, from, o);
+    return detail::unpacked_object<T>(comm, from, received);
 }
 
 } // namespace objects

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,19 @@ inline void require_launcher() {
              d.found_by);
 }
 
+// Throws unless MPI runs, and `mpi` is one group of ranks.
+inline void require_group(MPI_Comm mpi) {
+    int is_ready = 0, is_over = 0, has_two_groups = 0;
+    if (MPI_Initialized(&is_ready) != MPI_SUCCESS || MPI_Finalized(&is_over) != MPI_SUCCESS || is_ready == 0 ||
+        is_over != 0)
+        fail(errc::environment, -1, -1, "call from_mpi between MPI_Init and MPI_Finalize", "MPI is not running");
+    if (mpi == MPI_COMM_NULL) fail(errc::invalid_argument, -1, -1, "", "from_mpi of MPI_COMM_NULL");
+    check_mpi(MPI_Comm_test_inter(mpi, &has_two_groups), -1, "MPI_Comm_test_inter");
+    if (has_two_groups != 0)
+        fail(errc::invalid_argument, -1, -1, "merge its groups with MPI_Intercomm_merge first",
+             "from_mpi of an inter-communicator");
+}
+
 inline unsigned long long hash_of(const std::string& text) { return hash_bytes(text.data(), text.size(), 5); }
 
 // Joins ranks on several hosts: MPI exchanges addresses, everything else goes over collx's own connections.
@@ -86,16 +100,18 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
     meeting m;
     for (const int host : number_hosts(std::vector<std::uint64_t>(hosts.begin(), hosts.end())))
         m.host_of.push_back(host);
-    job_settings s = settings_for(static_cast<int>(map_of_host(m.host_of, rank).rank_at.size()));
-    s.timeout_ns = timeout_ns;
-    s.over = over;
-    require_transport(m, over, rank);
-    listener to_others(timeout_ns, h.by, system_socket_calls, h.lanes);
-    mpi_card mine{hosts[static_cast<std::size_t>(rank)], hash_of(h.machine),
-                  hash_of(settings_text(s) + connection_words(h)), h.has_address};
+    mpi_card mine{.host = hosts[static_cast<std::size_t>(rank)], .machine = hash_of(h.machine)};
+    job_settings s;
+    std::size_t arena_bytes = 0;
+    std::optional<listener> to_others;
     std::exception_ptr trouble;
     try {
-        const std::string at = to_others.open(h);
+        s = settings_by_variables(static_cast<int>(map_of_host(m.host_of, rank).rank_at.size()), timeout_ns,
+                                  arena_bytes);
+        s.over = over;
+        to_others.emplace(timeout_ns, h.by, system_socket_calls, h.lanes);
+        mine.settings = hash_of(settings_text(s) + connection_words(h)), mine.has_address = h.has_address;
+        const std::string at = to_others->open(h);
         if (at.size() >= sizeof mine.address)
             fail(errc::environment, rank, -1, "give COLLX_ADDRESS a shorter form", "the address '%s' is too long",
                  at.c_str());
@@ -112,35 +128,39 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
     check_mpi(MPI_Bcast(token, sizeof token, MPI_BYTE, 0, mpi), rank, "MPI_Bcast");
     if (trouble) std::rethrow_exception(trouble);
     check_cards(cards, rank);
+    require_transport(m, over, rank); // the same verdict on all ranks: their lists are the same
     std::vector<std::string> addresses;
     for (mpi_card& c : cards) c.address[sizeof c.address - 1] = '\0', addresses.emplace_back(c.address);
     m.token = kept_text(token, sizeof token);
-    to_others.learn(m.token, addresses);
-    return join_hosts(m, std::move(to_others), rank, size, s, 0, "MPI", until);
+    to_others->learn(m.token, addresses);
+    return join_hosts(m, std::move(*to_others), rank, size, s, arena_bytes, "MPI", until);
 }
 
 } // namespace detail
 
 // Makes a communicator of the ranks of `mpi`, with the same numbers. Collective over `mpi`, which no other thread may
 // use meanwhile, and which is not needed afterwards.
+// timeout: the communicator's; without it COLLX_TIMEOUT, or 60 seconds. MPI's own exchanges at the start have no time
+//     limit: a rank that does not call from_mpi leaves the others waiting in MPI.
 // Errors: environment when MPI is not initialised or fails, when another launcher started the ranks, so that MPI sees
-//     one process, or when hosts cannot reach each other · those of communicator.
+//     one process, or when hosts cannot reach each other · invalid_argument for an inter-communicator · those of
+//     communicator.
 // Cost: an all_gather of 8 bytes per rank and a broadcast of 128 bytes; on several hosts one more all_gather of 112
 //     bytes per rank.
-inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = std::chrono::seconds(60),
+inline communicator from_mpi(MPI_Comm mpi, std::optional<std::chrono::nanoseconds> timeout = {},
                              const transports& over = {}) {
-    int is_ready = 0, is_over = 0, rank = -1, size = 0;
-    if (MPI_Initialized(&is_ready) != MPI_SUCCESS || MPI_Finalized(&is_over) != MPI_SUCCESS || is_ready == 0 ||
-        is_over != 0)
-        fail(errc::environment, -1, -1, "call from_mpi between MPI_Init and MPI_Finalize", "MPI is not running");
-    if (mpi == MPI_COMM_NULL) fail(errc::invalid_argument, -1, -1, "", "from_mpi of MPI_COMM_NULL");
+    detail::require_group(mpi);
+    int rank = -1, size = 0;
     detail::check_mpi(MPI_Comm_rank(mpi, &rank), -1, "MPI_Comm_rank");
     detail::check_mpi(MPI_Comm_size(mpi, &size), rank, "MPI_Comm_size");
     if (size == 1) detail::require_launcher();
 
     host_description h;
     std::exception_ptr trouble;
+    std::int64_t limit_ns = 0;
     try {
+        limit_ns =
+            detail::require_some_time(rank, timeout ? timeout->count() : detail::time_limit_by_variables().count());
         h = detail::separated(describe_host(environment(), size > 1 ? detail::process_protection() : job_protection()),
                               over, rank);
     } catch (...) { // the other ranks wait in MPI
@@ -156,8 +176,7 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
             fail(errc::peer_failed, rank, r, "see its output", "MPI rank %d refuses its variables", r);
     for (int r = 1; r < size; ++r)
         if (hosts[static_cast<std::size_t>(r)] != hosts[0])
-            return communicator(
-                detail::join_custom(detail::join_by_mpi(mpi, rank, size, timeout.count(), h, hosts, over)));
+            return communicator(detail::join_custom(detail::join_by_mpi(mpi, rank, size, limit_ns, h, hosts, over)));
 
     unique_id id;
     try {
@@ -168,7 +187,7 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
     detail::check_mpi(MPI_Bcast(id.bytes, static_cast<int>(unique_id::most_bytes), MPI_CHAR, 0, mpi), rank,
                       "MPI_Bcast");
     if (trouble) std::rethrow_exception(trouble);
-    return communicator(id, rank, size, timeout, over);
+    return communicator(id, rank, size, duration::from_ns(limit_ns), over);
 }
 
 COLLX_END_NAMESPACE

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <collx/bootstrap/description.hpp>
+#include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/variables.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/joined.hpp>
@@ -75,6 +76,19 @@ inline void settle_waiting(const job_description& d, int local_ranks, job_settin
     s.waits_as_told = d.waiting != wait_choice::automatic;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
+}
+
+// The settings of a job whose ranks the program brings together itself. arena_bytes: 0 where they do not say it.
+[[gnu::cold]] inline job_settings settings_by_variables(int local_ranks, std::int64_t timeout_ns,
+                                                        std::size_t& arena_bytes) {
+    job_description d;
+    read_settings(environment(), d);
+    d.timeout_ns = timeout_ns;
+    job_settings s;
+    settings_from(d, s);
+    settle_waiting(d, local_ranks, s);
+    arena_bytes = d.arena_bytes;
+    return s;
 }
 
 // Settings that must be the same on all ranks, since ranks would otherwise wait for each other in different calls.

@@ -61,8 +61,8 @@ namespace detail {
                                               const host_description& near,
                                               const socket_calls& calls = system_socket_calls,
                                               const transports& over = {}) {
-    job_settings s = settings_for(size);
-    s.timeout_ns = timeout_ns;
+    std::size_t arena_bytes = 0;
+    job_settings s = settings_by_variables(size, timeout_ns, arena_bytes);
     s.over = over;
     const host_description h = separated(near, over, rank);
     const deadline until = deadline::in_ns(timeout_ns);
@@ -72,9 +72,10 @@ namespace detail {
     return all.guard([&] {
         const meeting m = meet_at(store, rank, size, until, h, settings_text(s), to_others, &all);
         require_transport(m, over, rank);
-        auto j = m.is_one_host()
-                     ? join_processes(m.token.c_str(), rank, size, s, 0, "store", until, connection_words(h), &all)
-                     : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", until, &all);
+        auto j =
+            m.is_one_host()
+                ? join_processes(m.token.c_str(), rank, size, s, arena_bytes, "store", until, connection_words(h), &all)
+                : join_hosts(m, std::move(to_others), rank, size, s, arena_bytes, "store", until, &all);
         all.finish();
         return j;
     });
@@ -101,11 +102,11 @@ namespace detail {
         j->found_by = "unique id";
         return j;
     }
-    job_settings s = settings_for(size);
-    s.timeout_ns = timeout_ns;
+    std::size_t arena_bytes = 0;
+    job_settings s = settings_by_variables(size, timeout_ns, arena_bytes);
     s.over = over;
     const kept_text name(id.job(rank));
-    auto j = join_processes(name.c_str(), rank, size, s, 0, "unique id", deadline::in_ns(timeout_ns));
+    auto j = join_processes(name.c_str(), rank, size, s, arena_bytes, "unique id", deadline::in_ns(timeout_ns));
     if (over.use_memory || size == 1) return j;
     const host_description h = describe_protected_host(size);
     return join_by_channels(j, h, listener(timeout_ns, h.by));

@@ -52,6 +52,12 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
     return j;
 }
 
+[[gnu::cold]] COLLX_ONCE duration time_limit_by_variables() {
+    job_description d;
+    read_settings(environment(), d);
+    return duration::from_ns(d.timeout_ns);
+}
+
 [[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(int n) {
     const auto memory = make_memory_arena(n, arena_bytes_for(n));
     const job_settings s = settings_for(n);

@@ -68,6 +68,9 @@ inline counted_ptr<job> join_custom(const counted_ptr<job>& near) {
     return own != nullptr ? own->join(near) : near;
 }
 
+// COLLX_TIMEOUT, or 60 seconds. Errors: environment where a variable makes no sense.
+COLLX_ONCE duration time_limit_by_variables();
+
 // Checks a time limit of a communicator, or of its start.
 inline std::int64_t require_some_time(int rank, std::int64_t ns) {
     if (ns <= 0) [[unlikely]]

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <collx/core/decimal.hpp>
 #include <collx/topo/explain_rings.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -145,9 +146,8 @@ inline std::string to_dot(const graph& g) {
     }
     for (int i = 0; i < g.arcs(); i += 2) {
         const arc& a = g.arc_at(i);
-        char rate[64];
-        std::snprintf(rate, sizeof rate, " [label=\"%s %.4g\"];\n", name_of(a.type), a.bytes_per_s / 1e9);
-        dot += "  " + quoted(a.from) + " -- " + quoted(a.to) + rate;
+        const std::string rate = collx::detail::decimal(a.bytes_per_s / 1e9, 4);
+        dot += "  " + quoted(a.from) + " -- " + quoted(a.to) + " [label=\"" + name_of(a.type) + " " + rate + "\"];\n";
     }
     return dot + "}\n";
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <collx/core/decimal.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/topo/machine_parts.hpp>
 #include <collx/topo/path.hpp>
@@ -53,18 +54,18 @@ inline std::vector<int> own_cards(const graph& g) {
 // Equal for machines with the same sites and links in the same order, whatever else their files contain.
 inline std::uint64_t content_hash(const graph& g) {
     std::string text;
+    using collx::detail::decimal;
     char line[160];
     for (int s = 0; s < g.size(); ++s) {
         const site& a = g.at(s);
-        std::snprintf(line, sizeof line, " %d %d %d %d %d %.9g %d;", static_cast<int>(a.type), a.host, a.rail, a.units,
-                      a.numa, a.port_bytes_per_s, a.has_multicast ? 1 : 0);
-        text += a.name + line;
+        std::snprintf(line, sizeof line, " %d %d %d %d %d %d ", static_cast<int>(a.type), a.host, a.rail, a.units,
+                      a.numa, a.has_multicast ? 1 : 0);
+        text += a.name + line + decimal(a.port_bytes_per_s, 9) + ";";
     }
     for (int i = 0; i < g.arcs(); ++i) {
         const arc& a = g.arc_at(i);
-        std::snprintf(line, sizeof line, "%d %d %d %.9g %.9g %d;", a.from, a.to, static_cast<int>(a.type),
-                      a.bytes_per_s, a.latency_ns, a.lanes);
-        text += line;
+        std::snprintf(line, sizeof line, "%d %d %d %d ", a.from, a.to, static_cast<int>(a.type), a.lanes);
+        text += line + decimal(a.bytes_per_s, 9) + " " + decimal(a.latency_ns, 9) + ";";
     }
     return collx::detail::hash_bytes(text.data(), text.size(), 16);
 }

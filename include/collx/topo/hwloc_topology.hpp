@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <collx/core/decimal.hpp>
 #include <collx/topo/pci_discovery.hpp>
 #include <collx/topo/xml.hpp>
 
@@ -152,9 +153,8 @@ private:
             for (std::string& w : words) {
                 if (part.name == "indexes") m.objects.push_back(w.substr(w.find(':') == w.npos ? 0 : w.find(':') + 1));
                 if (part.name != "u64values") continue;
-                char* end = nullptr;
-                m.values.push_back(std::strtod(w.c_str(), &end));
-                if (*end != '\0' || !(m.values.back() >= 0))
+                m.values.push_back(0);
+                if (!collx::detail::read_decimal(w, m.values.back()) || !(m.values.back() >= 0))
                     attributes_of{part, file_}.wrong("'" + w.substr(0, 40) + "'", "give numbers of 0 or more");
             }
         }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <collx/core/decimal.hpp>
 #include <collx/topo/nccl_rates.hpp>
 #include <collx/topo/rings.hpp>
 
@@ -80,11 +81,7 @@ inline std::vector<nccl_graph> read_nccl_graphs(const std::string& text, const s
 
 // Writes the text of a graph file: NCCL_GRAPH_FILE.
 inline std::string write_nccl_graphs(const std::vector<nccl_graph>& graphs) {
-    const auto number = [](double x) {
-        char text[32];
-        std::snprintf(text, sizeof text, "%.6g", x);
-        return std::string(text);
-    };
+    const auto number = [](double x) { return collx::detail::decimal(x, 6); };
     xml_element root{"graphs", {{"version", "1"}}, {}, 0};
     for (const nccl_graph& g : graphs) {
         xml_element e{"graph",

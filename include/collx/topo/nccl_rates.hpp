@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include <collx/core/decimal.hpp>
 #include <collx/topo/machine_parts.hpp>
 #include <collx/topo/xml.hpp>
 
@@ -38,10 +39,10 @@ struct attributes_of {
     double rate(const char* name, double if_none) const {
         const std::string* v = e.find(name);
         if (v == nullptr || v->empty()) return if_none;
-        char* end = nullptr;
-        const double n = std::strtod(v->c_str(), &end);
-        if (*end != '\0' || !(n >= 0) || n > 1e12)
-            wrong(std::string(name) + "=\"" + *v + "\"", "give a rate that is not negative");
+        double n = 0;
+        if (!collx::detail::read_decimal(*v, n))
+            wrong(std::string(name) + "=\"" + *v + "\" is no number", "give a rate with a decimal point");
+        if (!(n >= 0) || n > 1e12) wrong(std::string(name) + "=\"" + *v + "\"", "give a rate that is not negative");
         return n;
     }
 };

@@ -32,6 +32,11 @@ public:
     }
 
 private:
+    // NCCL compares bus ids as numbers.
+    static std::string lowered(std::string bus) {
+        for (char& c : bus) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
+        return bus;
+    }
     struct cpu_site {
         int site;
         double socket;
@@ -66,12 +71,14 @@ private:
         if (e.name == "nic") return add_cards(e, above, 5000); // no PCIe is known: no limit
         if (e.name == "pcilink") return;                       // its other end may come later, and it has no rate
         if (e.name != "pci") of.wrong("not known here", "below <cpu> and <pci> are <pci>, <nic>, <gpu>");
-        const std::string bus = of.needed("busid");
+        const std::string bus = lowered(of.needed("busid"));
         if (buses_.count(bus) != 0) of.wrong("busid " + bus + " comes twice", "each device has its own");
         const std::string* speed = e.find("link_speed");
         const double rate = pcie_rate(speed ? *speed : "", of.number("link_width", 0, 0, 32), basis_);
+        bool has_gpu = false;
         for (const xml_element& child : e.children)
-            if (child.name == "gpu") return add_gpu(child, above, bus, rate);
+            if (child.name == "gpu") add_gpu(child, above, bus, rate), has_gpu = true;
+        if (has_gpu) return;
         const bool is_card = e.children.size() == 1 && e.children[0].name == "nic";
         if (is_card) return add_cards(e.children[0], above, rate);
         const int s = g_.add({name_on(g_.at(above).host, "PCI " + bus), site_type::pcie_switch, g_.at(above).host, -1,
@@ -90,7 +97,7 @@ private:
         const int s =
             g_.add({name_on(e.find("rank") ? 0 : host, name), site_type::gpu, host, -1, 1, g_.at(above).numa});
         if (e.find("dev") != nullptr) g_.at(s).device = device;
-        buses_[bus] = s;
+        buses_.emplace(bus, s); // of several GPUs of one device, the first
         g_.link(above, s, link_type::pcie, {rate * 1e9, link_latencies::pcie});
         for (const xml_element& child : e.children) {
             if (child.name == "c2c") {
@@ -108,6 +115,8 @@ private:
         for (const xml_element& e : nic.children) {
             const attributes_of of{e, file_};
             if (e.name != "net") of.wrong("not known in <nic>", "<net> is");
+            // Cards that NCCL does not use for messages.
+            if (const std::string* used = e.find("net"); e.find("dev") == nullptr || (used && *used == "0")) continue;
             const std::string* name = e.find("name");
             const int number = of.number("dev", 0, 0, 1 << 20);
             double speed = of.rate("speed", 0);
@@ -119,7 +128,7 @@ private:
                    1,
                    g_.at(above).numa};
             s.port_bytes_per_s = speed * 125e3;
-            if (e.find("dev") != nullptr) s.device = number;
+            s.device = number;
             g_.link(above, g_.add(std::move(s)), link_type::pcie, {rate * 1e9, link_latencies::pcie});
         }
     }
@@ -141,7 +150,7 @@ private:
             g_.link(gpu, switches_, link_type::nvlink, {rate, link_latencies::nvswitch, count});
             return;
         }
-        const std::string target = of.needed("target");
+        const std::string target = lowered(of.needed("target"));
         int other = l.cpu; // NCCL, too, takes the CPU that the GPU is below
         if (kind != 0x068001) {
             const auto it = buses_.find(target);

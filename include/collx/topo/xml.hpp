@@ -4,6 +4,7 @@
 // which text, entities beyond the five, name spaces and DTDs never occur.
 #pragma once
 
+#include <charconv>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -46,6 +47,7 @@ public:
     xml_reader(const std::string& text, const std::string& file, xml_form form = xml_form::plain)
         : text_(text), file_(file), form_(form) {}
     xml_element read() {
+        if (starts("\xef\xbb\xbf")) at_ += 3; // the mark of UTF-8 that some editors write
         skip_between();
         if (form_ == xml_form::with_text && starts("<!DOCTYPE")) {
             skip_to_end_of(">", "a document type");
@@ -92,7 +94,8 @@ private:
         std::string v;
         for (++at_; here() != quote;) {
             if (at_ >= text_.size() || here() == '<') wrong("a value has no end", "close the quotes");
-            if (here() == '&') v += entity();
+            if (starts("&#")) add_character(v);
+            else if (here() == '&') v += entity();
             else v += here(), step();
         }
         ++at_;
@@ -104,6 +107,22 @@ private:
         for (const auto& [name, letter] : known)
             if (starts(name)) return at_ += std::strlen(name), letter;
         wrong("an unknown entity", "write & as &amp;");
+    }
+    // &#10; or &#xA;: hwloc writes white space in values like that.
+    void add_character(std::string& v) {
+        const std::size_t end = text_.find(';', at_);
+        if (end == text_.npos) wrong("a character's number has no end", "write &#10;");
+        const bool is_hex = text_[at_ + 2] == 'x';
+        unsigned code = 0;
+        const char* const to = text_.data() + end;
+        const auto [stop, what] = std::from_chars(text_.data() + at_ + (is_hex ? 3 : 2), to, code, is_hex ? 16 : 10);
+        if (what != std::errc() || stop != to || code == 0 || code > 0x10ffff)
+            wrong("a wrong number of a character", "write &#10; or &#xA;");
+        at_ = end + 1;
+        if (code < 0x80) return v.push_back(static_cast<char>(code));
+        const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3; // bytes after the first, of UTF-8
+        v += static_cast<char>((0xff00 >> (more + 1) & 0xff) | code >> 6 * more);
+        for (int k = more - 1; k >= 0; --k) v += static_cast<char>(0x80 | (code >> 6 * k & 0x3f));
     }
     xml_element element(int depth) {
         if (here() != '<') wrong("expected an element", "text between elements means nothing here");
