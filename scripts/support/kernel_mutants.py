@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEVICE = "include/collx/exec/device/"
 # What it is, where, the text, and what is put in its place.
 MISTAKES = [
+    ("a peer that is many calls ahead ends a call", "block.hpp", "are_not_before(Env", "are_of_one_call(Env"),
     ("a message's release is relaxed", "messages.hpp",
      "Env::store_release(&control(m.to)->tail[rank_], sent)", "Env::store_relaxed(&control(m.to)->tail[rank_], sent)"),
     ("a wait's acquire is relaxed", "block.hpp", "seen = Env::load_acquire(word);", "seen = Env::load_relaxed(word);"),

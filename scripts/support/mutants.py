@@ -15,6 +15,10 @@ LIBRARIES = {"transport/arena": ["-lrapidcheck"], "interop/openssl": ["-lcrypto"
 
 ROWS = [
     # ---------------------------------------------------------------- core
+    ("lanes of DLPack make one number", "core/as.hpp", "&& lanes == 1)", "&& lanes >= 1)", ["core/buffer_families"]),
+    ("a DLPack tensor that may only be read is written", "core/as.hpp", "(x.flags & read_only) != 0", "false", ["core/buffer_families"]),
+    ("a view of a text is an element", "core/element.hpp", "else if constexpr (detail::refers_elsewhere<T>) return false;", "",
+     ["core/buffer_families"]),
     ("sixteen strangers are a crowd", "core/strangers.hpp", "strangers > few_strangers", "strangers >= few_strangers", ["core/strangers"]),
     ("strangers get half of the files", "core/strangers.hpp", "files.rlim_cur) / 4", "files.rlim_cur) / 2", ["core/strangers"]),
     ("append forgets how much there is", "core/growing_array.hpp", "reserve(size_ + count);", "reserve(count);",
@@ -93,6 +97,9 @@ ROWS = [
     ("recursive doubling adds in the wrong order", "algo/recursive_doubling.hpp", "if (other < r) {", "if (other > r) {",
      ["algo/recursive_doubling"]),
     # ---------------------------------------------------------------- topo
+    ("a character of two bytes begins wrong", "topo/xml.hpp", "(0xff00 >> (more + 1) & 0xff)", "(0xff00 >> more & 0xff)", ["topo/formats"]),
+    ("bus ids are compared as texts", "topo/nccl_topology.hpp", "c >= 'A' && c <= 'F'", "false", ["topo/formats"]),
+    ("cards that carry no messages count", "topo/nccl_topology.hpp", '*used == "0"', "false", ["topo/formats"]),
     ("a list of cores ends one too soon", "topo/discovery.hpp", "for (long n = first; n <= last", "for (long n = first; n < last",
      ["topo/discovery"]),
     ("kilobytes are bytes", "topo/discovery.hpp", "*end == 'K' ? n << 10", "*end == 'K' ? n", ["topo/discovery"]),
@@ -292,6 +299,14 @@ ROWS = [
     ("what is pushed ahead costs a hop for each reader", "sim/simulate.hpp", "&& way == nullptr && model_.pushes)", "&& way == nullptr && false)",
      ["sim/simulate"]),
     # ---------------------------------------------------------------- comm
+    ("the calls of a window's own communicator are recorded", "job/communicator_core_once.hpp", "if (made_for != nullptr) return; // its", "// its",
+     ["job/recorded_calls"]),
+    ("ranks that meet through a store do not read the variables", "job/join.hpp", "    read_settings(environment(), d);\n", "",
+     ["job/startup:ranks that meet through a store or an id*"]),
+    ("an async sendrecv waits for those before it", "comm/send_recv.hpp", "c.start(both, outstanding_calls::no_queue);", "c.start(both, 0);",
+     ["comm/send_recv:*does not wait for one that was started*"]),
+    ("a tensor with several elements at one address is written", "call/check_call.hpp", 'if (writes) require_writable(', 'if (writes) require_memory(',
+     ["call/bad_input:buffers without a place*"]),
     ("a scan passes on results that a hook has changed", "call/run.hpp", "is_scan && !passes_on", "is_scan && !passes_on && false",
      ["comm/hooks"]),
     ("counts that overflow are taken", "exec/count_table.hpp", "if (at > SIZE_MAX / 2 ||", "if (false && at > SIZE_MAX / 2 ||",
@@ -489,6 +504,8 @@ ROWS = [
     ("whoever drops a handle may change the list", "job/one_caller.hpp",
      "return who == 0 || who == this_one();", "return true || who != 0;", ["job/one_caller"]),
     # ---------------------------------------------------------------- interop
+    ("what is left of an object is no error", "interop/cereal.hpp", "if (from.peek() == std::istringstream::traits_type::eof()) return x;",
+     "return x;", ["interop/cereal"]),
     ("both directions have one key", "interop/openssl.hpp", "purpose[14] = from_connecting ? 'c' : 'a';", "", ["interop/openssl"]),
     ("every record has the same nonce", "interop/openssl.hpp", "++number;", "", ["interop/openssl"]),
     ("both protections have one key", "interop/openssl.hpp", "purpose[25] = hides ? 'e' : 'i';", "", ["interop/openssl"]),

@@ -201,6 +201,20 @@ TEST_CASE("a store that has the library's own face is asked for what that face a
     CHECK(store.asked > 0);
 }
 
+TEST_CASE("ranks that meet through a store or an id take the settings of the environment, and the time limit of an "
+          "argument") {
+    for (const char* name : {"COLLX_TIMEOUT", "COLLX_CHECKED", "COLLX_RECORD"}) ::setenv(name, "1", 1);
+    collx::memory_store store;
+    const collx::communicator by_store(0, 1, store), by_id(collx::unique_id::make_here(), 0, 1),
+        patient_one(0, 1, store, collx::duration::from_ns(5'000'000'000));
+    for (const char* name : {"COLLX_TIMEOUT", "COLLX_CHECKED", "COLLX_RECORD"}) ::unsetenv(name);
+    for (const collx::communicator* w : {&by_store, &by_id, &patient_one}) {
+        const collx::job_settings& s = const_cast<collx::communicator*>(w)->internals().settings;
+        CHECK(s.timeout_ns == (w == &patient_one ? 5'000'000'000 : 1'000'000'000));
+        CHECK((s.checked == 1 && s.record == 1));
+    }
+}
+
 TEST_CASE("a rank's words in the store do not grow with the ranks, but for a logarithm on some") {
     for (const int n : {2, 5, 16, 64}) {
         collx::memory_store shared;

@@ -192,7 +192,7 @@ TEST_CASE("what is wrong in a topology file is named with its line and the remed
                Contains(":10:") && Contains("comes twice"));
     CHECK_THAT(what_of(changed("rank=\"1\"", "rank=\"0\"")), Contains(":11:") && Contains("rank 0 comes twice"));
     CHECK_THAT(what_of(changed("busid=\"0000:05:00.0\" ", "")), Contains(":4:") && Contains("'busid' is missing"));
-    CHECK_THAT(what_of(changed("speed=\"100000\"", "speed=\"fast\"")), Contains(":14:") && Contains("not negative"));
+    CHECK_THAT(what_of(changed("speed=\"100000\"", "speed=\"fast\"")), Contains(":14:") && Contains("is no number"));
     CHECK_THAT(what_of(changed("<nic>", "<disk/><nic>")), Contains("not known here"));
     CHECK_THAT(what_of(changed("</gpu>\n", "</gpux>\n")), Contains(":8:") && Contains("ends as </gpux>"));
     CHECK_THAT(what_of(changed("-->", "")), Contains("a comment has no end"));
