@@ -9,6 +9,7 @@
 
 #include <collx/bootstrap/unique_id.hpp>
 #include <collx/core/config.hpp>
+#include <collx/core/duration.hpp>
 #include <collx/core/error.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
