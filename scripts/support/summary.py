@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Adds up what scripts/test recorded in a folder and prints it; the last line is "N passed, N failed, N skipped".
 
-The folder holds <preset>.xml (ctest --output-junit) and checks.tsv (status, name, reason). Exit: 0 if something passed
-and nothing failed.
+The folder holds <preset>.xml (ctest --output-junit), checks.tsv (status, name, reason) and `presets`, a line for each
+preset that was to run. Exit: 0 if something passed, nothing failed, and tests of each such preset ran.
 """
 import pathlib
 import re
@@ -46,6 +46,12 @@ def main():
         except ElementTree.ParseError as error:
             results.append(("failed", f"{path.stem}: unreadable test report ({error})", []))
     results += read_checks(folder / "checks.tsv")
+    presets = folder / "presets"
+    for preset in presets.read_text().split() if presets.exists() else []:
+        entries = [(status, name) for status, name, _ in results if name.startswith(f"{preset}: ")]
+        has_run = any(status == "passed" and name != f"{preset}: build" for status, name in entries)
+        if not has_run and not any(status == "failed" for status, _ in entries):
+            results.append(("failed", f"{preset}: no test ran", []))
 
     by_status = {"passed": [], "failed": [], "skipped": []}
     for status, name, reasons in results:

@@ -40,6 +40,19 @@ class CheckLayers(unittest.TestCase):
         self.refused("comm/group.hpp", "#include <collx/gpu/calls.hpp>", "must not look up")
         self.refused("sched/step.hpp", "#  include <collx/algo/ring.hpp>", "must not look up")
 
+    def test_systems_and_foreign_libraries_are_refused(self):
+        self.refused("algo/ring.hpp", "#include <sys/socket.h>", "knows no operating system")
+        self.refused("core/config.hpp", "#include <unistd.h>", "knows no operating system")
+        self.accepted("core/clock.hpp", "#include <time.h>")
+        self.refused("transport/verbs_path.hpp", "#include <infiniband/verbs.h>", "foreign libraries are for interop/")
+        self.refused("bootstrap/key.hpp", "#include <openssl/evp.h>", "foreign libraries are for interop/")
+        self.refused("exec/device/block.hpp", "#include <cuda_runtime_api.h>", "for .cuh files")
+        self.accepted("exec/device/block.cuh", "#include <cuda_runtime_api.h>")
+
+    def test_includes_are_seen_in_any_form(self):
+        self.refused("core/rank.hpp", "/* a */ #include <collx/sched/step.hpp>", "must not look up")
+        self.refused("core/rank.hpp", "#include_next <collx/sched/step.hpp>", "must not look up")
+
     def test_sideways_is_refused(self):
         self.refused("algo/ring.hpp", "#include <collx/transport/memory.hpp>", "never see each other")
         self.refused("transport/shm.hpp", "#include <collx/bootstrap/store.hpp>", "never see each other")

@@ -188,6 +188,8 @@ class Gpu(unittest.TestCase):
         self.with_gpu()
         done = self.run_script("--budget", "1")
         self.assertIn("**not run**, the budget of 1 s was used up", done.stdout)
+        self.assertIn("nothing was measured, so the report stays in", done.stdout)
+        self.assertEqual(done.returncode, 1)
 
     def test_no_gpu(self):
         self.tool("nvcc", NVCC)

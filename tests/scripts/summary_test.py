@@ -16,11 +16,12 @@ FAILED = '<testcase name="f" status="fail"><failure message=""/><system-out>SKIP
 NOT_BUILT = '<testcase name="n" status="notrun"><skipped message="Unable to find executable"/><system-out/></testcase>'
 
 
-def summary(cases, checks=""):
+def summary(cases, checks="", presets=""):
     with tempfile.TemporaryDirectory() as folder:
         if cases is not None:
             pathlib.Path(folder, "ci.xml").write_text(f"<testsuite>{''.join(cases)}</testsuite>")
         pathlib.Path(folder, "checks.tsv").write_text(checks)
+        pathlib.Path(folder, "presets").write_text(presets)
         done = subprocess.run([sys.executable, str(SCRIPT), folder], capture_output=True, text=True)
         return done.returncode, done.stdout.splitlines()
 
@@ -50,6 +51,18 @@ class Summary(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertEqual(lines[-1], "0 passed, 0 failed, 1 skipped")
         self.assertEqual(summary(None)[0], 1)
+
+    def test_a_preset_without_tests_is_a_failure(self):
+        built = "passed\tci: build\t\npassed\tlayers\t\n"
+        for cases in ([], [SKIPPED], None):
+            code, lines = summary(cases, built, "ci\n")
+            self.assertEqual(code, 1)
+            self.assertIn("FAILED   ci: no test ran", lines)
+        self.assertEqual(summary([PASSED], built, "ci\n")[0], 0)
+        code, lines = summary([PASSED], built, "ci\nasan\n")
+        self.assertIn("FAILED   asan: no test ran", lines)
+        code, lines = summary([PASSED], built + "failed\tasan: configure\t\n", "ci\nasan\n")
+        self.assertEqual(lines[-1], "3 passed, 1 failed, 0 skipped")
 
     def test_a_broken_report_is_a_failure(self):
         code, lines = summary(["<testcase>"], "passed\tlayers\t\n")
