@@ -89,15 +89,15 @@ void round_trips(collx::communicator& w, collx::window<std::uint64_t>& x, int ro
     const auto recv = [&] { collx::recv(w, collx::view(&got, 1), other); };
     ways.push_back({"send, recv", turn(send, recv), 2});
     const auto put_signal = [&] { x.put_signal(other, 0, ++count); };
-    const auto wait_read = [&] { x.wait(other), wrong += local[0] == 0; };
+    const auto wait_read = [&] { x.wait(other), wrong += local[0] != (leads ? count : count + 1); };
     ways.push_back({"put_signal, wait, read", turn(put_signal, wait_read), 2});
     const auto put = [&] { x.put(other, 8, ++count), x.signal(other); };
-    const auto wait_for_signal = [&] { x.wait(other), wrong += local[8] == 0; };
+    const auto wait_for_signal = [&] { x.wait(other), wrong += local[8] != (leads ? count : count + 1); };
     ways.push_back({"put, signal, wait, read", turn(put, wait_for_signal), 2});
     ways.push_back({"signal, wait", turn([&] { x.signal(other); }, [&] { x.wait(other); }), 2});
     head(w, "8 bytes, one way");
     measure(w, std::move(ways), rounds, trips);
-    if (wrong != 0) std::printf("wrong: a put was not there\n");
+    if (wrong != 0) throw std::runtime_error("one_sided: a put was not there");
 }
 
 [[gnu::noinline]] void copy(std::vector<std::uint64_t>& to, const std::vector<std::uint64_t>& from) {
@@ -107,7 +107,7 @@ void round_trips(collx::communicator& w, collx::window<std::uint64_t>& x, int ro
 // Rank 0 gives, rank 1 takes and answers after the last of a row.
 void stream(collx::communicator& w, collx::window<std::uint64_t>& x, std::size_t bytes, int rounds, int row) {
     const bool gives = w.rank() == 0;
-    std::vector<std::uint64_t> from(bytes / 8, 1), to(bytes / 8), answer(1);
+    std::vector<std::uint64_t> from(bytes / 8, bytes), to(bytes / 8), answer(1);
     const auto in_row = [&](auto&& give, auto&& take) {
         return [&, gives, row, give, take] {
             for (int i = 0; i < row; ++i)
@@ -124,6 +124,9 @@ void stream(collx::communicator& w, collx::window<std::uint64_t>& x, std::size_t
     ways.push_back({"put_signal, wait", in_row([&] { x.put_signal(1, 0, from); }, [&] { x.wait(0); }), row});
     head(w, (std::to_string(bytes) + " bytes, a row of " + std::to_string(row)).c_str());
     measure(w, std::move(ways), rounds, 4);
+    const auto put = x.local().first(bytes / 8);
+    if (!gives && (to != from || !std::equal(put.begin(), put.end(), from.begin())))
+        throw std::runtime_error("one_sided: what was sent or put did not arrive");
 }
 
 } // namespace

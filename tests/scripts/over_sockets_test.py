@@ -104,6 +104,12 @@ class OverSockets(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("10.0 (**2.50** openmpi tcp)", done.stdout)
 
+    def test_collx_by_another_algorithm_stays_a_peer_in_a_file(self):
+        tables = [self.run_it("--flat", "pairwise", *words).stdout.split("## ", 1)[1].split("- ")[0]
+                  for words in ((), ("--append", "-r", "0"))]
+        self.assertIn("flat pairwise", tables[0])
+        self.assertEqual(*tables)
+
     def test_wrong_results_fail(self):
         self.program("tree/broken", "#!/bin/sh\nexit 3\n")
         done = self.run_it("--extra", f"broken={self.folder}/tree/broken")

@@ -76,6 +76,21 @@ class SideBySide(unittest.TestCase):
         self.rows = list(csv.DictReader((self.folder / "out.csv").read_text().splitlines()))
         return done.returncode
 
+    def test_sizes_that_were_rounded_stand_below_what_was_asked_for(self):
+        """Of three ranks nothing that has equal parts takes 8 or 8192 bytes."""
+        self.program("rounded", PROGRAM.replace("{{size}},2", "{{int(size) // 12 * 12 or 12}},2"), time=1.0, looks="", exit_code=0)
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, "/")
+        self.assertEqual(self.run_it("--collx", "./rounded", "--peers", "none"), 0, self.text)
+        self.assertIn("allreduce,12,2,shm,collx", (self.folder / "out.csv").read_text())
+        self.assertIn("| allreduce | 1.00 | 1.00 |", self.text)
+
+    def test_sizes_are_read_as_collx_perf_reads_them(self):
+        self.assertEqual(self.run_it("--sizes", "8,8k,8KiB,1.5M"), 0, self.text)
+        self.assertIn("| 1536 KiB |", self.text)
+        self.assertEqual(self.run_it("--sizes", "8,fast"), 2)
+        self.assertIn("'fast' is no size", self.text)
+
     def test_ratio_and_turns(self):
         self.assertEqual(self.run_it(), 0, self.text)
         self.assertIn("| allreduce | 2.00 (**1.50** mpich posix) | 2.00 (**1.50** mpich posix) |", self.text)
