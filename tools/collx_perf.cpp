@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 #include <collx/bootstrap/environment.hpp>
 #include <collx/collx.hpp>
@@ -205,12 +207,29 @@ void measure_operation(meter& m, const options& o, operation op, int ranks, prin
     }
 }
 
+// How many cores the ranks may use: a launcher may have bound each rank to one. Of several hosts those of this rank.
+int cores_of_all(collx::communicator& world, cpu_set_t of_all) {
+    if (world.internals().net.is_one_host())
+        collx::all_reduce(world, collx::view(of_all.__bits, std::size(of_all.__bits)), collx::bit_or{});
+    return CPU_COUNT(&of_all);
+}
+
+// Before hours are spent: files that cannot be written, by the process that will write them or starts those that do.
+void require_outputs(const options& o) {
+    for (const std::string& file : {o.csv, o.json, o.html}) {
+        if (file.empty() || file == "-") continue;
+        if (std::FILE* f = std::fopen(file.c_str(), "a"); f != nullptr) std::fclose(f);
+        else throw std::system_error(errno, std::generic_category(), "cannot write '" + file + "'");
+    }
+}
+
 // Runs one rank's part. Returns its exit code.
 int run_rank(collx::communicator& world, const options& o, const cpu_set_t& allowed) {
-    const int n = world.size(), cores = CPU_COUNT(&allowed);
+    const int n = world.size(), cores = cores_of_all(world, allowed);
     if (o.root >= n)
         throw std::invalid_argument("-r " + std::to_string(o.root) + " is no rank: there are " + std::to_string(n) +
                                     ".");
+    if (world.rank() == 0) require_outputs(o);
     harness meeting(meeting_memory(world), world.rank(), n, cores);
     const collx::remote_ranks* const far = world.internals().net.remote();
     run_report report{.run = o,
@@ -274,6 +293,7 @@ int run(options o, char** argv) {
         if (is_rank) throw std::invalid_argument("--fit starts its ranks itself: run it without a launcher.");
         return run_fit(o, CPU_COUNT(&allowed));
     }
+    if (!is_rank) require_outputs(o);
     if (o.threads) return ::run_threads(o, allowed);
     if (is_rank) return run_process(o, allowed);
     if (o.ranks == 0) o.ranks = std::max(2, CPU_COUNT(&allowed));

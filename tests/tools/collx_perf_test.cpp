@@ -197,6 +197,20 @@ TEST_CASE("a block in the wrong place is noticed") {
     CHECK(expected_parts(operation::reduce_scatter, whole, me, ranks, 0, false).front().at == 0);
 }
 
+TEST_CASE("the first block of another rank is not taken for one's own, whatever its size") {
+    const int ranks = 2;
+    const pattern<float> data(pattern_kind::exact, reduction::sum, ranks);
+    for (std::size_t block = 2; block < 3000; block += block < 600 ? 1 : 37) {
+        std::vector<float> got(2 * block); // block 0 of each rank, where rank 1 must have block 1
+        for (std::size_t i = 0; i < got.size(); ++i) got[i] = data.input(static_cast<int>(i / block), i % block);
+        std::uint64_t wrong = 0;
+        for (const auto& p : expected_parts(operation::all_to_all, got.size(), 1, ranks, 0, false))
+            wrong += data.count_wrong(got.data(), p);
+        INFO(block);
+        CHECK((wrong > 0 || block % data.period() == 0));
+    }
+}
+
 TEST_CASE("hashes see every byte") {
     std::vector<unsigned char> a(37, 7);
     const auto first = hash_of(a.data(), a.size());
@@ -317,6 +331,7 @@ TEST_CASE("mistakes on the command line are answered with a sentence and status 
         {"all_reduce --sizes 8,16777215T", "sizes go up to 64T"},
         {"all_reduce -b 1KB", "decimal units are not accepted"},
         {"all_reduce -f 1", "-f must be above 1"},
+        {"all_reduce -b 0 -e 0", "No size is left"},
         {"all_reduce --ranks 2 --threads 2", "give one of them"},
         {"all_reduce --ranks 2 -g 2", "give one of them"},
         {"all_reduce -t 64 -g 64", "must be from 1 to 1024"},
@@ -342,6 +357,19 @@ TEST_CASE("mistakes on the command line are answered with a sentence and status 
     CHECK(f.complains(sentence));
     CHECK(f.out.empty());
     CHECK(lines_of(f.err).size() == 1);
+}
+
+TEST_CASE("an output that cannot be written is refused before anything is measured") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    for (const char* ranks : {"--ranks 2", "--threads 2"})
+        for (const char* option : {"--csv", "--json", "--html"}) {
+            const auto f = run_program(perf, std::string("all_reduce -b 8 -e 8 ") + ranks + " " + option + " /none/x");
+            INFO(f.out << f.err);
+            CHECK(f.status == 1);
+            CHECK(f.out.empty());
+            CHECK(f.complains("cannot write '/none/x'"));
+        }
 }
 
 TEST_CASE("a comparison prints the columns of the comparison harness") {

@@ -83,6 +83,7 @@ void read_sizes(const CLI::App& app, const words& w, options& o) {
             s = next;
         }
     }
+    if (o.sizes_bytes.empty()) throw std::invalid_argument("No size is left: give -e 8 or more, or --sizes 8,1M.");
     for (const std::size_t s : o.sizes_bytes)
         if (s > most_bytes) // a rank has three times as much, which must be a number
             throw std::invalid_argument(std::to_string(s) + " bytes are more than any rank has; sizes go up to 64T.");

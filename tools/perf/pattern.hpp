@@ -92,13 +92,15 @@ public:
 
     pattern(pattern_kind kind, reduction op, int ranks) : kind_(kind), op_(op), ranks_(ranks) {}
 
-    [[nodiscard]] std::size_t period() const { return kind_ == pattern_kind::exact ? 14 : 1021; }
+    // A prime: blocks of the usual sizes begin at different places of it.
+    [[nodiscard]] static constexpr std::size_t period() { return 1021; }
 
     [[nodiscard]] T input(int rank, std::size_t i) const {
         i %= period();
         if (kind_ == pattern_kind::rough && !std::is_integral_v<T>) return from_wide(noise(rank, i));
-        if (op_ == reduction::prod) return from_whole(1 + (static_cast<std::size_t>(rank) + i) % 2);
-        return from_whole(static_cast<std::size_t>(rank) + 1 + i % 7);
+        const std::size_t mixed = (i * 0x9e3779b1u & 0xffff'ffff) >> 16; // no two places begin the same row
+        if (op_ == reduction::prod) return from_whole(1 + (static_cast<std::size_t>(rank) + mixed) % 2);
+        return from_whole(static_cast<std::size_t>(rank) + 1 + mixed % 7);
     }
 
     void fill(T* to, std::size_t count, int rank) const {

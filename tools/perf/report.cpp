@@ -47,10 +47,11 @@ std::string line_range_text(const run_report& report) {
     for (const auto& r : report.results)
         for (const double ns : {r.t.line_at_start_ns, r.t.line_at_end_ns})
             least = std::fmin(least, ns), most = std::fmax(most, ns);
-    return std::isnan(least) ? "not measured, no two ranks had cores of their own"
-                             : formatted("%.0f to %.0f ns", least, most);
+    return report.results.empty() ? "not measured"
+           : std::isnan(least)    ? "not measured, no two ranks had cores of their own"
+                                  : formatted("%.0f to %.0f ns", least, most);
 }
-bool is_checked(const run_report& report) { return report.run.check; }
+bool is_checked(const run_report& report) { return report.run.check && !report.results.empty(); }
 
 std::string ranks_text(const run_report& report) {
     std::string text = std::to_string(report.ranks) + (report.run.threads ? " threads (" : " processes (") +
@@ -207,13 +208,14 @@ std::string json_text(const run_report& report) {
         lines[at->second][r.in_place ? "in_place" : "out_of_place"] = place;
     }
     const auto wrong = wrong_elements(report);
-    const json all = {
-        {"tool", "collx_perf"},
-        {"version", COLLX_VERSION_STRING},
-        {"config", config},
-        {"results", lines},
-        {"out_of_bounds", {{"count", is_checked(report) ? json(wrong) : json(nullptr)}, {"okay", wrong == 0}}},
-        {"average_bus_bandwidth", {{"bandwidth", average_bus_bandwidth(report)}}}};
+    const json all = {{"tool", "collx_perf"},
+                      {"version", COLLX_VERSION_STRING},
+                      {"config", config},
+                      {"results", lines},
+                      {"out_of_bounds",
+                       {{"count", is_checked(report) ? json(wrong) : json(nullptr)},
+                        {"okay", is_checked(report) ? json(wrong == 0) : json(nullptr)}}},
+                      {"average_bus_bandwidth", {{"bandwidth", average_bus_bandwidth(report)}}}};
     return all.dump(2) + "\n";
 }
 
