@@ -294,7 +294,7 @@ TEST_CASE("a slow tensor is named when the time is over") {
 }
 
 TEST_CASE("a bucket that could not go out is not taken for done, and finish() throws what ended the calls") {
-    std::atomic<bool> has_ended{false};
+    std::atomic<bool> has_ended{false}, has_stepped{false};
     on_ranks(2, [&](collx::communicator& w) {
         std::vector<float> a(100, 1.f), b(100, 1.f);
         collx::bucketed<float> g(w, {.bytes = 100, .first_bytes = 100}); // a bucket each
@@ -302,11 +302,13 @@ TEST_CASE("a bucket that could not go out is not taken for done, and finish() th
         g.ready(second), g.ready(first), g.finish();
         EXPECT(a[0] == 2 && b[99] == 2);
         if (w.rank() == 1) {
+            until([&] { return has_stepped.load(); }); // otherwise rank 0 may hear of the end in its first step
             g.ready(second);
             (void)thrown<collx::invalid_argument>(w, [&] { g.finish(); });
             has_ended = true;
             return;
         }
+        has_stepped = true;
         until([&] { return has_ended.load(); });
         for (const int k : {second, first}) (void)thrown<collx::aborted>(w, [&] { g.ready(k); });
         EXPECT(thrown<collx::aborted>(w, [&] { g.finish(); }).peer() == 1);
