@@ -251,6 +251,22 @@ TEST_CASE("runs by the composed reading and by a task give the same, whichever r
         });
 }
 
+TEST_CASE("composed: scans of three ranks that have a core each read what precedes them in one round") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.internals().net.share_cores(1), w.internals().schedules.share_cores(1);
+        const int me = w.rank();
+        list x(12), y(12), before(12);
+        auto sum = per::scan(w, x, y);
+        auto exclusive = per::exclusive_scan(w, x, before);
+        for (int t = 0; t < 4; ++t) {
+            fill(x, me, t);
+            run_mixed(w, sum, t), run_mixed(w, exclusive, t);
+            EXPECT_AT(t, is_sum(y.data(), 0, 12, me + 1, t));
+            EXPECT_AT(t, me == 0 || is_sum(before.data(), 0, 12, me, t));
+        }
+    });
+}
+
 TEST_CASE("composed: moves, roots, conversions and hooks") {
     on_ranks(3, [](collx::communicator& w) {
         const int me = w.rank();

@@ -366,7 +366,7 @@ TEST_CASE("what did not come along a rail is no part of a scan or of any rank's 
                 return;
             }
             const auto call = [&] {
-                const device_call_options o{.timeout = std::chrono::seconds(2)};
+                const device_call_options o{.timeout = std::chrono::milliseconds(700)};
                 if (scans) scan(c, x, plus{}, o);
                 else reduce_scatter_v(c, x, own, sizes, plus{}, o);
                 synchronize(c);
