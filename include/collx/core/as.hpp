@@ -184,9 +184,8 @@ auto torch_view(Tensor& x) {
 // Views x, a DLPack tensor or a torch::Tensor, as a tensor of T.
 // Shape: a mapped_view<T, strided_mapping>, numbered with the last index fastest; one run where the tensor is dense. If
 //     x is in a device's memory, calls of the host throw invalid_argument; use on_device(as<T>(x)).
-// Errors: invalid_argument when the elements are not of type T, may only be read and T is not const, are not aligned,
-// or
-//     are conjugated when torch reads them; unsupported for more than eight dimensions with gaps.
+// Errors: invalid_argument when the elements are not of type T or not aligned, when they may only be read and T is not
+//     const, or when torch conjugates them on reading · unsupported for more than eight dimensions with gaps.
 // Example: collx::all_reduce(world, collx::as<float>(tensor));
 template <class T, class Tensor>
 auto as(Tensor&& x) {

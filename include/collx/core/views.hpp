@@ -137,7 +137,7 @@ public:
     COLLX_HD constexpr std::size_t size() const { return rows_ * cols_; }
     // Whether several elements lie at one address: such a view can only be read.
     COLLX_HD constexpr bool repeats() const {
-        return (rows_ > 1 && row_stride_ == 0) || (cols_ > 1 && col_stride_ == 0);
+        return size() != 0 && ((rows_ > 1 && row_stride_ == 0) || (cols_ > 1 && col_stride_ == 0));
     }
     COLLX_HD constexpr T& operator[](std::size_t i) const { return *pointer(i); }
     COLLX_HD constexpr T* pointer(std::size_t i) const {

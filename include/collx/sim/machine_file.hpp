@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -26,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include <collx/core/decimal.hpp>
 #include <collx/core/error.hpp>
 #include <collx/core/shared_cache.hpp>
 #include <collx/sim/call_costs.hpp>
@@ -87,9 +87,7 @@ private:
     }
     double number(const std::string& key, const std::string& text, double least) const {
         double v = 0;
-        const char* const end = text.data() + text.size();
-        const auto [stop, what] = std::from_chars(text.data(), end, v); // strtod() would depend on the locale
-        if (what != std::errc() || stop != end || !std::isfinite(v))
+        if (!collx::detail::read_decimal(text, v) || !std::isfinite(v))
             wrong(key + " is no number: " + text, "give a number");
         if (v < least) wrong(key + " is " + text, least > 0 ? "give more than 0" : "give 0 or more");
         if (v > most_number) wrong(key + " is " + text, "give a number that a machine has");
