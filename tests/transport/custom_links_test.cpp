@@ -69,6 +69,26 @@ failure after(const std::vector<part>& parts) {
 
 } // namespace
 
+TEST_CASE("while ranks still connect, a failure also goes to peers that nothing has gone to") {
+    for (const bool is_young : {false, true}) {
+        auto made = make_sole<scripted>();
+        scripted& endpoint = *made;
+        const auto hub = make_counted<custom_hub>(sole_ptr<custom_endpoint>(std::move(made)), 2);
+        hub->connect(1, {});
+        custom_links links(hub, {.id = id, .rank = 0, .ranks = {0, 1}, .shape = {}, .ports = 1});
+        const failure why(errc::peer_failed, 0);
+        collx::atomic<std::uint64_t> failed{why.word};
+        links.begin(failed);
+        links.announce_failure(is_young);
+        REQUIRE(endpoint.out.size() == (is_young ? sizeof(custom_frame) : 0));
+        if (!is_young) continue;
+        custom_frame f;
+        std::memcpy(&f, endpoint.out.data(), sizeof f);
+        CHECK(f.what == custom_frame::kind::failure);
+        CHECK((std::uint64_t{f.tag} << 32 | f.bytes) == why.word);
+    }
+}
+
 TEST_CASE("all parts of a message state one length and one tag") {
     CHECK_FALSE(after({{300, 5, 0, 100}, {300, 5, 100, 200}}));
     for (const auto& wrong : std::vector<std::vector<part>>{

@@ -1328,6 +1328,73 @@ TEST_CASE("who has said goodbye is helped no more: its connections are the hub's
     zero.say_bye(), one.say_bye(), staying.say_bye();
 }
 
+TEST_CASE("while ranks still connect, a failure waits for those that come late") {
+    using namespace std::chrono;
+    const failure why(errc::peer_failed, 1); // rank 1 has ended; rank 0 or 3 found it and has met none of the others
+    const auto of = [](int rank) {
+        return remote_members{.id = 5, .rank = rank, .ranks = {0, 1, 2, 3}, .shape = small_shape, .ports = 2};
+    };
+    for (const int first : {0, 3}) { // a lower rank than the one that comes, or a higher one
+        INFO("rank " << first << " found it");
+        socket_address at[4];
+        descriptor listeners[4];
+        for (int r = 0; r < 4; ++r)
+            at[r] = detail::unix_address("", detail::new_unix_name()), listeners[r] = socket_hub::listen_on(at[r]);
+        const auto hub_of = [&](int r) {
+            return make_counted<socket_hub>(std::move(listeners[r]), a_token, std::vector(at, at + 4), 0);
+        };
+        std::atomic<std::uint64_t> heard{0};
+        std::atomic<int> lost{-1};
+        std::thread late([&] {
+            auto hub = hub_of(2);
+            collx::atomic<std::uint64_t> failed{0};
+            remote_links links(hub, of(2));
+            links.begin(failed);
+            std::this_thread::sleep_for(20ms);
+            (void)links.tx(1, first);
+            (void)wait_until([&] {
+                (void)links.move();
+                if (lost < 0) lost = links.find_gone(first, now_ns());
+                return failed.load() != 0 || lost >= 0;
+            });
+            heard = failed.load();
+        });
+        const auto hub = hub_of(first);
+        hub->set_near({1, 3 - first}); // these do not connect
+        collx::atomic<std::uint64_t> failed{why.word};
+        remote_links links(hub, of(first));
+        links.begin(failed);
+        links.announce_failure(true);
+        late.join();
+        CHECK(failure(heard).code() == errc::peer_failed);
+        CHECK(failure(heard).rank() == 1);
+        CHECK(lost == -1);
+    }
+}
+
+TEST_CASE("a failure waits only for ranks that may still come, and not for ever") {
+    struct {
+        bool is_young, is_near, waits;
+    } const cases[] = {{true, false, true}, {true, true, false}, {false, false, false}};
+    for (const auto& c : cases) {
+        CAPTURE(c.is_young, c.is_near);
+        socket_address at[2] = {loopback(false), loopback(false)};
+        descriptor listeners[2];
+        for (int r = 0; r < 2; ++r) listeners[r] = socket_hub::listen_on(at[r]);
+        const auto hub = make_counted<socket_hub>(std::move(listeners[0]), a_token, std::vector(at, at + 2), 0);
+        if (c.is_near) hub->set_near({0, 1});
+        collx::atomic<std::uint64_t> failed{failure(errc::peer_failed, 1).word};
+        remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
+        links.begin(failed);
+        const std::int64_t began = now_ns();
+        links.announce_failure(c.is_young);
+        const std::int64_t took = now_ns() - began, limit = 200'000'000;
+        CHECK(took < collx_test::patient(5 * limit));
+        if (c.waits) CHECK(took >= limit);
+        else CHECK(took < limit / 2 + collx_test::patient(limit) - limit);
+    }
+}
+
 TEST_CASE("lanes that come too early, twice, from the wrong side or with a number that there is not do no harm") {
     socket_address at[2] = {loopback(false), loopback(false)};
     descriptor listeners[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};

@@ -101,7 +101,7 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::give_up(failure f, int waiting_for) {
     net.report(f);
-    net.announce_failure();
+    net.announce_failure(f.code() == errc::peer_failed && calls() <= 1);
     const failure first = net.failed();
     if (recorder) recorder->fail_all(first ? first : f, waiting_for);
     try {

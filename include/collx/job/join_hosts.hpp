@@ -52,6 +52,7 @@ namespace detail {
     auto memory = n == 1 ? make_memory_arena(1, arena_bytes)
                          : join_memory_of_host(name.c_str(), here, rank, until, arena_bytes, check);
     d.hub->set_most_own(most_own_communicators());
+    d.hub->set_near(here.rank_at);
     d.hub->use_verbs(open_verbs(s.over, d.hub->protected_by().level, d.hub->own_address(), rank, environment(),
                                 here.place_of[static_cast<std::size_t>(rank)], n));
     auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),

@@ -80,8 +80,8 @@ public:
         const failure first(failed_.load(memory_order::acquire));
         // All ranks are alive and can still be notified: ranks that come a little later get the reason instead of a
         // dead peer.
-        if (first.code() == errc::security) net.links.announce_failure_to_all(2'000'000'000);
-        else net.links.announce_failure();
+        if (first.code() == errc::security) net.links.announce_failure(remote_links::audience::wanted, 2'000'000'000);
+        else net.links.announce_failure(false);
         const int who = first.rank(), me = net.rank();
         if (first.code() == errc::timeout)
             fail(errc::timeout, me, who, "is it alive, and can the hosts reach each other at COLLX_ADDRESS?",

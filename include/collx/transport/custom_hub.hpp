@@ -103,6 +103,7 @@ public:
         endpoint_->connect(peer, there);
         is_connected_[static_cast<std::size_t>(peer)] = 1;
     }
+    bool is_connected(int peer) const { return is_connected_[static_cast<std::size_t>(peer)] != 0; }
     // In a child of fork(): the endpoint belongs to the parent.
     void forget() { (void)endpoint_.release(); }
 

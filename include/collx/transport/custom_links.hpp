@@ -75,7 +75,8 @@ public:
         return lost < 0 ? waiting_for : lost; // it left for a reason: the death of another is reported first
     }
 
-    [[gnu::cold]] void announce_failure() override {
+    [[gnu::cold]] void announce_failure(bool is_young) override {
+        if (is_young) open_all(); // these are connected, though nothing has gone to them
         for (const deadline until = deadline::in_ns(patience_ns); !until.passed();) {
             (void)move();
             const turn_taken here(hub_->its_turn());
@@ -147,6 +148,15 @@ private:
         if (!q.memory) q.memory = make_sole<stream_memory>(shape_, ports_);
         q.memory->require();
         return q;
+    }
+    [[gnu::cold]] void open_all() {
+        const turn_taken here(hub_->its_turn());
+        try {
+            for (std::size_t p = 0; p < peers_.size(); ++p)
+                if (static_cast<int>(p) != rank_ && !peers_[p].memory && hub_->is_connected(members_[p]))
+                    peers_[p].memory = make_sole<stream_memory>(shape_, ports_);
+        } catch (const std::bad_alloc&) { // then those are notified that can be
+        }
     }
     template <class Is>
     bool all(Is&& is) {

@@ -102,9 +102,9 @@ public:
     // Sends what is ready for one peer. Requires: the peer is on another host.
     void push(int peer) { remote_->push(peer); }
     remote_ranks* remote() const { return remote_.get(); }
-    // Notifies the other hosts of the failure that is known here. Gives up after some milliseconds.
-    void announce_failure() {
-        if (remote_) remote_->announce_failure();
+    // Notifies the other hosts of the failure that is known here: see remote_ranks.
+    void announce_failure(bool is_young = false) {
+        if (remote_) remote_->announce_failure(is_young);
     }
     // Makes a window. Collective: ranks make windows in the same order, so they agree on the place without a message.
     [[gnu::cold]] window_memory make_window(const window_shape& shape) {

@@ -66,17 +66,16 @@ public:
         return peers_.find_gone(waiting_for, now);
     }
 
-    [[gnu::cold]] void announce_failure() override {
-        for (const deadline until = deadline::in_ns(20'000'000); !until.passed();) {
-            (void)move();
-            if (is_flushed_or_stuck()) return;
-        }
+    // To whom a failure is announced: connected peers, those with which this rank has channels, or all.
+    enum class audience : unsigned char { connected, wanted, all };
+    [[gnu::cold]] void announce_failure(bool is_young) override {
+        announce_failure(is_young ? audience::all : audience::connected, is_young ? 200'000'000 : 20'000'000);
     }
-    // The same for all peers with which this rank has channels, also where it is not connected yet.
-    [[gnu::cold]] void announce_failure_to_all(std::int64_t limit_ns) {
-        for (const deadline until = deadline::in_ns(limit_ns); !until.passed(); detail::nap_ns(200'000)) {
+    [[gnu::cold]] void announce_failure(audience whom, std::int64_t limit_ns) {
+        for (const deadline until = deadline::in_ns(limit_ns); !until.passed(); detail::nap_ns(100'000)) {
+            if (whom == audience::all) looks_ = looks_before_thorough; // accepts at once who connects
             (void)move();
-            if (is_flushed_or_stuck() && !is_wanting()) return;
+            if (has_notified(whom)) return;
         }
     }
 
@@ -137,6 +136,7 @@ public:
 
 private:
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
+    static constexpr unsigned looks_before_thorough = 127;
     static constexpr std::size_t few_streams = 1; // more are polled all at once: one call for each costs more
 
     void help() override {
@@ -277,7 +277,7 @@ private:
     // is_helped: the caller has put into this communicator's inbox what came over the connections that it shares.
     bool move_all(bool is_helped = false) {
         const failure known = failed();
-        const bool is_thorough = (++looks_ & 127) == 0;
+        const bool is_thorough = (++looks_ & looks_before_thorough) == 0;
         if (shares_) adopt_parts();
         if (!peers_.wanted.empty() || !peers_.greeting.empty() || is_thorough ||
             (shares_ && hub_->shared().has_to_open())) {
@@ -368,13 +368,14 @@ private:
     [[gnu::cold]] void hear(int p, failure f) { report(f.is_sound(peers_.count()) ? f : failure(errc::protocol, p)); }
     failure failed() const { return failure(failed_->load(memory_order::acquire)); }
     void report(failure f) { report_in(*failed_, f); }
-    bool is_flushed_or_stuck() {
+    // Peers that cannot be notified any more count as notified.
+    bool has_notified(audience whom) {
         const detail::turn_taken here(turn_);
-        return peers_.greeting.empty() && !peers_.any([](stream& s) { return !s.has_said_failure(); });
-    }
-    bool is_wanting() {
-        const detail::turn_taken here(turn_);
-        return !peers_.wanted.empty();
+        if (!peers_.greeting.empty() || peers_.any([](stream& s) { return !s.has_said_failure(); })) return false;
+        if (whom != audience::connected && !peers_.wanted.empty()) return false;
+        for (int p = 0; whom == audience::all && !shares_ && p < peers_.count(); ++p)
+            if (p != rank_ && hub_->may_connect(job_rank(p)) && !peers_.is_known(p)) return false;
+        return true;
     }
 
     counted_ptr<socket_hub> hub_;

@@ -32,8 +32,9 @@ public:
     // get time to end as well. -1: none.
     virtual int find_gone(int waiting_for, std::int64_t now) = 0;
     // Notifies every connected peer of the failure; each passes it on. Gives up after some milliseconds: a peer that
-    // does not read is not notified.
-    virtual void announce_failure() = 0;
+    // does not read is not notified. is_young: ranks are still connecting to each other. Then peers that have not
+    // connected are given 0.2 s, because a peer that finds this rank's process ended would take it for the culprit.
+    virtual void announce_failure(bool is_young) = 0;
 
     // Tells all connected peers for whom this rank waits, and what is known of the chain from there on.
     virtual void say_waiting() = 0;

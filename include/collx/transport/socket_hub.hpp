@@ -20,6 +20,7 @@
 #include <collx/core/system_limits.hpp>
 #include <collx/transport/detail/greeting.hpp>
 #include <collx/transport/detail/mutual_help.hpp>
+#include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
 #include <collx/transport/detail/trunks.hpp>
@@ -117,6 +118,11 @@ public:
         return static_cast<std::size_t>(job_rank) < peers_.size() &&
                peers_[static_cast<std::size_t>(job_rank)].bytes != 0;
     }
+    // Sets the ranks of the job that share memory with this one: they do not connect.
+    void set_near(const detail::growing_array<int>& ranks) {
+        for (const int r : ranks) near_.push_back(r);
+    }
+    bool may_connect(int job_rank) const { return knows(job_rank) && !detail::is_in(near_, job_rank); }
     // In a child of fork(): nothing here belongs to it.
     void forget() {
         linger_ns_ = 0, is_forgotten_ = true;
@@ -331,6 +337,7 @@ private:
     int lanes_ = 1;
     sole_ptr<verbs_device> verbs_; // outlives the streams
     detail::growing_array<socket_address> peers_;
+    detail::growing_array<int> near_;
     std::int64_t linger_ns_;
     const socket_calls* calls_;
     char token_[detail::stream_hello::token_bytes];
