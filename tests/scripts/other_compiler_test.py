@@ -66,7 +66,8 @@ def readers(names, known):
         if name in known:
             yield CLANG, name, known[name]
         elif re.fullmatch(r"tests/[a-z]+/\w+_test\.cpp", name) and may_be_read(ROOT / name):
-            beside = known["tests/comm/all_reduce_test.cpp"].replace("all_reduce_test", pathlib.Path(name).stem)
+            wide = next(source for source in known if re.fullmatch(r"tests/(comm|interop)/\w+_test\.cpp", source))
+            beside = known[wide].replace(pathlib.Path(wide).stem, pathlib.Path(name).stem)
             yield FIRST, name, beside + f' -DCOLLX_SOURCE_DIR="{ROOT}"'
 
 

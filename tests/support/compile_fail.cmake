@@ -6,7 +6,12 @@
 #   // expect-re: CMake regular expression
 # Variables: COMPILER, INCLUDES, TESTS (the tests folder), SOURCE.
 # Without carets, so that an echoed source line cannot stand in for a message.
-set(command ${COMPILER} -std=c++20 -fsyntax-only -fno-diagnostics-show-caret -I${INCLUDES} -I${TESTS} ${SOURCE})
+execute_process(COMMAND ${COMPILER} --version OUTPUT_VARIABLE version)
+set(no_carets -fno-diagnostics-show-caret)
+if(version MATCHES "clang")
+  set(no_carets -fno-caret-diagnostics)
+endif()
+set(command ${COMPILER} -std=c++20 -fsyntax-only ${no_carets} -I${INCLUDES} -I${TESTS} ${SOURCE})
 # Plain quotes in messages, whatever the user's language.
 set(ENV{LC_ALL} C)
 
