@@ -30,6 +30,6 @@ int main(int argc, char** argv) {
         return collx::tools::ended("collx_calls", app.exit(help));
     } catch (const std::exception& error) {
         std::fprintf(stderr, "collx_calls: %s\n", error.what());
-        return 2;
+        return dynamic_cast<const collx::tools::unwritable*>(&error) != nullptr ? 1 : 2;
     }
 }

@@ -5,7 +5,7 @@
 // sockets. A failure is named, and shrink() removes the failed rank. Each test ends with a check of the fabric:
 // nothing was misused, and no header had to wait for a receive.
 //
-// collx-test: timeout=240
+// collx-test: timeout=240 sanitize=address,nightly
 #include "faults/support.hpp"
 #include "support.hpp"
 #include <collx/bootstrap/host.hpp>

@@ -504,6 +504,16 @@ TEST_CASE("every operation is right in processes and in threads, with shared buf
     CHECK(f.prints(": 0 OK"));
 }
 
+TEST_CASE("ranks whose output is read no further end without a complaint") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const auto f = run_program("bash", "-c \"'" + perf + "' all_reduce --ranks 2 --sizes 8,16,32,64 --budget-ms 20 | " +
+                                           "(read line; echo \\$line); echo ended \\${PIPESTATUS[0]}\"");
+    CAPTURE(f.out);
+    CHECK(f.err == "");
+    CHECK(f.prints("ended 1\n"));
+}
+
 TEST_CASE("sizes that do not divide are rounded, in a table and in a comparison, and none is dropped") {
     std::string perf;
     if (!collx_test::find_program("collx_perf", perf)) return;

@@ -73,7 +73,9 @@ inline int wait_for_ranks(std::vector<pid_t>& pids, int code, int expected) {
             if (code == 0) code = expected;
             continue;
         }
-        if (code != 1)
+        // Without a reader of the output, as in `collx_perf ... | head`, the ranks end and nothing is wrong with them.
+        const bool has_no_reader = WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;
+        if (code != 1 && !has_no_reader)
             std::fprintf(stderr, "collx_perf: rank %d %s; ending the others\n", static_cast<int>(at - pids.begin()),
                          ending(status).c_str());
         code = 1;

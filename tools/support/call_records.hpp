@@ -60,6 +60,11 @@ inline std::vector<recorded_calls> read_call_records(const std::string& director
     return all;
 }
 
+/// An output that cannot be written: exit code 1, where wrong use has 2.
+struct unwritable : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 /// Writes the calls as a trace. beside: another trace whose events are added, or empty.
 inline void write_trace(const std::vector<recorded_calls>& all, const std::string& path,
                         const std::string& beside = "") {
@@ -75,7 +80,7 @@ inline void write_trace(const std::vector<recorded_calls>& all, const std::strin
     }
     std::ofstream file(path);
     file << text;
-    if (!file.flush()) throw std::runtime_error("cannot write " + path + ".");
+    if (!file.flush()) throw unwritable("cannot write " + path + ".");
 }
 
 } // namespace collx::tools
