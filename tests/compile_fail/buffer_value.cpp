@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: use of deleted function
-// expect: collx::v0::value(const T&&)
+// expect-re: (use of|call to) deleted function
+// expect-gcc: collx::v0::value(const T&&)
 #include <collx/core/views.hpp>
 
 int main() {

@@ -2,7 +2,7 @@
 // Memory of the host in a group of calls on device memory.
 // clang-format off
 // expect: collx: a device_group takes buffers in device memory
-// expect: group_verbs<Group, OnDevice>::all_reduce(X&&
+// expect-gcc: group_verbs<Group, OnDevice>::all_reduce(X&&
 // clang-format on
 #include <collx/gpu/device_group.hpp>
 

@@ -2,8 +2,8 @@
 // clang-format off
 // expect: collx::buffer: std::vector<bool> packs its elements into bits, so no bool can be pointed to. Use std::vector<char> or std::vector<std::uint8_t> with logical_and or logical_or.
 // expect: collx::buffer: this is a single element, not a range. Use collx::value(x) to send it alone, or specialise collx::buffer_traits if it is a tensor of your own.
-// expect: member_form F = collx::v0::detail::member_form::reduction
-// expect: member_form F = collx::v0::detail::member_form::message
+// expect-gcc: member_form F = collx::v0::detail::member_form::reduction
+// expect-gcc: member_form F = collx::v0::detail::member_form::message
 // clang-format on
 // What collx::buffer refuses, a group refuses with its words.
 #include <collx/comm/group.hpp>

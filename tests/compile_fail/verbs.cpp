@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What users get wrong in calls is answered by a sentence, not by the list of a verb's forms.
 // clang-format off
-// expect: collx::buffer: a pointer does not say how many elements it points to. Use collx::view(pointer, count).
+// expect-gcc: collx::buffer: a pointer does not say how many elements it points to. Use collx::view(pointer, count).
 // expect: collx::buffer: this is a single element, not a range. Use collx::value(x) to send it alone, or specialise collx::buffer_traits if it is a tensor of your own.
 // expect: collx::buffer: std::vector<bool> packs its elements into bits
 // expect: collx: elements travel between ranks as bytes, and this type has a destructor
