@@ -28,8 +28,11 @@ int main(int argc, char** argv) {
         return collx::tools::ended("collx_calls", 0);
     } catch (const CLI::Success& help) {
         return collx::tools::ended("collx_calls", app.exit(help));
+    } catch (const collx::tools::unwritable& error) {
+        std::fprintf(stderr, "collx_calls: %s\n", error.what());
+        return 1;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "collx_calls: %s\n", error.what());
-        return dynamic_cast<const collx::tools::unwritable*>(&error) != nullptr ? 1 : 2;
+        return 2;
     }
 }

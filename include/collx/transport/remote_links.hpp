@@ -73,7 +73,6 @@ public:
     }
     [[gnu::cold]] void announce_failure(audience whom, std::int64_t limit_ns) {
         for (const deadline until = deadline::in_ns(limit_ns); !until.passed(); detail::nap_ns(100'000)) {
-            if (whom == audience::all) looks_ = looks_before_thorough; // accepts at once who connects
             (void)move();
             if (has_notified(whom)) return;
         }
@@ -371,6 +370,7 @@ private:
     // Peers that cannot be notified any more count as notified.
     bool has_notified(audience whom) {
         const detail::turn_taken here(turn_);
+        if (whom == audience::all) looks_ = looks_before_thorough; // the next move accepts who has connected
         if (!peers_.greeting.empty() || peers_.any([](stream& s) { return !s.has_said_failure(); })) return false;
         if (whom != audience::connected && !peers_.wanted.empty()) return false;
         for (int p = 0; whom == audience::all && !shares_ && p < peers_.count(); ++p)
