@@ -37,6 +37,7 @@ inline std::string in_words(collx::choices::venue p, const collx::choices::situa
     std::string text = p == choices::memory ? "memory" : p == choices::channels ? "channels" : "hosts";
     if (p == choices::memory) text += s.zero_copy ? " zero_copy" : "";
     if (p == choices::memory) text += s.oversubscribed ? " oversubscribed" : "";
+    if (p == choices::memory) text += s.may_copy_once ? " single_copies" : "";
     text += s.serial ? " serial" : s.ordered ? " ordered" : "";
     if (p == choices::hosts) text += " " + std::to_string(s.hosts) + " of up to " + std::to_string(s.largest_host);
     return text;
@@ -48,9 +49,12 @@ void for_each_situation(collx::collective c, F&& f) {
     namespace choices = collx::choices;
     for (const bool zero_copy : {false, true})
         for (const bool oversubscribed : {false, true})
-            for (int n = 1; n <= 64; ++n)
-                f(choices::memory,
-                  choices::situation{.ranks = n, .zero_copy = zero_copy, .oversubscribed = oversubscribed});
+            for (const bool single_copies : {false, true})
+                for (int n = 1; n <= 64; ++n)
+                    f(choices::memory, choices::situation{.ranks = n,
+                                                          .zero_copy = zero_copy,
+                                                          .oversubscribed = oversubscribed,
+                                                          .may_copy_once = single_copies});
     for (const int order : {0, 1, 2}) {
         if (order > 0 && !collx::reduces(c)) continue;
         const choices::situation of{.ordered = order > 0, .serial = order == 2};

@@ -49,6 +49,7 @@ inline void compare_requests(communicator_core& c, const call_request& r, bool z
                                      .windows = c.net.is_one_host(),
                                      .ordered = r.ordered,
                                      .serial = r.serial,
+                                     .may_copy_once = c.net.may_single_copy(),
                                      .hosts = c.net.crowded_hosts(),
                                      .links = c.known_links()});
     if (plan.zero_copy && !zero_copy)

@@ -48,6 +48,7 @@ inline problem problem_of(communicator_core& c, collective what, std::size_t byt
             .windows = c.net.is_one_host(),
             .ordered = serial || (reduces && !o.commutes),
             .serial = serial,
+            .may_copy_once = c.net.may_single_copy(),
             .hosts = c.net.crowded_hosts(),
             .links = c.known_links()};
 }

@@ -99,7 +99,8 @@ inline std::string conditions_in_words(const choices::row& r) {
                       {choices::rings_pay, "rings that load the links less"},
                       {choices::by_rail, "each rank with a card of its own"},
                       {choices::crowded_hosts, "several hosts of which some have several ranks"},
-                      {choices::whole_sums, "not `deterministic` with f16, bf16 or a wire type"}};
+                      {choices::whole_sums, "not `deterministic` with f16, bf16 or a wire type"},
+                      {choices::single_copies, "processes, single copies allowed"}};
     std::string text;
     const auto add = [&](const std::string& s) {
         if (!s.empty()) text += (text.empty() ? "" : "; ") + s;

@@ -17,7 +17,7 @@ struct situation {
     int ranks = 1;
     bool zero_copy = false, oversubscribed = false, ordered = false, serial = false;
     int hosts = 0, largest_host = 1; // hosts: 0 unless there are several, some with several ranks
-    bool rings_pay = false, by_rail = false, must_round_once = false;
+    bool rings_pay = false, by_rail = false, must_round_once = false, may_copy_once = false;
 };
 
 // The size of a message from host to host, where each rank has `part` bytes for each other rank. 0 for parts of at most
@@ -49,6 +49,7 @@ constexpr bool holds(unsigned needs, const situation& s) {
     if ((needs & rings_pay) != 0 && !s.rings_pay) return false;
     if ((needs & by_rail) != 0 && !s.by_rail) return false;
     if ((needs & whole_sums) != 0 && s.must_round_once) return false;
+    if ((needs & single_copies) != 0 && !s.may_copy_once) return false;
     return (needs & crowded_hosts) == 0 || s.hosts != 0;
 }
 // Whether the row applies, apart from its venue and collective.

@@ -25,6 +25,7 @@ struct problem {
     bool ordered = false;                // operands must be combined in rank order
     bool serial = false;                 // and one after the other, as a loop would
     bool must_round_once = false;        // and the wire's type is narrower than the sums
+    bool may_copy_once = false;          // processes of one host, as COLLX_SINGLE_COPY says
     const node_map* hosts = nullptr;     // several hosts of which some have several ranks
     const links_choice* links = nullptr; // null: nothing is known of the links between the ranks
 };
@@ -49,7 +50,8 @@ namespace detail {
             .oversubscribed = p.oversubscribed,
             .ordered = p.ordered,
             .serial = p.serial,
-            .must_round_once = p.must_round_once};
+            .must_round_once = p.must_round_once,
+            .may_copy_once = p.may_copy_once};
 }
 constexpr choices::situation situation_on(const node_view& hosts, const problem& p) {
     choices::situation s = situation_of(p);
