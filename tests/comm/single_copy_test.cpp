@@ -33,13 +33,22 @@ bool is_reading_allowed() {
     return ::waitpid(child, &status, 0) == child && status == 0;
 }
 
+void stay_on_one_core() {
+    cpu_set_t mine = collx::core_set(), one;
+    CPU_ZERO(&one);
+    for (int c = 0; c < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++c)
+        if (CPU_ISSET(c, &mine)) CPU_SET(c, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0) ::_exit(99);
+}
+
 // Runs f(world) in n processes with this single-copy setting. The exit code is f's result.
 template <class F>
-void on_processes(int n, single_copy_mode single_copy, F&& f) {
+void on_processes(int n, single_copy_mode single_copy, F&& f, bool on_one_core = false) {
     const std::string name = new_job();
     processes p;
     for (int r = 0; r < n; ++r)
         p.start(r, [&, r] {
+            if (on_one_core) stay_on_one_core();
             auto s = collx::detail::settings_for(n);
             s.timeout_ns = collx_test::patient(40'000 * ms);
             s.single_copy = single_copy;
@@ -199,6 +208,33 @@ TEST_CASE("by single copy or through slots, the same arrives") {
             return wrong != 0 ? wrong : single_copies_by(w) != 0 ? 0 : 100;
         });
     }
+}
+
+TEST_CASE("an all_to_all with long parts makes single copies where ranks share cores") {
+    if (!is_reading_allowed()) return skip("process_vm_readv is not allowed here");
+    // Returns 0, or the number of the check that failed.
+    const auto exchange = [](collx::communicator& w, std::size_t elems, bool by_single_copy) {
+        const std::size_t n = static_cast<std::size_t>(w.size());
+        std::vector<int> in(n * elems), out(n * elems);
+        for (std::size_t i = 0; i < in.size(); ++i) in[i] = w.rank() * 1000 + static_cast<int>(i / elems);
+        for (int round = 0; round < 3; ++round) { // in the first one ranks learn that they can read
+            const auto before = single_copies_by(w);
+            out.assign(out.size(), -1);
+            collx::all_to_all(w, in, out);
+            for (std::size_t i = 0; i < out.size(); ++i)
+                if (out[i] != static_cast<int>(i / elems) * 1000 + w.rank()) return 1;
+            if (round > 0 && (single_copies_by(w) != before) != by_single_copy) return 2;
+        }
+        return 0;
+    };
+    for (const auto mode : {single_copy_mode::always, single_copy_mode::never})
+        on_processes(
+            3, mode,
+            [&](collx::communicator& w) {
+                const int wrong = exchange(w, 20'000, false); // 240 KB: through windows
+                return wrong != 0 ? wrong : exchange(w, 100'000, mode == single_copy_mode::always);
+            },
+            true);
 }
 
 TEST_CASE("a large send returns when it was taken, whichever way it went") {
