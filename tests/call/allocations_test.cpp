@@ -2,6 +2,8 @@
 // collx-test: timeout=300 sanitize=no
 //
 // A repeated call allocates nothing from the heap: the test counts operator new.
+#include <collx/comm/window.hpp>
+
 #include "comm/support.hpp"
 
 #include <cstdlib>
@@ -32,9 +34,14 @@ TEST_CASE("a call that was made before takes no memory from the heap") {
             const auto u = static_cast<std::size_t>(n);
             std::vector<int> x(3000 * u, 1), y(3000 * u), part(3000);
             const std::vector<std::size_t> counts(u, 3000);
-            long small = 1;
+            long small = 1, other = 1;
+            collx::persistent::group g(w);
+            g.all_reduce(collx::value(small), collx::max{});
+            g.all_reduce(collx::value(other), collx::max{});
+            auto grouped = g.launch();
             const auto planned = [&] {
                 collx::all_reduce(w, collx::value(small), collx::max{});
+                grouped();
                 collx::all_reduce(w, x, y);
                 collx::broadcast(w, x, {.root = n - 1});
                 collx::reduce(w, x, y, collx::plus{}, {.root = 0});
@@ -158,4 +165,49 @@ TEST_CASE("a rank that has no memory for its part in a call ends the call of the
         g.launch();
         expect_sum(x), expect_sum(y), expect_sum(t);
     });
+}
+
+TEST_CASE("a rank that has no memory for its part in a window ends the call of the others at once") {
+    fail_each_allocation("window", [](collx::communicator& w, auto&& from_now_on) {
+        from_now_on();
+        collx::window<int> there(w, 10);
+        until_none = -1;
+        there.fence();
+        if (there.local().size() != 10) throw wrong("a wrong size");
+    });
+}
+
+TEST_CASE("a group that has no memory for its first call is destroyed as any other") {
+    collx::communicator w;
+    int x = 1;
+    long k = 1;
+    for (bool has_failed = true; has_failed; ++k) {
+        REQUIRE(k < 100);
+        collx::group g(w);
+        until_none = k;
+        try {
+            g.all_reduce(collx::value(x));
+            has_failed = false;
+        } catch (const std::bad_alloc&) {
+        }
+        until_none = -1;
+        if (!has_failed) g.launch();
+    }
+    CHECK(k > 2);
+    CHECK(x == 1);
+}
+
+TEST_CASE("a communicator is destroyed also where there is no memory") {
+    for (long k = 1; k < 12; ++k)
+        on_hosts(2, {1}, [&](collx::communicator& w) {
+            {
+                auto other = w.dup();
+                int x = 1;
+                collx::all_reduce(other, collx::value(x));
+                EXPECT(x == 2);
+                until_none = w.rank() == 1 ? k : -1;
+            }
+            until_none = -1;
+            collx::barrier(w);
+        });
 }

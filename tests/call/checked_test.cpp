@@ -6,7 +6,11 @@
 #include "comm/support.hpp"
 
 #include <array>
+#include <atomic>
 #include <barrier>
+#include <chrono>
+#include <ranges>
+#include <thread>
 
 using namespace collx_test;
 using collx::mismatch;
@@ -593,4 +597,29 @@ TEST_CASE("an error of one rank's own that nothing was sent for is no part of wh
             EXPECT(x[0] == 5);
             collx::barrier(w);
         });
+}
+
+TEST_CASE("the time limit of a checked call includes the time in which calls are compared") {
+    const auto limit = collx_test::patient(std::chrono::milliseconds(800));
+    std::atomic<bool> has_thrown{false};
+    on_ranks(2, [&](collx::communicator& w) {
+        w.set_checked(true);
+        std::vector<int> sum(1000), mine(1000, 1);
+        if (w.rank() == 1) { // comes late, and is slow when it has compared
+            std::this_thread::sleep_for(limit * 9 / 10);
+            const auto slow = std::views::iota(0, 1000) | std::views::transform([&](int i) {
+                                  collx_test::until([&] { return has_thrown.load(); });
+                                  return i;
+                              });
+            (void)thrown<collx::error>(w, [&] {
+                collx::all_reduce(w, slow, sum);
+                collx::barrier(w);
+            });
+            return EXPECT(has_thrown);
+        }
+        const auto begun = std::chrono::steady_clock::now();
+        (void)thrown<collx::timed_out>(w, [&] { collx::all_reduce(w, mine, sum, {.timeout = limit}); });
+        EXPECT(std::chrono::steady_clock::now() - begun < limit * 17 / 10);
+        has_thrown = true;
+    });
 }

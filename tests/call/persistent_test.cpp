@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -672,6 +673,97 @@ TEST_CASE("an operator that throws, and a peer that does not come") {
         if (w.rank() == 0) EXPECT(thrown<collx::timed_out>(w, [&] { sum(); }).peer() == 1);
         collx::barrier(w);
     });
+}
+
+TEST_CASE("a persistent group whose operator threw has failed, however often it is asked") {
+    for (const spread& hosts : {spread{}, spread{1}})
+        for (const bool by_list : {false, true})
+            on_hosts(2, hosts, [&](collx::communicator& world) {
+                auto w = world.dup();
+                list x(4, 1), y(4, 1);
+                per::group g(w);
+                g.all_reduce(x, [me = w.rank()](int a, int b) { return me == 0 ? throw wrong("mine") : a + b; });
+                g.all_reduce(y);
+                auto sums = g.launch();
+                if (w.rank() == 1) {
+                    (void)thrown<collx::aborted>(w, [&] {
+                        for (;;) sums();
+                    });
+                } else {
+                    bool is_started = false;
+                    (void)thrown<wrong>(w, [&] {
+                        sums.start(); // inside a host the sum may begin, and throw, here
+                        is_started = true;
+                        if (by_list) collx::wait_all(sums);
+                        else sums.wait();
+                    });
+                    for (const int way : {0, 1})
+                        if (is_started)
+                            EXPECT(thrown<collx::aborted>(w, [&] {
+                                       way == 0 ? (void)sums.test() : sums.wait();
+                                   }).peer() == 0);
+                }
+                collx::barrier(world);
+            });
+}
+
+TEST_CASE("a persistent group under way whose communicator is destroyed") {
+    for (const spread& hosts : {spread{}, spread{1}})
+        on_hosts(2, hosts, [&](collx::communicator& w) {
+            list x(4, 1), y(4, 1);
+            std::optional<collx::communicator> own(w.dup());
+            own->set_checked(false);
+            per::group g(*own);
+            g.all_reduce(x);
+            g.all_reduce(y);
+            auto sums = g.launch();
+            sums.start();
+            while (own->progress() != 0) std::this_thread::yield();
+            collx::barrier(w);
+            own.reset();
+            try {
+                sums.wait();
+                EXPECT(x[3] == 2 && y[3] == 2);
+            } catch (const collx::aborted& e) { // across hosts nothing was folded yet
+                EXPECT(says(e, "the communicator was destroyed here") && x[3] == 1);
+            }
+            collx::barrier(w);
+        });
+}
+
+TEST_CASE("a call that a persistent group has refused is none of its own") {
+    on_ranks(1, [](collx::communicator& w) {
+        per::group g(w);
+        list x(8, 1);
+        for (const int way : {0, 1, 2}) {
+            auto gone = std::make_unique<list>(8);
+            list small(3);
+            const auto refused = thrown<collx::error>(w, [&] {
+                if (way == 0) g.send(*gone, 99);
+                else if (way == 1) g.all_gather(*gone, small);
+                else g.neighbor_all_gather(collx::neighbors{{0}, {0, 0}}, *gone, small);
+            });
+            EXPECT(refused.code() == collx::errc::invalid_argument);
+        }
+        g.all_reduce(x);
+        auto sum = g.launch();
+        sum(); // looks at the buffers of its calls
+        EXPECT(x[7] == 1);
+    });
+}
+
+TEST_CASE("the root in a group's options is none of its calls', on one host and across hosts") {
+    for (const spread& hosts : {spread{}, spread{1}})
+        on_hosts(2, hosts, [&](collx::communicator& w) {
+            list x(2, 1), y(2, 1);
+            collx::group(w).all_reduce(x).all_reduce(y).launch({.root = 1});
+            EXPECT(x[1] == 2 && y[1] == 2);
+            per::group g(w);
+            g.all_reduce(x);
+            g.all_reduce(y);
+            g.launch({.root = 1})();
+            EXPECT(x[1] == 4 && y[1] == 4);
+        });
 }
 
 TEST_CASE("a run that throws has ended when its error comes: nothing of it is under way") {

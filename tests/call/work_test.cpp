@@ -2,7 +2,10 @@
 // collx-test: timeout=300
 //
 // Calls that run while the program computes.
+#include <collx/comm/progress.hpp>
+
 #include "comm/support.hpp"
+#include "support/caught_stderr.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,6 +13,7 @@
 #include <chrono>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <thread>
 
 using namespace collx_test;
@@ -277,7 +281,7 @@ TEST_CASE("a call that throws leaves nothing under way that would touch its buff
             std::vector<int> x(1000), y(1000);
             const auto first = collx::async::recv(w, x, 1);
             (void)thrown<collx::timed_out>(w, [&] { collx::recv(w, y, 1, {.timeout = 1ms}); });
-            EXPECT(pending.size() == 1);
+            EXPECT(pending.empty()); // the communicator has ended, and so has the first receive
         } else {
             EXPECT(pending.size() == 0);
         }
@@ -298,6 +302,93 @@ TEST_CASE("a call that throws leaves nothing under way that would touch its buff
             });
         EXPECT(w.rank() != 0 || w.internals().pending.empty());
     });
+}
+
+TEST_CASE("after a wait has thrown, what still comes does not reach the buffer") {
+    for (const int ranks_per_host : {0, 1})
+        for (const bool by_thread : {false, true}) {
+            std::atomic<bool> has_thrown{false}, is_sent{false};
+            on_hosts(2, {ranks_per_host}, [&](collx::communicator& w) {
+                at("%d ranks on a host, progress thread %d", ranks_per_host, by_thread);
+                w.set_checked(false);
+                constexpr int n = 1 << 20;
+                if (w.rank() == 1) { // sends the first elements, and the others when the receiver has given up
+                    const auto slow = std::views::iota(0, n) | std::views::transform([&](int i) {
+                                          if (i > 100'000) collx_test::until([&] { return has_thrown.load(); });
+                                          return i + 1;
+                                      });
+                    EXPECT(thrown<collx::error>(w, [&] {
+                               collx::send(w, slow, 0);
+                               collx::barrier(w);
+                           }).code() != collx::errc::resource);
+                    is_sent = true;
+                    return;
+                }
+                if (by_thread) (void)w.with(collx::progress::thread{});
+                std::vector<int> x(n), y(10);
+                auto first = collx::async::recv(w, x, 1, {.timeout = 50ms});
+                auto second = collx::async::recv(w, y, 1);
+                (void)thrown<collx::timed_out>(w, [&] { first.wait(); });
+                x.assign(n, -7); // the program's again
+                has_thrown = true;
+                while (!is_sent) (void)w.progress();
+                (void)thrown<collx::timed_out>(w, [&] { second.wait(); });
+                EXPECT(std::count(x.begin(), x.end(), -7) == n);
+            });
+        }
+}
+
+TEST_CASE("short waits, one after the other, notice what ends the call") {
+    std::atomic<bool> is_under_way{false};
+    on_ranks(2, [&](collx::communicator& w) {
+        auto own = w.dup();
+        own.set_checked(false);
+        std::vector<int> x(10);
+        if (w.rank() == 1) {
+            collx_test::until([&] { return is_under_way.load(); });
+            own.abort();
+        } else {
+            auto received = collx::async::recv(own, x, 1);
+            is_under_way = true;
+            const auto end = std::chrono::steady_clock::now() + collx_test::patient(20s);
+            const auto e = thrown<collx::aborted>(w, [&] {
+                while (!received.wait_for(0s) && std::chrono::steady_clock::now() < end) continue;
+            });
+            EXPECT(e.peer() == 1);
+        }
+        collx::barrier(w);
+        EXPECT(x[0] == 0);
+    });
+}
+
+TEST_CASE("a handle that is dropped ends the calls of other hosts at once") {
+    collx_test::caught_stderr caught;
+    for (const int ranks_per_host : {0, 1}) {
+        std::atomic<bool> has_noticed{false};
+        on_hosts(2, {ranks_per_host}, [&](collx::communicator& w) {
+            w.set_timeout(collx_test::patient(40s));
+            w.set_checked(false);
+            std::vector<int> x(10);
+            collx::barrier(w);
+            if (w.rank() == 1) {
+                EXPECT(thrown<collx::aborted>(w, [&] { collx::recv(w, x, 0); }).peer() == 0);
+                has_noticed = true;
+                return;
+            }
+            { const auto dropped = collx::async::recv(w, x, 1); }
+            collx_test::until([&] { return has_noticed.load(); }); // this rank is in no call meanwhile
+            EXPECT(has_noticed);
+        });
+    }
+    CHECK(caught.text().find("the handle of an unfinished call was destroyed") != std::string::npos);
+}
+
+TEST_CASE("a handle that was moved from has no buffer to return") {
+    collx::communicator w;
+    auto sum = collx::async::all_reduce(w, std::vector<int>{1, 2});
+    auto moved = std::move(sum);
+    CHECK(moved.wait() == std::vector<int>{1, 2});
+    CHECK_THROWS_WITH(sum.wait(), Catch::Contains("this handle was moved from")); // NOLINT(bugprone-use-after-move)
 }
 
 TEST_CASE("handles may outlive a communicator that has failed, in whatever way they learn of it") {

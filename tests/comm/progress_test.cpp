@@ -6,8 +6,11 @@
 #include <atomic>
 #include <chrono>
 #include <optional>
+#include <ranges>
+#include <stdexcept>
 #include <thread>
 
+#include <collx/comm/neighbor.hpp>
 #include <collx/comm/progress.hpp>
 
 #include <sys/wait.h>
@@ -157,6 +160,41 @@ TEST_CASE("what an operator throws in the thread is thrown by wait(), and the ot
             }
             collx::barrier(world);
         });
+}
+
+TEST_CASE(
+    "what a buffer throws in the thread is thrown by the wait for its call, also where that is several messages") {
+    for (const bool by_graph : {false, true}) {
+        std::atomic<bool> is_under_way{false};
+        on_ranks(2, [&](collx::communicator& world) {
+            auto w = world.dup();
+            w.set_checked(false);
+            (void)w.with(progress::thread{});
+            constexpr int n = 1 << 20; // many times what the slots hold
+            const auto odd = std::views::iota(0, n) | std::views::transform([](int i) {
+                                 return i > n / 4 * 3 ? throw std::out_of_range("of the program") : i;
+                             });
+            std::vector<int> x(n), y(n);
+            const int other = 1 - w.rank();
+            if (w.rank() == 1) {
+                collx_test::until([&] { return is_under_way.load(); });
+                (void)thrown<collx::aborted>(w, [&] {
+                    auto received = by_graph ? collx::async::neighbor_all_gather(w, collx::neighbors{{0}, {0}}, y, x)
+                                             : collx::async::sendrecv(w, y, other, x, other);
+                    received.wait();
+                    collx::barrier(w);
+                });
+            } else {
+                auto sent = by_graph ? collx::async::neighbor_all_gather(w, collx::neighbors{{1}, {1}}, odd, x)
+                                     : collx::async::sendrecv(w, odd, other, x, other);
+                is_under_way = true;
+                std::this_thread::sleep_for(50ms); // mostly it throws in the thread
+                const auto e = thrown<std::out_of_range>(w, [&] { sent.wait(); });
+                EXPECT(says(e, "of the program"));
+            }
+            collx::barrier(world);
+        });
+    }
 }
 
 TEST_CASE("an operator in the thread may not call its communicator, and may call others") {

@@ -140,21 +140,31 @@ COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {
     return prepare_call(c, r);
 }
 
-COLLX_ONCE void run_prepared(communicator_core& c, const call_request& r, const prepared_call& p) {
+inline void run_within(communicator_core& c, const call_request& r, const prepared_call& p, std::int64_t timeout_ns) {
     const std::uint64_t agreed = c.agree(p.says);
-    if (p.is_short) return run_short(c, *p.plan, {r.elements, p.in, p.out, p.piece_elems, agreed}, r.facts.timeout_ns);
+    if (p.is_short) return run_short(c, *p.plan, {r.elements, p.in, p.out, p.piece_elems, agreed}, timeout_ns);
     task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, agreed, p.attached);
-    c.run(t, r.facts.timeout_ns);
+    c.run(t, timeout_ns);
+}
+COLLX_ONCE void run_prepared(communicator_core& c, const call_request& r, const prepared_call& p) {
+    run_within(c, r, p, r.facts.timeout_ns);
+}
+// Preparing a checked call waits for the other ranks, so it takes from the call's time limit.
+[[gnu::cold, gnu::noinline]] inline void run_checked(communicator_core& c, const call_request& r) {
+    const std::int64_t limit = r.facts.timeout_ns, began = limit > 0 ? now_ns() : 0;
+    const prepared_call p = prepare(c, r);
+    const std::int64_t left = limit > 0 ? limit - (now_ns() - began) : 0;
+    run_within(c, r, p, limit > 0 && left < 1 ? 1 : left);
 }
 
 // A recorded call is prepared each time.
 [[gnu::cold, gnu::noinline]] inline void run_recorded(communicator_core& c, const call_request& r) {
-    recorded(c.recorder.get(), words_of(r, call_kind::blocking), [&] { run_prepared(c, r, prepare(c, r)); });
+    recorded(c.recorder.get(), words_of(r, call_kind::blocking), [&] { run_checked(c, r); });
 }
 
 // Whether equal requests are prepared alike: there is no table of counts, and no policy with parameters.
-inline bool is_memorable(const communicator_core& c, const call_request& r) {
-    return c.settings.checked == 0 && r.is_free_to_choose && r.facts.tables == nullptr && r.piece_bytes == 0;
+inline bool is_memorable(const call_request& r) {
+    return r.is_free_to_choose && r.facts.tables == nullptr && r.piece_bytes == 0;
 }
 inline recent_calls::key key_of(const communicator_core& c, const call_request& r) {
     const call_cuts& cuts = r.facts.cuts;
@@ -174,7 +184,9 @@ inline recent_calls::key key_of(const communicator_core& c, const call_request& 
 COLLX_ONCE void run_blocking(communicator_core& c, const call_request& r) {
     if (c.recorder) [[unlikely]]
         return run_recorded(c, r);
-    const bool memorable = is_memorable(c, r);
+    if (c.settings.checked != 0) [[unlikely]]
+        return run_checked(c, r);
+    const bool memorable = is_memorable(r);
     const recent_calls::key key = key_of(c, r);
     if (memorable)
         if (const prepared_call* const known = c.schedules.recent.find(key)) return run_prepared(c, r, *known);

@@ -32,12 +32,12 @@ public:
         : core_(&c), op_(std::move(op)), timeout_ns_(timeout_ns) {}
     call_under_way(call_under_way&& o) noexcept
         : core_(std::exchange(o.core_, nullptr)), op_(std::move(o.op_)), timeout_ns_(o.timeout_ns_), look_(o.look_),
-          has_failed_(o.has_failed_) {}
+          short_look_(o.short_look_), has_failed_(o.has_failed_) {}
     call_under_way& operator=(call_under_way&& o) noexcept {
         if (this != &o) {
             leave();
             core_ = std::exchange(o.core_, nullptr), op_ = std::move(o.op_), timeout_ns_ = o.timeout_ns_,
-            look_ = o.look_, has_failed_ = o.has_failed_;
+            look_ = o.look_, short_look_ = o.short_look_, has_failed_ = o.has_failed_;
         }
         return *this;
     }
@@ -54,14 +54,15 @@ public:
         const one_caller::call here(core_->caller, core_->net.rank());
         core_->progress_pending();
         if (op_->state == task_state::failed) core_->give_up_on(*op_);
-        if (op_->state != task_state::done) core_->look(look_, timeout_ns_, op_->waiting_for);
+        if (op_->state != task_state::done) core_->look_for(*op_, look_, timeout_ns_);
         return op_->state == task_state::done;
     }
     void wait() {
-        if (!is_done()) core_->wait_for(*op_, timeout_ns_, true);
+        failure_watch::looking look;
+        if (!is_done()) core_->wait_for(*op_, timeout_ns_, true, look);
         settle();
     }
-    bool wait_for(duration limit) { return is_done() || core_->wait_for(*op_, limit.count(), false); }
+    bool wait_for(duration limit) { return is_done() || core_->wait_for(*op_, limit.count(), false, short_look_); }
 
     // Whether the program has learned of the call's end: wait_any() and wait_some() then skip it.
     bool is_settled() const { return op_ == nullptr || has_failed_; }
@@ -104,12 +105,16 @@ private:
         if (core_->home->mark.is_child()) return; // the call is the parent's
         core_->pending.drop(op_.get());
         core_->net.report(failure(errc::aborted, core_->net.rank()));
+        try {
+            core_->net.announce_failure(); // ranks of other hosts do not see the word
+        } catch (...) {                    // no memory: they find out when this rank leaves
+        }
     }
     communicator_core* core_;
     counted_ptr<operation> op_; // null: its end was reported to the program
     std::int64_t timeout_ns_;
-    failure_watch::looking look_;
-    bool has_failed_ = false; // and the failure was reported to the program
+    failure_watch::looking look_, short_look_; // of test(), of wait_for()
+    bool has_failed_ = false;                  // and the failure was reported to the program
 };
 
 } // namespace detail
@@ -141,9 +146,15 @@ public:
     // or timed_out.
     R wait() {
         call_.wait();
-        if constexpr (!std::is_void_v<R>) return std::move(held_->held);
+        if constexpr (!std::is_void_v<R>) {
+            if (held_ == nullptr)
+                fail(errc::invalid_argument, -1, -1, "wait() for the handle that it was moved to",
+                     "this handle was moved from, and the buffer with it");
+            return std::move(held_->held);
+        }
     }
-    // Waits at most this long. True once the call is done.
+    // Waits at most this long. True once the call is done. Throws the error that ended the call, as test() does; the
+    // call's own time limit does not end it here.
     bool wait_for(duration limit) { return call_.wait_for(limit); }
 
 private:

@@ -184,8 +184,6 @@ private:
         constexpr bool reduces = !std::is_same_v<Op, no_op>;
         if constexpr (reduces) require_reduce_op<Op, element>();
         if constexpr (buffer_t<Out>::is_output && (!reduces || ReduceOp<Op, element>)) { // else refused above
-            watch(in);
-            if (!IsInPlace) watch(out);
             const auto a = buffer(in);
             const auto b = buffer(out);
             detail::call_arguments with{.out = detail::seen_on_host(b),
@@ -201,6 +199,8 @@ private:
             if (!IsInPlace) memory_.look(with.in);
             memory_.look(with.out);
             unmade_.add(c, detail::name_of(V));
+            watch(in);
+            if (!IsInPlace) watch(out);
         }
     }
     template <bool Outgoing, class X>
@@ -208,8 +208,8 @@ private:
         if constexpr (!Outgoing) require_output<X>();
         detail::require_staying<X>();
         if constexpr (Outgoing || buffer_t<X>::is_output) {
-            watch(x);
             add_transfer<Outgoing>(buffer(x), peer);
+            watch(x);
         }
     }
     template <detail::verb, class In, class Out, class Op, class F>
@@ -224,7 +224,6 @@ private:
         detail::require_staying<In, Out>();
         detail::require_one_type<In, Out>();
         if constexpr (buffer_t<Out>::is_output) {
-            watch(in), watch(out);
             const auto a = buffer(in);
             const auto b = buffer(out);
             const auto edges = detail::check_edges(comm_->internals(), detail::row_of(V), g,
@@ -234,6 +233,7 @@ private:
                                                     .tables = tables});
             for (const auto& e : edges.received) add_transfer<false>(detail::part_of_view(b, e), e.peer);
             for (const auto& e : edges.sent) add_transfer<true>(detail::part_of_view(a, e), e.peer);
+            watch(in), watch(out);
         }
     }
     template <bool Outgoing, class View>
@@ -283,7 +283,7 @@ private:
         detail::group_mover operands(calls, first, last);
         const contiguous_view<std::byte> mine(all.data() + me * bytes, bytes);
         comm_->internals().with_user_code([&] { operands.load(mine.data(), sched::place::in, 0, bytes); });
-        detail::all_gather_fn<GatherMode>{}(*comm_, mine, all, o);
+        detail::all_gather_fn<GatherMode>{}(*comm_, mine, all, call_options{.timeout = o.timeout});
         detail::growing_array<const std::byte*> ranks;
         for (std::size_t r = 0; r < n; ++r) ranks.push_back(all.data() + r * bytes);
         comm_->internals().with_user_code([&] {

@@ -123,7 +123,7 @@ struct grouped_collective final : grouped_call_in<Mode> {
         if constexpr (row.reduces()) {
             const int last = V == verb::exclusive_scan ? me : moves::is_scan ? me + 1 : n;
             if (last == 0) return;
-            growing_array<const element*> sources;
+            sources.clear();
             for (int k = 0; k < last; ++k) sources.push_back(from(k));
             move.fold_ranks(sources.data(), last, me < last ? me : -1, sched::place::in, mine, sched::place::out, 0,
                             nullptr, count);
@@ -159,6 +159,7 @@ struct grouped_collective final : grouped_call_in<Mode> {
     unsigned number;
     std::size_t published; // elements
     mover<In, Out, Op, element> move;
+    growing_array<const element*> sources; // kept for the next run
 };
 
 } // namespace detail

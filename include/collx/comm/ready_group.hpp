@@ -40,10 +40,10 @@ class ready_gather final : public ready_call {
 public:
     ready_gather(communicator& c, typename Mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
                  const call_options& o)
-        : core_(c.internals()), operands_(calls, first, last), bytes_(bytes),
-          all_(static_cast<std::size_t>(c.size()) * bytes) {
-        for (int r = 0; r < c.size(); ++r) ranks_.push_back(all_.data() + static_cast<std::size_t>(r) * bytes);
-        gather_ = AllGather{}(c, contiguous_view<std::byte>(mine(), bytes), all_, o).release();
+        : core_(c.internals()), end_(core_.watch_end()), operands_(calls, first, last), bytes_(bytes),
+          all_(static_cast<std::size_t>(c.size()) * bytes), ranks_(static_cast<std::size_t>(c.size())) {
+        const contiguous_view<std::byte> own(mine(), bytes);
+        gather_ = AllGather{}(c, own, all_, call_options{.timeout = o.timeout}).release();
     }
     void require_unmoved() const override {}
     void start() override {
@@ -68,24 +68,32 @@ private:
         core_.with_user_code([&] { operands_.load(mine(), sched::place::in, 0, bytes_); });
         is_finished_ = false;
     }
+    // Folds what has come, once. If that throws, it throws again what has ended the communicator.
     bool finish() {
-        if (std::exchange(is_finished_, true)) return true;
+        if (is_finished_) return true;
+        if (end_->has_come)
+            fail(errc::aborted, -1, -1, "wait for calls before that",
+                 "the communicator was destroyed here while this call was under way");
         const one_caller::call here(core_.caller, core_.net.rank());
-        growing_array<const std::byte*> ranks = ranks_;
+        if (has_thrown_) core_.require_alive();
+        has_thrown_ = true;
+        for (std::size_t r = 0; r < ranks_.size(); ++r) ranks_[r] = all_.data() + r * bytes_;
         core_.with_user_code([&] {
-            operands_.fold_ranks(ranks.data(), core_.net.size(), core_.net.rank(), sched::place::in, 0,
+            operands_.fold_ranks(ranks_.data(), core_.net.size(), core_.net.rank(), sched::place::in, 0,
                                  sched::place::out, 0, nullptr, bytes_);
         });
-        return true;
+        has_thrown_ = false;
+        return is_finished_ = true;
     }
 
     communicator_core& core_;
+    const counted_ptr<communicator_end> end_;
     Mover operands_;
     const std::size_t bytes_;
     growing_array<std::byte> all_;
-    growing_array<const std::byte*> ranks_; // the operands of each rank
+    growing_array<const std::byte*> ranks_; // the operands of each rank; a fold moves them on
     sole_ptr<ready_call> gather_;
-    bool is_finished_ = true;
+    bool is_finished_ = true, has_thrown_ = false;
 };
 
 // A packed_message that can be moved any number of times.

@@ -101,6 +101,11 @@ public:
         for (const auto& m : messages_) m->be_dropped();
     }
     void add(counted_ptr<operation> m) { messages_.push_back(std::move(m)); }
+    bool has_part(const operation* of) const override {
+        for (const auto& m : messages_)
+            if (m.get() == of) return true;
+        return false;
+    }
     task_state advance() override {
         for (; done_ < messages_.size(); ++done_) {
             const operation& m = *messages_[done_];

@@ -26,7 +26,8 @@ public:
     ~unmade_calls() { drop(); }
 
     void add(communicator_core& c, const char* verb) {
-        if (count_++ == 0) core_ = &c, end_ = c.watch_end(), first_ = verb;
+        if (count_ == 0) core_ = &c, end_ = c.watch_end(), first_ = verb;
+        ++count_;
     }
     void are_made() { count_ = 0; }
 

@@ -124,6 +124,7 @@ public:
     // Settles handles that are done and not settled, at most `most` of them. Returns their places in order.
     growing_array<std::size_t> take(std::size_t most) {
         growing_array<std::size_t> found;
+        found.reserve(most < all_.size() ? most : all_.size()); // settled ones must not get lost
         for (std::size_t i = 0; i < all_.size() && found.size() < most; ++i)
             if (!all_[i].is_settled() && all_[i].is_over()) all_[i].settle(), found.push_back(i); // may be listed twice
         return found;

@@ -37,6 +37,8 @@ public:
         int step = -1, steps = -1, piece = -1, pieces = -1;
     };
     virtual place where() const { return {}; }
+    // Whether it consists of others, and this is one of them.
+    virtual bool has_part(const operation*) const { return false; }
     // Nothing may touch its buffers any more. The progress thread is kept away meanwhile.
     virtual void be_dropped() { is_dropped = true; }
     detail::kept_state state; // written where it is advanced, read by waits

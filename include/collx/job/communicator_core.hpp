@@ -255,11 +255,18 @@ struct communicator_core {
         else progress_pending();
     }
     // Waits for an operation that was started before. may_fail: whether an expired time limit ends the communicator;
-    // otherwise the function returns false then.
-    bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail);
+    // otherwise the function returns false then. l: new for each wait; for several that may not fail the same one, so
+    // that short waits find out together what a long one does.
+    bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail, detail::failure_watch::looking& l);
     // One look of a wait that looks from time to time.
     void look(detail::failure_watch::looking& l, std::int64_t timeout_ns, awaited waiting_for) {
         watch.look(l, pending.moves(), timeout_ns, waiting_for);
+    }
+    // The same of a wait for op: what op threw in the progress thread comes before the failure that followed from it.
+    void look_for(const operation& op, detail::failure_watch::looking& l, std::int64_t timeout_ns) {
+        if (helper && net.failed()) [[unlikely]]
+            helper->rethrow(op);
+        look(l, timeout_ns, op.waiting_for);
     }
     // Calls progress_pending() and checks for notifications of failures: after one, outstanding operations have
     // failed, too.

@@ -104,6 +104,7 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
     net.announce_failure(f.code() == errc::peer_failed && calls() <= 1);
     const failure first = net.failed();
     if (recorder) recorder->fail_all(first ? first : f, waiting_for);
+    pending.fail_all(first ? first : f); // the buffers of all its calls are the program's again
     try {
         explain(first ? first : f, waiting_for);
     } catch (error& e) {
@@ -117,11 +118,12 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
     give_up(op.error, op.waiting_for);
 }
 
-COLLX_ONCE bool communicator_core::wait_for(operation& op, std::int64_t timeout_ns, bool may_fail) {
+COLLX_ONCE bool communicator_core::wait_for(operation& op, std::int64_t timeout_ns, bool may_fail,
+                                            detail::failure_watch::looking& l) {
     const detail::one_caller::call here(caller, net.rank());
     backoff wait(settings.waiting);
     const std::int64_t until = may_fail ? 0 : watch.later(now_ns(), timeout_ns);
-    for (detail::failure_watch::looking l;;) {
+    for (;;) {
         pending.advance();
         // Stop polling here: the next call may pre-post its receive buffer.
         const bool is_last = op.state == task_state::done && pending.empty();
@@ -132,12 +134,12 @@ COLLX_ONCE bool communicator_core::wait_for(operation& op, std::int64_t timeout_
             wait.reset();
             l.note(pending.moves(), timeout_ns);
             if (may_fail) continue;
-        } else if (!wait.pause()) {
+        } else if (!wait.pause() && (may_fail || now_ns() < until)) {
             continue;
         }
-        if (!may_fail && now_ns() >= until) return false;
         // Time may pass here: only a wait that may fail has a deadline that ends the communicator.
-        check(l.until, may_fail ? timeout_ns : INT64_MAX, op.waiting_for);
+        look_for(op, l, may_fail ? timeout_ns : INT64_MAX);
+        if (!may_fail && now_ns() >= until) return false;
     }
 }
 

@@ -30,6 +30,7 @@ COLLX_ONCE void outstanding_calls::advance() {
             if (is_in_thread) core_.helper->keep_exception(*ended);
             ended->error = failure(errc::aborted, core_.net.rank()), ended->state = task_state::failed;
             if (is_in_thread) continue;
+            fail_all(ended->error); // the program may take this exception for the end of any of them
             throw;
         }
         moves_ += is_first && op.state != task_state::blocked;

@@ -41,7 +41,7 @@ public:
     bool has_exceptions() const { return !thrown_.empty(); }
     void rethrow(const operation& op) override {
         for (auto& t : thrown_)
-            if (t.of == &op && t.what) std::rethrow_exception(std::exchange(t.what, nullptr));
+            if (t.what && (t.of == &op || op.has_part(t.of))) std::rethrow_exception(std::exchange(t.what, nullptr));
     }
 
     // True if anything moved. Requires: in a turn of the thread.

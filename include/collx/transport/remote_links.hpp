@@ -86,12 +86,10 @@ public:
     [[gnu::cold]] void settle() override {
         const detail::turn_taken here(turn_);
         if (failed_ == nullptr) return; // not begun, ended, or the copy of a fork(): nothing is under way here
-        try { // a live peer mostly acknowledges soon what went by reference, and need not be cut off
-            const deadline until = deadline::in_ns(20'000'000);
-            const auto is_exposed = [](stream& s) { return s.is_exposed(); };
-            for (; peers_.any(is_exposed) && !until.passed(); detail::nap_ns(50'000)) (void)move_all();
-        } catch (const std::bad_alloc&) {
-        }
+        // A live peer mostly acknowledges soon what went by reference, and need not be cut off.
+        const deadline until = deadline::in_ns(20'000'000);
+        const auto is_exposed = [](stream& s) { return s.is_exposed(); };
+        for (; peers_.any(is_exposed) && !until.passed(); detail::nap_ns(50'000)) move_if_possible();
         peers_.settle();
     }
     // From here on no other thread helps: the failure's word may become another communicator's, and connections are the
@@ -103,24 +101,21 @@ public:
         const bool has_failed = static_cast<bool>(failed());
         if (has_failed) peers_.settle();
         for (const int p : peers_.active) stream_to(p).say_bye();
-        (void)move_all();
+        move_if_possible(); // what is left is sent while the connection lingers
         if (has_failed) hub_->shorten_linger(500'000'000);
         for (const int p : peers_.active) {
             if (!shares_) hub_->helpers().stop_watching(stream_to(p).fd());
             hub_->linger(std::move(peers_.at(p).connection));
         }
-        peers_.active.clear();
-        peers_.wanted.clear();
+        peers_.active.clear(), peers_.wanted.clear();
         for (const int p : peers_.greeting) peers_.at(p).greeting = nullptr;
         peers_.greeting.clear();
-        lanes_.stop();
-        poll_.close();
+        lanes_.stop(), poll_.close();
         failed_ = nullptr;
     }
     void forget() override {
         failed_ = nullptr;
-        peers_.forget();
-        hub_->forget();
+        peers_.forget(), hub_->forget();
     }
 
     int rank() const { return rank_; }
@@ -273,6 +268,12 @@ private:
     }
 
     // ------------------------------------------------------------------ moving
+    void move_if_possible() { // for functions that must not throw
+        try {
+            (void)move_all();
+        } catch (const std::bad_alloc&) {
+        }
+    }
     // is_helped: the caller has put into this communicator's inbox what came over the connections that it shares.
     bool move_all(bool is_helped = false) {
         const failure known = failed();
@@ -286,8 +287,7 @@ private:
             if (hub_->shared().has_to_open()) hub_->shared().move(*hub_, job_rank(rank_));
             if (const int p = hub_->take_odd(id_); p >= 0 && p < peers_.count() && p != rank_)
                 report(failure(errc::security, p));
-            ask_to_connect(
-                static_cast<bool>(known)); // peers that we wait for may wait for us, so they must be notified, too
+            ask_to_connect(static_cast<bool>(known)); // they may wait for us, so they must be notified, too
         }
         if (!lanes_.is_idle() && (looks_ & 15) == 0)
             if (const failure f = lanes_.move(*hub_, rank_, [this](int p) -> stream& { return stream_to(p); }); f)

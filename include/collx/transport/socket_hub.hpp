@@ -209,8 +209,11 @@ public:
     // Takes a connection whose communicator has gone, until it has said goodbye and the system has sent what it has.
     [[gnu::cold]] void linger(sole_ptr<stream> s) {
         const detail::turn_taken here(turn_);
-        lingering_.push_back({std::move(s), {}});
-        drain();
+        try {
+            lingering_.push_back({std::move(s), {}});
+            drain();
+        } catch (const std::bad_alloc&) { // the peer sees the connection end; no destructor throws
+        }
     }
 
     // The communicators of this rank, which advance each other.
