@@ -11,7 +11,7 @@ import collections
 Mutant = collections.namedtuple("Mutant", "what file old new tests")
 Mutant.room = property(lambda m: m.file.split("/")[2])
 
-LIBRARIES = {"transport/arena": ["-lrapidcheck"], "interop/openssl": ["-lcrypto"], "interop/sodium": ["-lsodium"]}
+LIBRARIES = {"transport/arena": ["-lrapidcheck"], "bootstrap/pmi": ["-lrapidcheck"], "interop/openssl": ["-lcrypto"], "interop/sodium": ["-lsodium"]}
 
 ROWS = [
     # ---------------------------------------------------------------- core
@@ -234,6 +234,27 @@ ROWS = [
     ("a client that is slow in the middle of a request is closed like a stranger", "bootstrap/tcp_server.hpp",
      "if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + slow_limit_ns;",
      "if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + detail::crowded_limit_ns;", ["bootstrap/tcp_store:of many*"]),
+    ("a value that is replaced still counts", "bootstrap/detail/store_table.hpp", "total_bytes_ = total_bytes_ - less + more;",
+     "total_bytes_ = total_bytes_ + more;", ["bootstrap/tcp_store:a value that takes*"]),
+    ("those who came to an earlier round of a barrier count", "bootstrap/store.hpp", " - (number - 1) / ranks * ranks;", ";",
+     ["bootstrap/store:stores hold barriers*"]),
+    ("a sum may have any length", "bootstrap/store.hpp", "|| text.size() > 19)", ")", ["bootstrap/store:stores refuse*"]),
+    ("who comes to the store and says no more is not named", "bootstrap/rendezvous.hpp", "any)) silent = r;", "any)) {}",
+     ["bootstrap/store:a rank that came*"]),
+    ("text behind the end of a unique id is passed over", "bootstrap/unique_id.hpp", "(bytes[i - 1] != '\\0' && c > ' '", "(c > ' '",
+     ["bootstrap/launchers:*unique id that the program*"]),
+    ("a key file of another user is taken", "bootstrap/protection.hpp", "|| (s.st_uid != ::geteuid() && s.st_uid != 0) ||", "||",
+     ["bootstrap/protection:a key file*"]),
+    ("an address of one link is one that others reach", "bootstrap/names.hpp", '!address.starts_with("fe80:") && ', "",
+     ["bootstrap/local_address"]),
+    ("variables whose values differ make one job", "bootstrap/launchers.hpp", "joined({all, text.size(), value", "joined({all, value",
+     ["bootstrap/environment"]),
+    ("launchers may disagree about the size", "bootstrap/environment.hpp", "other.rank == d.rank && other.size == d.size)",
+     "other.rank == d.rank)", ["bootstrap/environment"]),
+    ("the rank above is never the one without an address", "bootstrap/host.hpp", "address.back() != '1' ? up :", "",
+     ["comm/sockets:ranks on several machines*"]),
+    ("a value for a process manager has no room for its zero", "bootstrap/pmi_store.hpp", "static_cast<std::size_t>(n) - 1 : 2047",
+     "static_cast<std::size_t>(n) : 2047", ["bootstrap/pmi"]),
     # ---------------------------------------------------------------- exec
     ("a composed message is not given back", "exec/composed_messages.hpp", "rx->release(bytes);", ";", ["exec/task"]),
     ("composed messages say another tag", "exec/composed_messages.hpp", "call_.cuts.transfer_tag(shape) ^ agreed_;", "call_.cuts.transfer_tag(shape);", ["exec/task"]),

@@ -234,6 +234,8 @@ TEST_CASE("launchers that contradict each other are refused with both and the wa
     CHECK(has(what, "COLLX_BOOTSTRAP=pmi or COLLX_BOOTSTRAP=pmix"));
     describe_all({openmpi, {"RANK=2", "WORLD_SIZE=4", "MASTER_ADDR=h", "MASTER_PORT=1"}}, &what);
     CHECK(has(what, "PMIx says rank 1 of 4, but RANK=2 and WORLD_SIZE=4"));
+    describe_all({hydra, {"RANK=1", "WORLD_SIZE=5", "MASTER_ADDR=h", "MASTER_PORT=1"}}, &what); // only the size differs
+    CHECK(has(what, "PMI says rank 1 of 4, but RANK=1 and WORLD_SIZE=5"));
     describe_all({hydra, {"COLLX_JOB=a", "COLLX_STORE=file:d"}}, &what);
     CHECK(has(what, "COLLX_JOB and COLLX_STORE both"));
 }
@@ -283,6 +285,10 @@ TEST_CASE("ranks of one launch derive one name, other launches another") {
     CHECK(describe_all({openmpi}).job != describe_all({{"PMIX_NAMESPACE=2"}, openmpi}).job);
     CHECK(describe_all({openmpi}).job != describe_all({{"PMIX_SERVER_URI2=x"}, openmpi}).job);
     CHECK(describe_all({openmpi}).job == describe_all({{"OMPI_COMM_WORLD_RANK=2", "PMIX_RANK=2"}, openmpi}).job);
+    // Values whose texts in a row are the same.
+    const auto of = [](const entries& e) { return detail::derived_job("x", e, {"A", "B"}); };
+    CHECK(of({"A=a:b", "B=c"}) == of({"A=a:b", "B=c"}));
+    CHECK(of({"A=a:b", "B=c"}) != of({"A=a", "B=b:c"}));
 }
 
 TEST_CASE("Slurm's list of tasks per node") {

@@ -239,6 +239,9 @@ TEST_CASE("ranks join with a unique id that the program has shipped") {
     broken.bytes[10] = '\n';
     refused(broken, collx::errc::invalid_argument);
     broken = id;
+    broken.bytes[120] = 'x'; // a letter behind the end of the text
+    refused(broken, collx::errc::invalid_argument);
+    broken = id;
     broken.bytes[127] = 'x';
     refused(broken, collx::errc::invalid_argument);
     broken = id;

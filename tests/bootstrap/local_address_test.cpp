@@ -157,6 +157,11 @@ TEST_CASE("names of hosts are looked up, and all ranks choose the same address")
     CHECK(look_up("localhost", deadline::in_ns(collx_test::patient(20'000'000'000))) == "127.0.0.1");
 }
 
+TEST_CASE("addresses of one link and of this host lead nowhere") {
+    for (const char* none : {"fe80::1", "127.0.1.1", "::1"}) CHECK_FALSE(detail::is_outward(none));
+    for (const char* good : {"fd00::1", "10.1.2.3"}) CHECK(detail::is_outward(good));
+}
+
 TEST_CASE("a name that does not resolve yet is asked for again, until the deadline") {
     static int asked;
     asked = 0;

@@ -17,6 +17,7 @@
 
 #include "bootstrap/store_support.hpp"
 #include "support/processes.hpp"
+#include "support/skip.hpp"
 #include "support/toy_macs.hpp"
 
 using namespace collx;
@@ -165,6 +166,18 @@ TEST_CASE("keys that are none") {
     CHECK(code({"COLLX_SECURITY=most", "COLLX_KEY=" + text}) == errc::environment);
     const auto e = error_of([] { (void)protection_from({"COLLX_KEY=" + std::string(20, 's')}); });
     CHECK(!says(e, "sss")); // an error text must not contain the key
+}
+
+TEST_CASE("a key file of another user is refused") {
+    const with_toy_macs toy;
+    scratch_directory d;
+    const std::string entry = write_file(d.path + "/key", text, 0600);
+    CHECK(protection_from({entry}).key);
+    if (::geteuid() != 0 || ::chown((d.path + "/key").c_str(), 65534, static_cast<gid_t>(-1)) != 0)
+        return skip("only root can give a file to another user");
+    const auto e = error_of([&] { (void)protection_from({entry}); });
+    CHECK(e.code == errc::environment);
+    CHECK(says(e, "is not for its owner alone"));
 }
 
 TEST_CASE("a key is taken out of the environment once it is read") {

@@ -107,6 +107,11 @@ void check_refusals() {
     s.set("word", "twelve");
     CHECK(code_thrown([&] { (void)s.add("word", 1); }) == collx::errc::invalid_argument);
     CHECK(s.get("word", soon()) == "twelve");
+    for (const char* none : {"", "-", "1 ", "99999999999999999999"}) { // the last one is longer than any sum
+        INFO("'" << none << "'");
+        s.set("no number", none);
+        CHECK(code_thrown([&] { (void)s.add("no number", 1); }) == collx::errc::invalid_argument);
+    }
     // The store still works.
     s.set("k", "v");
     CHECK(s.get("k", soon()) == "v");
@@ -198,13 +203,19 @@ void check_barrier() {
     for (const auto& t : thrown) CHECK(t == "");
 
     auto&& s = world.connect();
-    std::string text;
-    try {
-        s.barrier("incomplete", 3, soon(50));
-    } catch (const collx::timed_out& e) {
-        text = e.what();
-    }
-    CHECK(text.find("1 of 3 ranks came to barrier 'incomplete'") != std::string::npos);
+    const auto alone_in = [&](const char* name) -> std::string {
+        try {
+            s.barrier(name, 3, soon(50));
+        } catch (const collx::timed_out& e) {
+            return e.what();
+        }
+        return "passed";
+    };
+    CHECK(alone_in("incomplete").find("1 of 3 ranks came to barrier 'incomplete'") != std::string::npos);
+    // Those who came to an earlier round do not count.
+    for (const auto& t : as_ranks(world, 3, [](int, auto& store) { store.barrier("twice", 3, soon()); }))
+        CHECK(t == "");
+    CHECK(alone_in("twice").find("1 of 3 ranks came to barrier 'twice'") != std::string::npos);
 }
 
 template <class World>

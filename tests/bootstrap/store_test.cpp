@@ -135,6 +135,18 @@ struct tardy_store {
 
 } // namespace
 
+TEST_CASE("a rank that came to the store and says no more is named") {
+    collx::memory_store s;
+    (void)s.add("collx/turn/1", 1);
+    try {
+        (void)collx::rendezvous(s, 0, 2, soon(200));
+        FAIL("it did not throw");
+    } catch (const collx::timed_out& e) {
+        INFO(e.what());
+        CHECK(e.peer() == 1);
+        CHECK(std::string(e.what()).find("rank 1 came to the store and says no more") != std::string::npos);
+    }
+}
 TEST_CASE("a rank that comes as the time ends is not called another, and no number that no rank has") {
     tardy_store s;
     (void)s.add("collx/turn/1", 1);

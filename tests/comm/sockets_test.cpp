@@ -549,25 +549,27 @@ TEST_CASE("ranks on several machines need addresses") {
     const auto numbers = collx::detail::number_hosts(many);
     for (int r = 0; r < 1000; ++r) CHECK(numbers[static_cast<std::size_t>(r)] == r / 3);
 
-    // Where no rank can reach all others, the error names the rank above it in the tree.
+    // Each rank looks at itself and at the one above it in the tree; the error names the one without an address.
     const auto with = [](const char* machine, bool has_address) {
         collx::host_description h;
         h.machine = machine;
         h.has_address = has_address;
         return h;
     };
-    for (const bool has_address : {false, true})
-        for (const char* machine : {"m", "n"}) {
-            collx::kept_text address = "10.1.2.3 99" + collx::detail::reach_of(with("m", true));
-            try {
-                collx::detail::take_reach(address, with(machine, has_address), 5, 4);
-                CHECK((has_address || machine[0] == 'm'));
-                CHECK(address == "10.1.2.3 99");
-            } catch (const collx::error& e) {
-                CHECK((!has_address && machine[0] == 'n'));
-                CHECK((e.code() == errc::environment && e.peer() == 5 && says(e, "COLLX_ADDRESS")));
+    for (const bool up_has : {false, true})
+        for (const bool has_address : {false, true})
+            for (const char* machine : {"m", "n"}) {
+                collx::kept_text address = "10.1.2.3 99" + collx::detail::reach_of(with("m", up_has));
+                try {
+                    collx::detail::take_reach(address, with(machine, has_address), 5, 4);
+                    CHECK(((up_has && has_address) || machine[0] == 'm'));
+                    CHECK(address == "10.1.2.3 99");
+                } catch (const collx::error& e) {
+                    CHECK((!(up_has && has_address) && machine[0] == 'n'));
+                    CHECK(e.peer() == (up_has ? 5 : 4));
+                    CHECK((e.code() == errc::environment && says(e, "COLLX_ADDRESS")));
+                }
             }
-        }
 
     struct row {
         std::vector<collx::arrival> ranks;
