@@ -183,6 +183,21 @@ TEST_CASE("a observer sees each call begin and end") {
     });
 }
 
+TEST_CASE("an observer stays when records begin anew, and sees the calls of communicators that split makes") {
+    on_ranks(2, [](collx::communicator& w) {
+        seen all;
+        w.record_calls(4);
+        w.on_calls({&seen::see, &all});
+        w.record_calls(16);
+        collx::barrier(w);
+        EXPECT(all.begun.size() == 1 && all.ended.size() == 1);
+        auto half = w.split(0);
+        const std::size_t begun = all.begun.size(), ended = all.ended.size(); // split may count
+        collx::barrier(half);
+        EXPECT(all.begun.size() == begun + 1 && all.ended.size() == ended + 1);
+    });
+}
+
 TEST_CASE("what a observer throws ends the communicator, and its own calls are refused") {
     for (const bool calls : {false, true})
         on_ranks(2, [calls](collx::communicator& w) {

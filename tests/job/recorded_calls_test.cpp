@@ -2,11 +2,13 @@
 // collx-test: timeout=300 serial sanitize=no
 //
 // The files of flight recorders: read after a rank was killed, compared, refused if a file is not one.
+#include "comm/support.hpp"
 #include "faults/support.hpp"
 
 #include <collx/comm/window.hpp>
 #include <collx/job/recorded_calls.hpp>
 
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +18,7 @@
 using namespace collx_test;
 using Catch::Contains;
 using collx::call_outcome;
+using collx::call_record;
 using collx::recorded_calls;
 
 namespace {
@@ -49,6 +52,33 @@ bool is_refused(const std::string& bytes, const char* why) {
     return false;
 }
 void put(std::string& bytes, std::size_t at, std::int32_t value) { std::memcpy(&bytes[at], &value, sizeof value); }
+// The file of a rank that has kept the last four of six calls.
+std::string some_bytes() {
+    const folder here;
+    collx::run_threads(1, [&](collx::communicator& w) {
+        w.record_calls(4, here.path.c_str());
+        for (int i = 0; i < 6; ++i) collx::barrier(w);
+    });
+    return content(std::filesystem::directory_iterator(here.path)->path());
+}
+std::vector<call_record> calls_in(const std::string& bytes) {
+    return collx::read_recorded_calls(bytes.data(), bytes.size()).calls;
+}
+// Records of a rank whose call k begins at k us and, unless it is under way, ends half of one later.
+recorded_calls made_up(int rank, int size, const std::vector<call_outcome>& outcomes) {
+    recorded_calls r{};
+    r.head.rank = rank, r.head.size = size, r.head.monotonic_ns = 1000;
+    for (const call_outcome outcome : outcomes) {
+        call_record c;
+        c.ordinal = c.number = c.collective = r.calls.size() + 1;
+        c.begin_ns = static_cast<std::int64_t>(c.ordinal) * 1000;
+        c.end_ns = outcome == call_outcome::under_way ? 0 : c.begin_ns + 500;
+        c.outcome = outcome;
+        std::strcpy(c.verb, "barrier");
+        r.calls.push_back(c);
+    }
+    return r;
+}
 
 } // namespace
 
@@ -124,17 +154,25 @@ TEST_CASE("communicators that collx makes for itself have no record") {
     CHECK(read_all(here.path).size() == 4); // of each rank: the first communicator's and the copy's
 }
 
-TEST_CASE("what is no file of records is refused, and records that make no sense are left out") {
+TEST_CASE("records that are begun anew take the place of the file") {
     const folder here;
-    collx::run_threads(1, [&](collx::communicator& w) {
+    on_ranks(2, [&](collx::communicator& w) {
         w.record_calls(4, here.path.c_str());
-        for (int i = 0; i < 6; ++i) collx::barrier(w);
+        collx::barrier(w);
+        w.record_calls(4, here.path.c_str());
+        collx::barrier(w);
+        EXPECT(w.recent_calls().size() == 1);
     });
-    const std::string bytes = content(std::filesystem::directory_iterator(here.path)->path());
+    const auto found = read_all(here.path);
+    CHECK(found.size() == 2); // one of each rank
+    for (const recorded_calls& r : found) CHECK(r.calls.size() == 1);
+}
+
+TEST_CASE("what is no file of records is refused") {
+    const std::string bytes = some_bytes();
     REQUIRE(bytes.size() == 128 + 4 * 120);
-    const auto read = [](const std::string& b) { return collx::read_recorded_calls(b.data(), b.size()).calls; };
-    REQUIRE(read(bytes).size() == 4);
-    CHECK(read(bytes)[0].ordinal == 3);
+    REQUIRE(calls_in(bytes).size() == 4);
+    CHECK(calls_in(bytes)[0].ordinal == 3);
     CHECK(is_refused("", "too short"));
     CHECK(is_refused(bytes.substr(0, 127), "too short"));
     CHECK(is_refused("x" + bytes, "begins otherwise"));
@@ -151,17 +189,49 @@ TEST_CASE("what is no file of records is refused, and records that make no sense
         CAPTURE(at, value);
         CHECK(is_refused(bad, why));
     }
-    std::string torn = bytes;
-    torn[128] ^= 1;       // the ordinal of a call
-    torn[128 + 118] = 99; // its outcome
-    CHECK(read(torn).size() == 3);
+}
+
+TEST_CASE("records that make no sense are left out, and texts in them are made fit to print") {
+    const std::string bytes = some_bytes();
+    REQUIRE(calls_in(bytes).size() == 4);
+    for (const std::size_t at : {offsetof(call_record, ordinal), offsetof(call_record, kind),
+                                 offsetof(call_record, outcome), offsetof(call_record, code)}) {
+        std::string torn = bytes;
+        torn[128 + at] = 99;
+        CAPTURE(at);
+        CHECK(calls_in(torn).size() == 3);
+    }
     std::string long_word = bytes;
     for (std::size_t i = 48; i < 96; ++i) long_word[128 + i] = 'a'; // texts without an end
-    CHECK(std::strlen(read(long_word)[2].verb) == 23);
+    CHECK(std::strlen(calls_in(long_word)[2].verb) == 23);
     std::string commands = bytes; // control sequences for a terminal
     commands.replace(128 + 48, 7, "\x1b[2J\x07\xff\x7f"), commands.replace(128 + 72, 4, std::string("\n\r\t\0", 4));
-    CHECK(read(commands)[2].verb == std::string("?[2J???"));
-    CHECK(read(commands)[2].algorithm == std::string("???"));
+    CHECK(calls_in(commands)[2].verb == std::string("?[2J???"));
+    CHECK(calls_in(commands)[2].algorithm == std::string("???"));
+}
+
+TEST_CASE("a rank is in the last of its calls that have not ended, and ranks without records are named") {
+    using enum call_outcome;
+    const auto place = [](const std::vector<call_outcome>& outcomes) {
+        const recorded_calls r = made_up(0, 1, outcomes);
+        const call_record* const c = collx::place_of(r);
+        return c == nullptr ? 0 : c->ordinal;
+    };
+    CHECK(place({}) == 0);
+    CHECK(place({done, done}) == 2);
+    CHECK(place({done, under_way, done}) == 2);
+    CHECK(place({done, under_way, under_way}) == 3);
+    const std::string text = collx::compare_places({made_up(0, 3, {done}), made_up(1, 3, {under_way})});
+    CHECK(text == "communicator 1, 3 ranks:\n  rank 2: no records\n  rank 0: ended collective 1 (barrier)\n"
+                  "  rank 1: in collective 1 (barrier)\n");
+}
+
+TEST_CASE("a call under way lasts in the trace until the last time that is known") {
+    using enum call_outcome;
+    const std::string trace = collx::to_chrome_trace({made_up(0, 2, {under_way}), made_up(1, 2, {done, done})});
+    CHECK(trace.find("\"dur\":-") == std::string::npos);
+    CHECK_THAT(trace, Contains("\"tid\":0,\"ts\":0.000000,\"dur\":1.500000"));
+    CHECK_THAT(trace, Contains("\"outcome\":\"under way\""));
 }
 
 TEST_CASE("the ranks of a host share a line of time; those of another are moved by their wall clocks") {
