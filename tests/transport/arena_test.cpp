@@ -99,6 +99,16 @@ TEST_CASE("a fresh arena is one free range behind its header") {
     CHECK(free_bytes(*a) == small - a->header().free[0].offset);
 }
 
+TEST_CASE("an arena has what begins at a page and ends within it") {
+    const auto a = make_memory_arena(1, small);
+    CHECK(a->has(0, small));
+    CHECK(a->has(page_bytes, small - page_bytes));
+    CHECK_FALSE(a->has(1, 1));
+    CHECK_FALSE(a->has(0, small + 1));
+    CHECK_FALSE(a->has(page_bytes, small));
+    CHECK_FALSE(a->has(small + page_bytes, 0));
+}
+
 TEST_CASE("ranges given back become one again, in any order") {
     auto a = make_memory_arena(1, small);
     const std::size_t all = free_bytes(*a);

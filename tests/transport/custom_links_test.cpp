@@ -46,25 +46,37 @@ struct scripted final : custom_endpoint {
     }
 };
 
-// The failure that rank 0 sees after these parts of a message: each with the message's bytes and tag, where the part
-// begins, and its bytes.
-struct part {
-    std::uint32_t bytes, tag, offset;
-    std::size_t here;
-};
-failure after(const std::vector<part>& parts) {
+// A frame, and the number of bytes that follow it.
+using sent = std::pair<custom_frame, std::size_t>;
+// The failure that rank 0 sees after these frames.
+failure after(const std::vector<sent>& frames, waiting_words waits = {}) {
     auto made = make_sole<scripted>();
     scripted& endpoint = *made;
-    for (const part& p : parts) endpoint.put({.bytes = p.bytes, .tag = p.tag, .offset = p.offset}, p.here, 0x41);
+    for (const auto& [frame, bytes] : frames) endpoint.put(frame, bytes, 0x41);
     const auto hub = make_counted<custom_hub>(sole_ptr<custom_endpoint>(std::move(made)), 2);
     hub->connect(1, {});
     growing_array<int> ranks;
     ranks.push_back(0), ranks.push_back(1);
     custom_links links(hub, {id, 0, std::move(ranks), {.depth = 4, .slot_bytes = 64 * 1024}, 1});
     atomic<std::uint64_t> failed{0};
-    links.begin(failed);
+    links.begin(failed, waits);
     links.move();
     return failure(failed.load(memory_order::acquire));
+}
+// The same after these parts of a message: each with the message's bytes and tag, where the part begins, and its bytes.
+struct part {
+    std::uint32_t bytes, tag, offset;
+    std::size_t here;
+};
+failure after(const std::vector<part>& parts) {
+    std::vector<sent> frames;
+    for (const part& p : parts) frames.push_back({{.bytes = p.bytes, .tag = p.tag, .offset = p.offset}, p.here});
+    return after(frames);
+}
+void check_protocol(const failure& f) {
+    CHECK(f);
+    CHECK(f.code() == errc::protocol);
+    CHECK(f.rank() == 1);
 }
 
 } // namespace
@@ -95,10 +107,40 @@ TEST_CASE("all parts of a message state one length and one tag") {
              {{100, 0, 0, 10}, {64 * 1024, 0, 10, 1000}}, // short, then long: it has no place in the ring
              {{300, 0, 0, 200}, {100, 0, 200, 100}},      // less than has come
              {{300, 5, 0, 100}, {300, 6, 100, 200}},
-             {{300, 5, 0, 100}, {300, 5, 100, 201}}}) {
-        const failure f = after(wrong);
-        CHECK(f);
-        CHECK(f.code() == errc::protocol);
-        CHECK(f.rank() == 1);
-    }
+             {{300, 5, 0, 100}, {300, 5, 100, 201}}})
+        check_protocol(after(wrong));
+}
+
+TEST_CASE("a failure that names no rank of the communicator is not believed") {
+    const auto naming = [](int rank) {
+        const std::uint64_t word = failure(errc::peer_failed, rank).word;
+        return after(std::vector<sent>{{{.what = custom_frame::kind::failure,
+                                         .bytes = static_cast<std::uint32_t>(word),
+                                         .tag = static_cast<std::uint32_t>(word >> 32)},
+                                        0}});
+    };
+    CHECK(naming(1).word == failure(errc::peer_failed, 1).word);
+    for (const int none : {2, 1000}) check_protocol(naming(none));
+}
+
+TEST_CASE("a peer has taken no more than was sent, and sends no more than there is room for") {
+    const auto credit = [](std::uint32_t taken) {
+        return after(std::vector<sent>{{{.what = custom_frame::kind::credit, .taken = taken}, 0}});
+    };
+    CHECK_FALSE(credit(0));
+    check_protocol(credit(5));
+    CHECK_FALSE(after(std::vector<part>(4, {8, 0, 0, 8})));
+    check_protocol(after(std::vector<part>(5, {8, 0, 0, 8})));
+}
+
+TEST_CASE("a peer says who waits for whom of ranks that there are") {
+    std::vector<atomic<std::uint64_t>> table(1001); // of which two places are in use
+    const auto says = [&](std::uint32_t rank, std::uint32_t awaited) {
+        return after(std::vector<sent>{{{.what = custom_frame::kind::waiting, .bytes = awaited + 1, .tag = rank}, 0}},
+                     {table.data(), 2});
+    };
+    CHECK_FALSE(says(1, 0));
+    CHECK(waiting_word(table[1].load(memory_order::relaxed)).peer() == 0);
+    check_protocol(says(1000, 0));
+    check_protocol(says(1, 2));
 }
