@@ -2,10 +2,12 @@
 // collx-test: sanitize=address
 //
 // The small parts of stores and launchers, tested without a server or a process manager: the text of PMI-1, the
-// headers of a tcp_store's frames, the number of this host. External input is refused unless it is exactly right.
+// headers of a tcp_store's frames, unique ids, the number of this host. External input is refused unless it is exactly
+// right.
 #include <collx/bootstrap/detail/host_id.hpp>
 #include <collx/bootstrap/detail/pmi_text.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
+#include <collx/bootstrap/unique_id.hpp>
 
 #include <memory>
 #include <string>
@@ -112,6 +114,30 @@ TEST_CASE("addresses are numbers, not names") {
     CHECK(s.is_open());
     CHECK((::fcntl(s.get(), F_GETFL) & O_NONBLOCK) != 0);
     CHECK((::fcntl(s.get(), F_GETFD) & FD_CLOEXEC) != 0);
+}
+
+TEST_CASE("a unique id is one text and then zeros") {
+    const auto is_refused = [](const unique_id& id) {
+        try {
+            (void)id.text();
+        } catch (const invalid_argument&) {
+            return true;
+        }
+        return false;
+    };
+    const std::string text = "collx-1-" + std::string(16, 'a') + "-" + std::string(32, '0');
+    for (const std::string& good : {text, text + "@127.0.0.1:4000"}) {
+        const unique_id id = unique_id::from_text(good);
+        CHECK(id.text() == good);
+        for (const std::size_t at : {good.size() + 1, std::size_t{120}, std::size_t{127}}) {
+            unique_id broken = id;
+            broken.bytes[at] = 'x';
+            INFO(good << ", byte " << at);
+            CHECK(is_refused(broken));
+        }
+    }
+    CHECK(unique_id::from_text(text).address().empty());
+    CHECK(unique_id::from_text(text + "@127.0.0.1:4000").port() == 4000);
 }
 
 TEST_CASE("this host has one number") {

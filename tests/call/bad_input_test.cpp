@@ -148,8 +148,9 @@ TEST_CASE("overlapping buffers") {
                 check(w, "overlap", [&] { collx::scatter_v(w, all, own, counts); });
             }
             check(w, "overlap", [&] { collx::sendrecv(w, x, w.rank(), x, w.rank()); });
-            // Adjacent buffers are allowed, and so is the same buffer twice.
+            // Adjacent buffers are allowed, in either order, and so is the same buffer twice.
             collx::all_reduce(w, collx::view(p, 100), collx::view(p + 100, 100));
+            collx::all_reduce(w, collx::view(p + 100, 100), collx::view(p, 100));
             collx::all_reduce(w, collx::view(p, 100), collx::view(p, 100));
         });
 }

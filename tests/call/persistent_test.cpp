@@ -612,6 +612,23 @@ TEST_CASE("a persistent group that is not launched says so, and a call that was 
     }
 }
 
+TEST_CASE("a persistent call that another takes the place of says so, if it was started and not waited for") {
+    caught_stderr caught;
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(false);
+        int x = 1, y = 1;
+        auto call = per::all_reduce(w, collx::value(x)), other = per::all_reduce(w, collx::value(y));
+        call.start();
+        if (w.rank() == 0) call.wait();
+        while (w.progress() != 0) std::this_thread::yield(); // completes it
+        call = std::move(other);
+        call();
+        EXPECT(x == 2 && y == 2);
+    });
+    CHECK(caught.text() == "collx: warning: rank 1: a persistent call was started and destroyed without wait() "
+                           "(wait() for it)\n");
+}
+
 TEST_CASE("after the communicator has failed, shrunk or gone") {
     on_ranks(3, [](collx::communicator& w) {
         list x(10);

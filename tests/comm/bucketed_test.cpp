@@ -11,6 +11,7 @@
 #include <collx/comm/progress.hpp>
 
 #include "support.hpp"
+#include "support/caught_stderr.hpp"
 
 using namespace collx_test;
 using namespace std::chrono_literals;
@@ -313,6 +314,42 @@ TEST_CASE("a bucket that could not go out is not taken for done, and finish() th
         for (const int k : {second, first}) (void)thrown<collx::aborted>(w, [&] { g.ready(k); });
         EXPECT(thrown<collx::aborted>(w, [&] { g.finish(); }).peer() == 1);
     });
+}
+
+TEST_CASE("a missing tensor also ends the second halves of sums with a wire type") {
+    std::atomic<int> second_halves[2]{};
+    std::atomic<bool> is_sent{false}, has_ended{false};
+    caught_stderr caught;
+    on_ranks(2, [&](collx::communicator& w) {
+        std::atomic<int>& mine = second_halves[w.rank()];
+        w.record_calls(8); // the communicators of the buckets have the observer, too
+        w.on_calls({[](void* to, const collx::call_record& r) {
+                        if (r.kind == collx::call_kind::async && r.verb == std::string_view("all_gather"))
+                            ++*static_cast<std::atomic<int>*>(to);
+                    },
+                    &mine});
+        std::vector<float> a(100, 1.f), b(100, 1.f);
+        collx::bucketed<float, collx::bf16> g(w, {.bytes = 100, .first_bytes = 100}); // a bucket each
+        const int first = g.add("a", a), second = g.add("b", b);
+        g.ready(second), g.ready(first), g.finish();
+        mine = 0;
+        collx::barrier(w);
+        if (w.rank() == 1) {
+            g.with(collx::progress::thread{}); // the first half goes on while this rank waits for the other
+            g.ready(second);
+            is_sent = true;
+            until([&] { return second_halves[0] != 0; });
+            (void)thrown<collx::invalid_argument>(w, [&] { g.finish(); });
+            has_ended = true;
+        } else {
+            until([&] { return is_sent.load(); }); // so that rank 1 does not begin the second half in ready()
+            const auto waits = [&] { g.ready(second), g.ready(first), g.finish(); };
+            EXPECT(thrown<collx::aborted>(w, waits).peer() == 1);
+            EXPECT(mine != 0);
+            until([&] { return has_ended.load(); });
+        }
+    });
+    CHECK(caught.text() == ""); // no warning that an unfinished call is dropped: it was ended, with its communicator
 }
 
 TEST_CASE("a tensor that lay elsewhere in one step is again where it was registered") {

@@ -407,6 +407,22 @@ TEST_CASE("a group that is destroyed without launch() says so; checked, the othe
         }
 }
 
+TEST_CASE("a group that is not launched says so when another takes its place") {
+    caught_stderr caught;
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(false);
+        int x = 1, y = 1;
+        collx::group g(w), other(w);
+        if (w.rank() == 1) g.all_reduce(collx::value(x));
+        other.all_reduce(collx::value(y));
+        g = std::move(other);
+        g.launch();
+        EXPECT(x == 1 && y == 2);
+    });
+    CHECK(caught.text() == "collx: warning: rank 1: a group was destroyed without launch(): none of its 1 calls was "
+                           "made, the first is all_reduce (call launch())\n");
+}
+
 TEST_CASE(
     "a group says nothing that was launched, is empty, is left by an exception or with a communicator that ended") {
     caught_stderr caught;

@@ -69,6 +69,27 @@ TEST_CASE("outstanding calls go on although no rank calls") {
     }
 }
 
+TEST_CASE("a call that was under way before there is a thread goes on in it") {
+    for (const int per_host : both) {
+        std::atomic<int> done{0};
+        on_hosts(2, {per_host}, [&](collx::communicator& w) {
+            std::vector<int> x(2'000'000, w.rank() + 1); // more than its beginning moves
+            auto sum = collx::async::all_reduce(w, x);
+            (void)w.with(progress::thread{});
+            const auto end = std::chrono::steady_clock::now() + collx_test::patient(20s);
+            for (std::size_t left = 1; left != 0 && std::chrono::steady_clock::now() < end;) { // only looks
+                std::this_thread::sleep_for(200us);
+                const collx::detail::one_caller::alone here(w.internals().caller);
+                left = w.internals().pending.size();
+                if (left == 0) ++done;
+            }
+            EXPECT(comes(done, 2)); // on both ranks, before one waits
+            sum.wait();
+            EXPECT(x.front() == 3 && x.back() == 3);
+        });
+    }
+}
+
 TEST_CASE("a message is received and answered's first half sent while the receiver computes") {
     for (const int per_host : both) {
         std::atomic<int> stage{0};

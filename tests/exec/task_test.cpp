@@ -281,6 +281,18 @@ TEST_CASE("a window remembers the calls that it has had, and says whether a sign
     }
 }
 
+TEST_CASE("a window remembers all iterations of a call in pieces") {
+    using collx::signal_word;
+    ranks all(2);
+    auto& w = *all.cache[0]->bind(collx::algo::one_shot_all_reduce{}, 0).window;
+    const auto first = w.take(3, 8, true, agreed), second = w.take(1, 8, true, of_another);
+    REQUIRE((second.first == first.first + 3 && first.tag != second.tag));
+    for (std::uint64_t at = first.first; at < second.first; ++at) {
+        CHECK(w.agrees(second, signal_word::of(at + 1, first.tag), at));
+        CHECK_FALSE(w.agrees(second, signal_word::of(at + 1, second.tag), at));
+    }
+}
+
 namespace {
 
 struct other_call {
