@@ -192,6 +192,12 @@ E thrown(const collx::communicator& w, F&& f) {
 inline bool says(const std::exception& e, const char* text) {
     return std::string(e.what()).find(text) != std::string::npos;
 }
+// Whether a mismatch that a message or signal has shown names the rank whose part is another than expected; that rank
+// itself may hear of it from others.
+inline bool names_odd_part(const collx::mismatch& e) {
+    if (e.peer() == e.rank()) return says(e, "other ranks report that the part of this rank has another size");
+    return e.peer() >= 0 && says(e, ("the part of rank " + std::to_string(e.peer()) + " has ").c_str());
+}
 // Returns the error that f must throw on this rank, with this code and this text in it.
 template <class F>
 collx::error refused(const collx::communicator& w, F&& f, collx::errc code, const char* text) {
