@@ -55,7 +55,7 @@ ROWS = [
      "if (errno == EPIPE) take_back();", ["core/signals_blocked"]),
     ("the first of several limits is the one a rank is short of", "core/system_limits.hpp",
      "if (found != shortage::unknown) return shortage::unknown;", "if (found != shortage::unknown) return found;",
-     ["job/circle:what a rank is short of*"]),
+     ["core/system_limits"]),
     # ---------------------------------------------------------------- sched
     ("a schedule without chunks is proved", "sched/ranges.hpp", "s.chunks < 1)", "s.chunks < 0)", ["sched/mutants"]),
     ("a read is no conflict with a later write", "sched/races.hpp", "&& reads[i] > now[i]) return", "&& false) return",
@@ -268,7 +268,7 @@ ROWS = [
     ("launchers may disagree about the size", "bootstrap/environment.hpp", "other.rank == d.rank && other.size == d.size)",
      "other.rank == d.rank)", ["bootstrap/environment"]),
     ("the rank above is never the one without an address", "bootstrap/host.hpp", "address.back() != '1' ? up :", "",
-     ["comm/sockets:ranks on several machines*"]),
+     ["bootstrap/host"]),
     ("a value for a process manager has no room for its zero", "bootstrap/pmi_store.hpp", "static_cast<std::size_t>(n) - 1 : 2047",
      "static_cast<std::size_t>(n) : 2047", ["bootstrap/pmi"]),
     # ---------------------------------------------------------------- exec

@@ -543,35 +543,6 @@ TEST_CASE("an address that others can reach must be allowed") {
 }
 
 TEST_CASE("ranks on several machines need addresses") {
-    using ids = std::vector<std::uint64_t>;
-    CHECK(collx::detail::number_hosts(ids{7, 9, 7}) == std::vector<int>{0, 1, 0});
-    ids many;
-    for (std::uint64_t r = 0; r < 1000; ++r) many.push_back(r / 3 << 32); // all hash to one place of the table
-    const auto numbers = collx::detail::number_hosts(many);
-    for (int r = 0; r < 1000; ++r) CHECK(numbers[static_cast<std::size_t>(r)] == r / 3);
-
-    // Each rank looks at itself and at the one above it in the tree; the error names the one without an address.
-    const auto with = [](const char* machine, bool has_address) {
-        collx::host_description h;
-        h.machine = machine;
-        h.has_address = has_address;
-        return h;
-    };
-    for (const bool up_has : {false, true})
-        for (const bool has_address : {false, true})
-            for (const char* machine : {"m", "n"}) {
-                collx::kept_text address = "10.1.2.3 99" + collx::detail::reach_of(with("m", up_has));
-                try {
-                    collx::detail::take_reach(address, with(machine, has_address), 5, 4);
-                    CHECK(((up_has && has_address) || machine[0] == 'm'));
-                    CHECK(address == "10.1.2.3 99");
-                } catch (const collx::error& e) {
-                    CHECK((!(up_has && has_address) && machine[0] == 'n'));
-                    CHECK(e.peer() == (up_has ? 5 : 4));
-                    CHECK((e.code() == errc::environment && says(e, "COLLX_ADDRESS")));
-                }
-            }
-
     struct row {
         std::vector<collx::arrival> ranks;
         int guilty; // -1: none

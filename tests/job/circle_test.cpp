@@ -185,12 +185,4 @@ TEST_CASE("what a rank is short of travels with its failure, and the others say 
                 EXPECT(e.code() == collx::errc::resource && e.peer() == 1);
                 EXPECT_AT(w.rank(), says(e, remedy));
             });
-    // The shortage is recognised by the remedy in a rank's own error; who lists several limits does not know it.
-    CHECK(collx::detail::shortage_in("no (raise its limits (ulimit -n, ulimit -v))") == shortage::unknown);
-    CHECK(collx::detail::shortage_in("no (raise the limit of open files (ulimit -n))") == shortage::open_files);
-    CHECK(collx::detail::shortage_in(collx::detail::remedy_for_descriptor(ENFILE)) == shortage::system_files);
-    CHECK(collx::detail::shortage_in(collx::detail::remedy_for_descriptor(ENOMEM)) == shortage::memory);
-    CHECK(collx::detail::shortage_in(collx::detail::remedy_for_mapping(EAGAIN)) == shortage::locked);
-    CHECK(collx::detail::shortage_in(collx::detail::remedy_for_process(EAGAIN)) == shortage::threads);
-    CHECK(collx::detail::shortage_in("raise COLLX_ARENA_BYTES") == shortage::unknown);
 }
