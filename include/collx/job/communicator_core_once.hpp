@@ -104,11 +104,11 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
     net.announce_failure(f.code() == errc::peer_failed && calls() <= 1);
     const failure first = net.failed();
     if (recorder) recorder->fail_all(first ? first : f, waiting_for);
-    pending.fail_all(first ? first : f); // the buffers of all its calls are the program's again
     try {
         explain(first ? first : f, waiting_for);
     } catch (error& e) {
         e.set_sequence(calls());
+        pending.fail_all(first ? first : f); // the buffers of all its calls are the program's again
         throw;
     }
 }
