@@ -4,12 +4,12 @@
 // Ranks that disagree. With set_checked(true) every rank gets the same text, which names the differing ranks and what
 // differs, and the communicator can still be used. Without it, only what the messages themselves reveal is detected.
 #include "comm/support.hpp"
+#include "support/computed.hpp"
 
 #include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
-#include <ranges>
 #include <thread>
 
 using namespace collx_test;
@@ -609,10 +609,10 @@ TEST_CASE("the time limit of a checked call includes the time in which calls are
         std::vector<int> sum(1000), mine(1000, 1);
         if (w.rank() == 1) { // comes late, and is slow when it has compared
             std::this_thread::sleep_for(limit * 9 / 10);
-            const auto slow = std::views::iota(0, 1000) | std::views::transform([&](int i) {
-                                  collx_test::until([&] { return has_thrown.load(); });
-                                  return i;
-                              });
+            const auto slow = collx_test::computed(1000, [&](int i) {
+                collx_test::until([&] { return has_thrown.load(); });
+                return i;
+            });
             (void)thrown<collx::error>(w, [&] {
                 collx::all_reduce(w, slow, sum);
                 collx::barrier(w);

@@ -6,6 +6,7 @@
 
 #include "comm/support.hpp"
 #include "support/caught_stderr.hpp"
+#include "support/computed.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +14,6 @@
 #include <chrono>
 #include <numeric>
 #include <optional>
-#include <ranges>
 #include <thread>
 
 using namespace collx_test;
@@ -249,7 +249,7 @@ TEST_CASE("a handle of an unfinished call says so when another takes its place, 
     on_ranks(2, [](collx::communicator& w) {
         w.set_checked(false);
         int x = 1, y = 1;
-        if (w.rank() == 0) { // nobody sends
+        if (w.rank() == 0) { // no rank sends
             auto work = collx::async::recv(w, collx::value(x), 1), other = collx::async::recv(w, collx::value(y), 1);
             work = std::move(other);
             EXPECT(thrown<collx::aborted>(w, [&] { work.wait(); }).peer() == 0);
@@ -330,11 +330,10 @@ TEST_CASE("after a wait has thrown, what still comes does not reach the buffer")
                 w.set_checked(false);
                 constexpr int n = 1 << 20;
                 if (w.rank() == 1) { // sends the first elements, and the others when the receiver has given up
-                    const auto slow = std::views::iota(0, n) | std::views::transform([&](int i) {
-                                          if (i > 100'000 && !has_thrown)
-                                              collx_test::until([&] { return has_thrown.load(); });
-                                          return i + 1;
-                                      });
+                    const auto slow = collx_test::computed(n, [&](int i) {
+                        if (i > 100'000 && !has_thrown) collx_test::until([&] { return has_thrown.load(); });
+                        return i + 1;
+                    });
                     EXPECT(thrown<collx::error>(w, [&] {
                                collx::send(w, slow, 0);
                                collx::barrier(w);

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <optional>
-#include <ranges>
 #include <stdexcept>
 #include <thread>
 
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "support.hpp"
+#include "support/computed.hpp"
 #include "support/sanitizers.hpp"
 
 using namespace collx_test;
@@ -192,9 +192,8 @@ TEST_CASE(
             w.set_checked(false);
             (void)w.with(progress::thread{});
             constexpr int n = 1 << 20; // many times what the slots hold
-            const auto odd = std::views::iota(0, n) | std::views::transform([](int i) {
-                                 return i > n / 4 * 3 ? throw std::out_of_range("of the program") : i;
-                             });
+            const auto odd = collx_test::computed(
+                n, [](int i) { return i > n / 4 * 3 ? throw std::out_of_range("of the program") : i; });
             std::vector<int> x(n), y(n);
             const int other = 1 - w.rank();
             if (w.rank() == 1) {
