@@ -149,8 +149,8 @@ inline void run_within(communicator_core& c, const call_request& r, const prepar
 COLLX_ONCE void run_prepared(communicator_core& c, const call_request& r, const prepared_call& p) {
     run_within(c, r, p, r.facts.timeout_ns);
 }
-// Preparing a checked call waits for the other ranks, so it takes from the call's time limit.
-[[gnu::cold, gnu::noinline]] inline void run_checked(communicator_core& c, const call_request& r) {
+// Prepares a call and runs it. In checked mode preparing waits for the other ranks, which takes from the time limit.
+[[gnu::cold, gnu::noinline]] inline void prepare_and_run(communicator_core& c, const call_request& r) {
     const std::int64_t limit = r.facts.timeout_ns, began = limit > 0 ? now_ns() : 0;
     const prepared_call p = prepare(c, r);
     const std::int64_t left = limit > 0 ? limit - (now_ns() - began) : 0;
@@ -159,7 +159,7 @@ COLLX_ONCE void run_prepared(communicator_core& c, const call_request& r, const 
 
 // A recorded call is prepared each time.
 [[gnu::cold, gnu::noinline]] inline void run_recorded(communicator_core& c, const call_request& r) {
-    recorded(c.recorder.get(), words_of(r, call_kind::blocking), [&] { run_checked(c, r); });
+    recorded(c.recorder.get(), words_of(r, call_kind::blocking), [&] { prepare_and_run(c, r); });
 }
 
 // Whether equal requests are prepared alike: there is no table of counts, and no policy with parameters.
@@ -185,7 +185,7 @@ COLLX_ONCE void run_blocking(communicator_core& c, const call_request& r) {
     if (c.recorder) [[unlikely]]
         return run_recorded(c, r);
     if (c.settings.checked != 0) [[unlikely]]
-        return run_checked(c, r);
+        return prepare_and_run(c, r);
     const bool memorable = is_memorable(r);
     const recent_calls::key key = key_of(c, r);
     if (memorable)
