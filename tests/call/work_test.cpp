@@ -381,17 +381,19 @@ TEST_CASE("short waits, one after the other, notice what ends the call") {
 TEST_CASE("a handle that is dropped ends the calls of other hosts at once") {
     collx_test::caught_stderr caught;
     for (const int ranks_per_host : {0, 1}) {
-        std::atomic<bool> has_noticed{false};
+        std::atomic<bool> is_after_barrier{false}, has_noticed{false};
         on_hosts(2, {ranks_per_host}, [&](collx::communicator& w) {
             w.set_timeout(collx_test::patient(40s));
             w.set_checked(false);
             std::vector<int> x(10);
             collx::barrier(w);
             if (w.rank() == 1) {
+                is_after_barrier = true; // which must not be what fails
                 EXPECT(thrown<collx::aborted>(w, [&] { collx::recv(w, x, 0); }).peer() == 0);
                 has_noticed = true;
                 return;
             }
+            collx_test::until([&] { return is_after_barrier.load(); });
             { const auto dropped = collx::async::recv(w, x, 1); }
             collx_test::until([&] { return has_noticed.load(); }); // this rank is in no call meanwhile
             EXPECT(has_noticed);

@@ -9,6 +9,9 @@
 #include <cstdarg>
 #include <cstddef>
 #include <cstdio>
+#include <mutex>
+#include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -33,20 +36,43 @@ struct wrong : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Whether a check has failed on some thread of this process: waits of other threads may then never succeed.
-inline std::atomic<bool> has_failed{false};
+// The first error that a check has thrown, or that has left a rank's body, since this process last began with on_ranks()
+// or on_hosts(): waits of other threads may then never succeed.
+class first_error {
+public:
+    void keep(const char* text) {
+        try {
+            const std::lock_guard here(mutex_);
+            if (!text_) text_ = text;
+        } catch (const std::bad_alloc&) { // some tests take all memory away
+        }
+    }
+    void forget() {
+        const std::lock_guard here(mutex_);
+        text_.reset();
+    }
+    std::optional<std::string> text() {
+        const std::lock_guard here(mutex_);
+        return text_;
+    }
+
+private:
+    std::mutex mutex_;
+    std::optional<std::string> text_;
+};
+inline first_error failure_of_a_rank;
 [[noreturn]] inline void fail_check(const std::string& text) {
-    has_failed = true;
+    failure_of_a_rank.keep(text.c_str());
     throw wrong(text);
 }
 
-// Sleeps until holds() is true. Throws when a check has failed elsewhere or a minute has passed.
+// Sleeps until holds() is true. Throws when a rank has failed elsewhere or a minute has passed.
 template <class F>
 void until(F&& holds) {
     const auto begun = std::chrono::steady_clock::now();
     const auto patience = patient(std::chrono::seconds(60));
     while (!holds()) {
-        if (has_failed) fail_check("not waited for any longer: a check has failed elsewhere");
+        if (const auto text = failure_of_a_rank.text()) fail_check("not waited for any longer: elsewhere \"" + *text + '"');
         if (std::chrono::steady_clock::now() - begun > patience) fail_check("what is waited for does not come");
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -85,12 +111,18 @@ inline void run_checked(collx::communicator& w, thread_body f) {
         collx_test::patient(std::chrono::seconds(50))); // a rank that is not scheduled for a while is not a failure
     const long before = own_checks;
     const int rank = w.rank();
-    f(w);
+    try {
+        f(w);
+    } catch (const std::exception& e) {
+        failure_of_a_rank.keep(e.what());
+        throw;
+    }
     if (own_checks == before) fail_check("rank " + std::to_string(rank) + " has checked nothing");
 }
 
 // Runs f(world) on n threads. If a rank throws or makes no check, the test case fails.
 inline void on_ranks(int n, thread_body f) {
+    failure_of_a_rank.forget();
     collx::run_threads(n, [&](collx::communicator& w) { run_checked(w, f); });
 }
 
@@ -132,6 +164,7 @@ inline void run_spread(int n, const spread& s, thread_body f) {
 }
 // on_ranks() for ranks that are spread over hosts.
 inline void on_hosts(int n, const spread& s, thread_body f) {
+    failure_of_a_rank.forget();
     run_spread(n, s, [&](collx::communicator& w) { run_checked(w, f); });
 }
 
