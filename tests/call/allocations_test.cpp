@@ -2,12 +2,16 @@
 // collx-test: timeout=300 sanitize=no
 //
 // A repeated call allocates nothing from the heap: the test counts operator new.
+#include <collx/comm/progress.hpp>
 #include <collx/comm/window.hpp>
 
 #include "comm/support.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
+#include <stdexcept>
+#include <thread>
 
 using namespace collx_test;
 using collx::collective;
@@ -210,4 +214,36 @@ TEST_CASE("a communicator is destroyed also where there is no memory") {
             until_none = -1;
             collx::barrier(w);
         });
+}
+
+TEST_CASE("what an operator throws in the progress thread is kept also where there is no memory for it") {
+    std::atomic<bool> has_started{false};
+    on_ranks(2, [&](collx::communicator& world) {
+        auto w = world.dup();
+        w.set_checked(false);
+        (void)w.with(collx::progress::thread{});
+        std::vector<int> x(100'000, 1);
+        const auto me = std::this_thread::get_id();
+        std::atomic<bool> was_thread{false};
+        const auto throws = collx::commutative([&](int a, int b) {
+            if (w.rank() == 1 || std::this_thread::get_id() == me) return a + b;
+            const std::out_of_range mine("of the program");
+            was_thread = true;
+            until_none = 1;
+            throw mine;
+        });
+        if (w.rank() == 1) until([&] { return has_started.load(); }); // rank 0 has nothing to combine in its call
+        auto sum = collx::async::all_reduce(w, x, throws);
+        if (w.rank() == 0) {
+            has_started = true;
+            until([&] { return was_thread.load(); });
+            EXPECT(says(thrown<std::out_of_range>(w, [&] { sum.wait(); }), "of the program"));
+        } else {
+            (void)thrown<collx::aborted>(w, [&] {
+                sum.wait();
+                collx::barrier(w);
+            });
+        }
+        collx::barrier(world);
+    });
 }

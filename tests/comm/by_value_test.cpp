@@ -3,7 +3,7 @@
 //
 // Collectives that return their result and determine sizes themselves.
 #include "support.hpp"
-#include "support/computed.hpp"
+#include "support/one_limit.hpp"
 
 #include <array>
 #include <chrono>
@@ -203,5 +203,17 @@ TEST_CASE("a wrong root is refused before counts are exchanged, so the call may 
         }
         EXPECT(collx::by_value::gather(w, x, {.root = 0}).size() == (w.rank() == 0 ? 6u : 0u));
         EXPECT(collx::by_value::all_gather(w, x).size() == 6);
+    });
+}
+
+TEST_CASE("the time limit of a call by value includes the exchange of sizes") {
+    using options = collx::call_options;
+    expect_one_limit(
+        false, [](collx::communicator& w, const auto& in, const options& o) { (void)by_value::all_gather(w, in, o); });
+    expect_one_limit(
+        false, [](collx::communicator& w, const auto& in, const options& o) { (void)by_value::gather(w, in, o); });
+    expect_one_limit(false, [](collx::communicator& w, const auto& in, options o) {
+        o.root = 1; // which copies its input after the sizes were exchanged
+        (void)by_value::broadcast(w, in, o);
     });
 }

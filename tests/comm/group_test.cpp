@@ -4,6 +4,7 @@
 // Many calls as one exchange: the results equal those of separate calls.
 #include "support.hpp"
 #include "support/caught_stderr.hpp"
+#include "support/one_limit.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -546,5 +547,20 @@ TEST_CASE("calls of a group may read the same memory, and their buffers may touc
         h.broadcast(w.rank() == 0 ? whole : theirs, 0), h.all_gather(whole, copy);
         h.launch();
         EXPECT(copy[0] == 1 && copy[35] == 3 && (w.rank() == 0 || theirs[11] == 1));
+    });
+}
+
+TEST_CASE("the time limit of a group is for all its parts together") {
+    expect_one_limit(false, [](collx::communicator& w, const auto& in, const collx::call_options& o) {
+        std::vector<int> large(300'000, 1), all(2000);
+        collx::group(w).all_reduce(large).all_gather(in, all).launch(o); // the large one goes alone, first
+    });
+    expect_one_limit(false, [](collx::communicator& w, const auto& in, const collx::call_options& o) {
+        std::vector<int> x(10), y(1000);
+        collx::group g(w);
+        g.all_reduce(x);
+        if (w.rank() == 0) g.recv(y, 1);
+        g.launch(o);
+        if (w.rank() == 1) collx::send(w, in, 0);
     });
 }

@@ -36,8 +36,8 @@ struct wrong : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// The first error that a check has thrown, or that has left a rank's body, since this process last began with on_ranks()
-// or on_hosts(): waits of other threads may then never succeed.
+// The first error that a check has thrown, or that has left a rank's body, since this process last began with
+// on_ranks() or on_hosts(): waits of other threads may then never succeed.
 class first_error {
 public:
     void keep(const char* text) {
@@ -72,7 +72,8 @@ void until(F&& holds) {
     const auto begun = std::chrono::steady_clock::now();
     const auto patience = patient(std::chrono::seconds(60));
     while (!holds()) {
-        if (const auto text = failure_of_a_rank.text()) fail_check("not waited for any longer: elsewhere \"" + *text + '"');
+        if (const auto text = failure_of_a_rank.text())
+            fail_check("not waited for any longer: elsewhere \"" + *text + '"');
         if (std::chrono::steady_clock::now() - begun > patience) fail_check("what is waited for does not come");
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

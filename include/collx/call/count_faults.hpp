@@ -20,7 +20,7 @@ struct count_fault {
 // be used on. Collective. Cost: one exchange.
 void refuse_first_fault(communicator_core& c, const count_fault& mine, std::int64_t timeout_ns);
 // Compares each rank's own count with the table of the root. Collective. Cost: two exchanges. Errors: as above.
-void compare_with_root(communicator_core& c, const call_facts& f);
+void compare_with_root(communicator_core& c, const call_facts& f, std::int64_t timeout_ns);
 
 } // namespace detail
 COLLX_END_NAMESPACE

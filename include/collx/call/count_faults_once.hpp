@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <collx/call/count_faults.hpp>
+#include <collx/job/call_end.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -30,11 +31,12 @@ namespace detail {
     throw e;
 }
 
-[[gnu::cold]] COLLX_ONCE void compare_with_root(communicator_core& c, const call_facts& f) {
+[[gnu::cold]] COLLX_ONCE void compare_with_root(communicator_core& c, const call_facts& f, std::int64_t timeout_ns) {
     const int me = c.net.rank();
     const std::size_t* const counts = f.tables->first.sizes(); // other ranks know their own only
     const bool is_gather = row_of(f.what).only == at_root::output;
     count_fault mine;
+    const call_end end(timeout_ns);
     c.exchange(
         &counts[me], sizeof counts[me],
         [&](int r, const std::byte* line) {
@@ -44,8 +46,8 @@ namespace detail {
             if (is_gather) mine = {r, me, its, counts[r]};
             else mine = {me, r, counts[r], its};
         },
-        f.timeout_ns);
-    refuse_first_fault(c, mine, f.timeout_ns);
+        end.left_ns());
+    refuse_first_fault(c, mine, end.left_ns());
 }
 
 } // namespace detail

@@ -6,6 +6,7 @@
 #include <collx/call/prepared_call.hpp>
 #include <collx/call/short_calls.hpp>
 #include <collx/call/signature.hpp>
+#include <collx/job/call_end.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -20,6 +21,7 @@ inline bool may_use_zero_copy(const communicator_core& c, const call_request& r,
 }
 
 inline void compare_requests(communicator_core& c, const call_request& r, bool zero_copy) {
+    const call_end end(r.facts.timeout_ns);
     compare_signatures(c,
                        {.count = r.facts.count,
                         .counts_hash = r.facts.counts_hash,
@@ -32,8 +34,8 @@ inline void compare_requests(communicator_core& c, const call_request& r, bool z
                         .made_by = r.is_persistent               ? signature::persistent
                                    : r.at_port == port::blocking ? signature::call
                                                                  : signature::async},
-                       r.facts.timeout_ns);
-    if (row_of(r.facts.what).counts == part_counts_of::root) compare_with_root(c, r.facts);
+                       end.left_ns());
+    if (row_of(r.facts.what).counts == part_counts_of::root) compare_with_root(c, r.facts, end.left_ns());
 }
 
 // Inlined into its one caller: a separate function costs 24 instructions per call.
@@ -151,10 +153,9 @@ COLLX_ONCE void run_prepared(communicator_core& c, const call_request& r, const 
 }
 // Prepares a call and runs it. In checked mode preparing waits for the other ranks, which takes from the time limit.
 [[gnu::cold, gnu::noinline]] inline void prepare_and_run(communicator_core& c, const call_request& r) {
-    const std::int64_t limit = r.facts.timeout_ns, began = limit > 0 ? now_ns() : 0;
+    const call_end end(r.facts.timeout_ns);
     const prepared_call p = prepare(c, r);
-    const std::int64_t left = limit > 0 ? limit - (now_ns() - began) : 0;
-    run_within(c, r, p, limit > 0 && left < 1 ? 1 : left);
+    run_within(c, r, p, end.left_ns());
 }
 
 // A recorded call is prepared each time.

@@ -23,7 +23,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-struct handle_access; // wait_several.hpp
+struct handle_access;
 
 // The part of a handle that does not depend on what the call holds.
 class call_under_way {
@@ -61,6 +61,11 @@ public:
         failure_watch::looking look;
         if (!is_done()) core_->wait_for(*op_, timeout_ns_, true, look);
         settle();
+    }
+    // wait() for a part of a call whose time limit began before.
+    void wait_at_most(std::int64_t timeout_ns) {
+        timeout_ns_ = timeout_ns;
+        wait();
     }
     bool wait_for(duration limit) { return is_done() || core_->wait_for(*op_, limit.count(), false, short_look_); }
 
@@ -162,5 +167,16 @@ private:
     counted_ptr<detail::held_operation<R>> held_;
     detail::call_under_way call_; // after its buffers, so that it is destroyed first
 };
+
+namespace detail {
+
+struct handle_access {
+    template <class R>
+    static call_under_way& of(work<R>& w) {
+        return w.call_;
+    }
+};
+
+} // namespace detail
 
 COLLX_END_NAMESPACE

@@ -4,6 +4,7 @@
 
 #include <collx/call/count_faults.hpp>
 #include <collx/comm/verb_fronts.hpp>
+#include <collx/job/call_end.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -18,6 +19,7 @@ using all_to_all_fn = moving_fn<Mode, verb::all_to_all>;
 template <class Comm>
 [[gnu::cold]] void compare_counts(Comm& comm, count_tables& t, const call_options& o) {
     auto& c = comm.internals();
+    const call_end end(o.timeout);
     detail::growing_array<std::size_t>& announced = t.relayed; // not in use yet
     announced.assign(static_cast<std::size_t>(c.net.size()), 0);
     all_to_all_fn<blocking>{}(comm, contiguous_view<const std::size_t>(t.first.sizes(), announced.size()), announced,
@@ -26,7 +28,7 @@ template <class Comm>
     for (std::size_t k = 0; k < announced.size() && mine.from < 0; ++k)
         if (announced[k] != t.second.sizes()[k])
             mine = {static_cast<int>(k), c.net.rank(), announced[k], t.second.sizes()[k]};
-    refuse_first_fault(c, mine, o.timeout.count());
+    refuse_first_fault(c, mine, end.left_ns());
 }
 
 template <class Mode>
@@ -108,9 +110,12 @@ private:
     template <class Comm>
     static call_facts checked(Comm& comm, const call_arguments& a) {
         auto& c = base_of(comm).internals();
-        const call_facts f = check_call(c, row_of(verb::all_to_all_v), a);
-        if (c.settings.checked != 0)
+        call_facts f = check_call(c, row_of(verb::all_to_all_v), a);
+        if (c.settings.checked != 0) {
+            const call_end end(a.timeout_ns);
             compare_counts(base_of(comm), *a.tables, {.timeout = duration::from_ns(a.timeout_ns)});
+            f.timeout_ns = end.left_ns();
+        }
         return f;
     }
 };

@@ -24,6 +24,7 @@
 #include <collx/comm/reduce_scatter.hpp>
 #include <collx/comm/scan.hpp>
 #include <collx/comm/scatter.hpp>
+#include <collx/job/call_end.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -124,12 +125,13 @@ struct broadcast_by_value {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
         return base_of(comm).internals().or_abandon([&] {
+            const call_end end(o.timeout);
             std::size_t size = in.size();
             broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&size, 1), o);
             auto out = list_of<value_list_t<X>>(size);
             if (comm.rank() == o.root)
                 for (std::size_t i = 0; i < size; ++i) out[i] = in[i];
-            broadcast_fn<blocking>{}(comm, out, o);
+            broadcast_fn<blocking>{}(comm, out, end.left_of(o));
             return out;
         });
     }
@@ -147,9 +149,10 @@ struct all_gather_by_value {
         const auto in = buffer(x);
         if (o.root != 0) refuse_needless_root(base_of(comm).internals(), o.root); // before counts are exchanged
         return base_of(comm).internals().or_abandon([&] {
+            const call_end end(o.timeout);
             const auto counts = counts_of_all(comm, in.size(), o);
             auto out = list_of<value_list_t<X>>(sum_of(counts));
-            all_gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
+            all_gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), end.left_of(o));
             return out;
         });
     }
@@ -169,9 +172,10 @@ struct gather_by_value {
         const auto in = buffer(x);
         require_root(base_of(comm).internals(), o.root); // before counts are exchanged
         return base_of(comm).internals().or_abandon([&] {
+            const call_end end(o.timeout);
             const auto counts = counts_of_all(comm, in.size(), o);
             auto out = list_of<value_list_t<X>>(comm.rank() == o.root ? sum_of(counts) : 0);
-            gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
+            gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), end.left_of(o));
             return out;
         });
     }
@@ -204,9 +208,10 @@ struct all_to_all_by_value {
                 send_counts.push_back(v.size());
                 for (std::size_t i = 0; i < v.size(); ++i) in.push_back(v[i]);
             }
+            const call_end end(o.timeout);
             all_to_all_fn<blocking>{}(base_of(comm), send_counts, recv_counts, {.timeout = o.timeout});
             auto out = list_of<std::vector<typename list::value_type>>(sum_of(recv_counts));
-            all_to_all_v_fn<blocking>{}(comm, in, send_counts, out, recv_counts, o);
+            all_to_all_v_fn<blocking>{}(comm, in, send_counts, out, recv_counts, end.left_of(o));
             std::vector<list> arrived;
             auto at = out.begin();
             for (const std::size_t count : recv_counts) {
@@ -238,14 +243,15 @@ struct scatter_by_value {
                 // A list that is too long or too short must not leave other ranks waiting, so all ranks learn its
                 // length.
             }
+            const call_end end(o.timeout);
             std::size_t lists = counts.size(), mine = 0;
             broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&lists, 1), o);
             if (lists != static_cast<std::size_t>(comm.size()))
                 fail(errc::invalid_argument, comm.rank(), o.root, "give the root one part for each rank",
                      "scatter: the root has %zu parts for %d ranks", lists, comm.size());
-            scatter_fn<blocking>{}(base_of(comm), counts, contiguous_view<std::size_t>(&mine, 1), o);
+            scatter_fn<blocking>{}(base_of(comm), counts, contiguous_view<std::size_t>(&mine, 1), end.left_of(o));
             auto out = list_of<list>(mine);
-            scatter_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
+            scatter_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), end.left_of(o));
             return out;
         });
     }

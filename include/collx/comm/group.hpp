@@ -21,6 +21,7 @@
 #include <collx/comm/ready_group.hpp>
 #include <collx/comm/unmade_calls.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/job/call_end.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -114,6 +115,7 @@ private:
     template <class Options>
     void launch_all(const Options& o) {
         comm_->internals().require_time_limit(o.timeout.count());
+        const detail::call_end end(o.timeout);
         held all = take_all();
         auto& calls = all.calls;
         const std::uint64_t says = calls.empty() ? 0 : agree_on(calls, o); // a refusal leaves no transfer under way
@@ -121,11 +123,12 @@ private:
         if (!calls.empty()) (void)comm_->internals().agree(says);
         const bool is_one_host = comm_->internals().net.is_one_host();
         for_each_part(calls, [&](std::size_t first, std::size_t last, std::size_t bytes, bool is_alone) {
-            if (is_alone) static_cast<detail::grouped_call_in<Mode>&>(*calls[first]).run_alone(*comm_, o);
-            else if (is_one_host) exchange(calls, first, last, bytes, o);
-            else gather<Mode>(calls, first, last, bytes, o);
+            const Options left = end.left_of(o);
+            if (is_alone) static_cast<detail::grouped_call_in<Mode>&>(*calls[first]).run_alone(*comm_, left);
+            else if (is_one_host) exchange(calls, first, last, bytes, left);
+            else gather<Mode>(calls, first, last, bytes, left);
         });
-        for (auto& w : under_way) w.wait();
+        for (auto& w : under_way) detail::handle_access::of(w).wait_at_most(end.left_ns());
     }
     template <class Options, class Mover = detail::group_mover>
     persistent_call make_ready(const Options& o) {

@@ -13,6 +13,7 @@
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_to_all.hpp>
 #include <collx/comm/send_recv.hpp>
+#include <collx/job/call_end.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -76,15 +77,16 @@ template <class Comm>
 [[gnu::cold]] void compare_edges(Comm& comm, verb v, std::uint64_t type, const graph_edges& edges,
                                  std::int64_t timeout_ns) {
     auto& c = comm.internals();
-    compare_signatures(c, {.type_hash = static_cast<std::uint32_t>(type), .what = v}, timeout_ns);
+    const call_end end(timeout_ns);
+    compare_signatures(c, {.type_hash = static_cast<std::uint32_t>(type), .what = v}, end.left_ns());
     const auto sent = sums_by_peer(c.net.size(), edges.sent), expected = sums_by_peer(c.net.size(), edges.received);
     growing_array<edge_sum> told(sent.size());
     all_to_all_fn<blocking>{}(comm, view(sent.data(), sent.size()), view(told.data(), told.size()),
-                              {.timeout = duration::from_ns(timeout_ns)});
+                              end.left_of(call_options()));
     const edge_fault mine = first_fault(c.net.rank(), told, expected);
     growing_array<edge_fault> found(told.size());
     all_gather_fn<blocking>{}(comm, contiguous_view<const edge_fault>(&mine, 1), view(found.data(), found.size()),
-                              {.timeout = duration::from_ns(timeout_ns)});
+                              end.left_of(call_options()));
     for (const edge_fault& f : found)
         if (f.from >= 0) refuse_edge(c, f);
 }
@@ -115,6 +117,7 @@ public:
                                                .tables = tables});
         require_slot(c, sizeof(element));
         c.begin_collective();
+        const call_end end(o.timeout);
         if (c.settings.checked != 0) compare_edges(base_of(comm), V, type_hash<element>(), edges, o.timeout.count());
         constexpr std::uint64_t says = kind_hash<element, no_op>() + static_cast<std::uint64_t>(V);
         if constexpr (std::is_same_v<Mode, repeated>) {
@@ -136,7 +139,7 @@ public:
                     {name_of(V), in.size() * sizeof(element), "",
                      std::is_same_v<Mode, nonblocking> ? call_kind::async : call_kind::blocking});
             c.start(set, outstanding_calls::no_queue);
-            work<decltype(result_of(kept.held))> all(c, set, kept.held, o.timeout.count());
+            work<decltype(result_of(kept.held))> all(c, set, kept.held, end.left_ns());
             if constexpr (std::is_same_v<Mode, nonblocking>) return all;
             else all.wait();
         }

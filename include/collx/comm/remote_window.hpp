@@ -24,6 +24,7 @@
 #include <collx/comm/window_operator.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/exec/operation.hpp>
+#include <collx/job/call_end.hpp>
 #include <collx/job/communicator_core.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -31,21 +32,6 @@ namespace detail {
 
 class one_sided;
 class remote_transfers;
-
-// One time limit for all waits of a call. 0: the communicator's, for each wait.
-class call_end {
-public:
-    explicit call_end(std::int64_t timeout_ns)
-        : at_ns_(timeout_ns > 0 ? failure_watch::later(now_ns(), timeout_ns) : 0) {}
-    std::int64_t left_ns() const {
-        if (at_ns_ == 0) return 0;
-        const std::int64_t left = at_ns_ - now_ns();
-        return left > 0 ? left : 1; // the wait looks once even then
-    }
-
-private:
-    std::int64_t at_ns_;
-};
 
 // The head of a message.
 struct window_head {

@@ -39,13 +39,6 @@ concept HandleList = requires(X& list) {
     requires Handle<decltype(*list.begin())>;
 };
 
-struct handle_access {
-    template <class R>
-    static call_under_way& of(work<R>& w) {
-        return w.call_;
-    }
-};
-
 // A handle of either kind. See call_under_way for the meaning of its functions.
 class listed_handle {
 public:

@@ -93,15 +93,19 @@ T broadcast(Comm&& comm, const T& x, const call_options& o = {}) {
 template <detail::Communicates Comm, class T>
 std::vector<T> all_gather(Comm&& comm, const T& x, const call_options& o = {}) {
     const std::string mine = detail::packed_object(comm, x);
+    const detail::call_end end(o.timeout);
     const auto lengths = by_value::all_gather(comm, mine.size(), o);
-    return detail::unpacked_objects<T>(comm, detail::cut_text(by_value::all_gather(comm, mine, o), lengths));
+    const std::string all = by_value::all_gather(comm, mine, end.left_of(o));
+    return detail::unpacked_objects<T>(comm, detail::cut_text(all, lengths));
 }
 // The same at the root; an empty list elsewhere.
 template <detail::Communicates Comm, class T>
 std::vector<T> gather(Comm&& comm, const T& x, const call_options& o = {}) {
     const std::string mine = detail::packed_object(comm, x);
+    const detail::call_end end(o.timeout);
     const auto lengths = by_value::gather(comm, mine.size(), o);
-    return detail::unpacked_objects<T>(comm, detail::cut_text(by_value::gather(comm, mine, o), lengths));
+    const std::string all = by_value::gather(comm, mine, end.left_of(o));
+    return detail::unpacked_objects<T>(comm, detail::cut_text(all, lengths));
 }
 // Returns all[r] of the root on rank r. Lists of other ranks are not used.
 template <detail::Communicates Comm, class T>

@@ -36,12 +36,16 @@ public:
     void pin(int cpu);
     void leave() noexcept override;
     void wake() override;
-    void keep_exception(const operation& op) override { thrown_.push_back({&op, std::current_exception()}); }
+    void keep_exception(const operation& op) override {
+        const kept_exception e{&op, std::current_exception()};
+        if (!first_.what) first_ = e; // also where there is no memory for a list
+        else thrown_.push_back(e);
+    }
     bool has_left() const { return engine_ == nullptr; }
-    bool has_exceptions() const { return !thrown_.empty(); }
+    bool has_exceptions() const { return first_.what != nullptr || !thrown_.empty(); }
     void rethrow(const operation& op) override {
-        for (auto& t : thrown_)
-            if (t.what && (t.of == &op || op.has_part(t.of))) std::rethrow_exception(std::exchange(t.what, nullptr));
+        rethrow(first_, op);
+        for (auto& t : thrown_) rethrow(t, op);
     }
 
     // True if anything moved. Requires: in a turn of the thread.
@@ -71,6 +75,10 @@ private:
         const operation* of = nullptr;
         std::exception_ptr what;
     };
+    static void rethrow(kept_exception& t, const operation& op) {
+        if (t.what && (t.of == &op || op.has_part(t.of))) std::rethrow_exception(std::exchange(t.what, nullptr));
+    }
+    kept_exception first_;
     growing_array<kept_exception> thrown_;
     progress_engine* engine_ = nullptr; // null: it has left
     std::int64_t rest_at_ns_ = 0;
