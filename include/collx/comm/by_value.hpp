@@ -215,9 +215,9 @@ struct all_to_all_by_value {
             std::vector<list> arrived;
             auto at = out.begin();
             for (const std::size_t count : recv_counts) {
-                const auto end = at + static_cast<std::ptrdiff_t>(count);
-                arrived.emplace_back(at, end);
-                at = end;
+                const auto first = at;
+                at += static_cast<std::ptrdiff_t>(count);
+                arrived.emplace_back(first, at);
             }
             return arrived;
         });
