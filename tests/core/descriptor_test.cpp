@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The lengths of pauses between attempts; nothing here sleeps.
+// Descriptors, and the lengths of pauses between attempts; nothing here sleeps.
 #include <collx/core/descriptor.hpp>
+
+#include <fcntl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <set>
@@ -72,4 +75,27 @@ TEST_CASE("a pause is slept") {
     std::int64_t begin = collx::now_ns();
     for (int i = 0; i < 4; ++i) CHECK(pause.sleep(deadline()));
     CHECK(collx::now_ns() - begin >= (100 + 200 + 400 + 800) * us / 2);
+}
+
+TEST_CASE("no descriptor of collx is a standard one, whatever the program was started with") {
+    const collx::descriptor input(::fcntl(0, F_DUPFD_CLOEXEC, 10));
+    REQUIRE(input.is_open());
+    ::close(0);
+    {
+        const collx::descriptor d(::open("/dev/null", O_RDONLY));
+        CHECK(d.get() > 2);
+        CHECK((::fcntl(d.get(), F_GETFD) & FD_CLOEXEC) != 0);
+        CHECK(::fcntl(0, F_GETFD) == -1);
+    }
+    rlimit before{};
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit few{3, before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    const collx::descriptor none(::open("/dev/null", O_RDONLY));
+    const int reason = errno;
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    CHECK_FALSE(none.is_open());
+    CHECK(reason == EMFILE);
+    CHECK(::fcntl(0, F_GETFD) == -1);
+    ::dup2(input.get(), 0);
 }

@@ -488,6 +488,7 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
         says("has 10 elements and needs 20", [&] { all_gather(c, x, x); });
         r.use(other);
         says("choose it with cudaSetDevice", [&] { all_reduce(c, x); });
+        says("choose it with cudaSetDevice", [&] { synchronize(c); });
         r.use(me);
         says("the only buffer lies in device memory", [&] { all_reduce(w, view(x.data(), 10)); });
         EXPECT(!try_::all_reduce(c, device_view<float>(host.data(), 10)).has_value());

@@ -291,6 +291,10 @@ TEST_CASE("what the host names wrongly is refused at once, and the window goes o
         r.use(peer);
         EXPECT(refuses(errc::invalid_argument, -1, "is current, and this window's memory is on device",
                        [&] { x.signal(peer, &s); }));
+        EXPECT(refuses(errc::invalid_argument, -1, "is current, and this window's memory is on device",
+                       [&] { x.set_timeout(std::chrono::seconds(1)); }));
+        EXPECT(refuses(errc::invalid_argument, -1, "is current, and this window's memory is on device",
+                       [&] { x.synchronize(nullptr); }));
         r.use(me);
         x.put_signal(peer, 0, v.data(), 5, &s);
         x.wait(peer, &s);

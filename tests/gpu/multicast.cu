@@ -8,6 +8,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support.hpp"
@@ -39,7 +40,8 @@ void check(CUresult e, const char* what) {
 }
 template <class F>
 F driver(const char* name) {
-    const F f = device::cuda_driver_function<F>(name);
+    const bool is_multicast = std::string_view(name).starts_with("cuMulticast");
+    const F f = device::cuda_driver_function<F>(name, is_multicast ? device::cuda_shared::multicast_since : 12000);
     if (f == nullptr) throw std::runtime_error(std::string("the driver has no ") + name);
     return f;
 }

@@ -372,6 +372,30 @@ void refusals() {
     expect(said.find("lies in the host's memory") != std::string::npos, "a host pointer is refused: " + said);
 }
 
+// A call and synchronize() without a stream are the current device's.
+void another_device(int devices) {
+    if (devices < 2) return;
+    gpu_team team(2);
+    device_buffers<float> x(2, 100);
+    x.fill(element<float>);
+    cuda_check(cudaSetDevice(1), "choosing a device");
+    for (const bool is_call : {true, false}) {
+        std::string said;
+        try {
+            if (is_call) team.all_reduce(x, x);
+            else team.synchronize();
+        } catch (const invalid_argument& e) {
+            said = e.what();
+        }
+        expect(said.find("device 1 is current, and the team runs on device 0") != std::string::npos,
+               "another device than the team's is refused: " + said);
+    }
+    cuda_check(cudaSetDevice(0), "choosing a device");
+    team.all_reduce(x, x);
+    team.synchronize();
+    expect_sums(x, 2, 100, "after the refusals");
+}
+
 // The last rank's blocks are not started: the others give up at their deadline and name the awaited rank.
 void deadlines() {
     gpu_team team(3);
@@ -435,6 +459,7 @@ int main(int argc, char** argv) {
     run("narrow types", narrow_types);
     run("graphs", graphs);
     run("refusals", refusals);
+    run("another device", [&] { another_device(devices); });
     run("deadlines", deadlines);
     return finish();
 }

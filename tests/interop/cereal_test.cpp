@@ -4,9 +4,15 @@
 // Ranks exchange objects that cereal can serialise.
 #include "comm/support.hpp"
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <cereal/types/map.hpp>
 #include <cereal/types/memory.hpp>
@@ -94,5 +100,59 @@ TEST_CASE(
             }
             EXPECT(objects::broadcast(w, w.rank(), {.root = 1}) == 1);
         }
+    });
+}
+
+TEST_CASE("an impossible length in the bytes of another type is a mismatch") {
+    on_ranks(2, [](collx::communicator& w) {
+        for (const bool is_text : {false, true}) {
+            if (w.rank() == 0) {
+                // Read as a length: of more than a string can have, or, where sanitizers let it be asked for, of more
+                // than there is memory.
+                const bool may_ask = is_text && !COLLX_TEST_ASAN && !COLLX_TEST_TSAN;
+                objects::send(w, may_ask ? 1.5 : -1.5, 1);
+            } else {
+                const auto e = thrown<collx::mismatch>(w, [&] {
+                    if (is_text) (void)objects::recv<std::string>(w, 0);
+                    else (void)objects::recv<std::vector<double>>(w, 0);
+                });
+                EXPECT(e.peer() == 0 && says(e, "a container in it is longer than there"));
+            }
+            EXPECT(objects::broadcast(w, w.rank(), {.root = 1}) == 1);
+        }
+    });
+}
+
+TEST_CASE("a rank without room for an object ends the communicator, so that its peer does not wait") {
+    for (const bool both_send : {false, true})
+        on_ranks(2, [&](collx::communicator& w) {
+            const std::size_t length = SIZE_MAX;
+            std::size_t other = 0;
+            if (w.rank() == 1)
+                return (void)thrown<std::length_error>(w, [&] {
+                    if (both_send) (void)objects::sendrecv(w, 7, 0, 0);
+                    else (void)objects::recv<int>(w, 0);
+                });
+            if (both_send) collx::sendrecv(w, collx::value(length), 1, collx::value(other), 1);
+            else collx::send(w, collx::value(length), 1);
+            EXPECT(thrown<collx::aborted>(w, [&] { collx::recv(w, collx::value(other), 1); }).peer() == 1);
+        });
+}
+
+TEST_CASE("the time limit of a call for objects includes the exchange of their lengths") {
+    const auto limit = collx_test::patient(std::chrono::milliseconds(800));
+    std::atomic<bool> has_thrown{false};
+    on_ranks(2, [&](collx::communicator& w) {
+        std::size_t length = 8;
+        if (w.rank() == 1) { // late, and without the second half
+            std::this_thread::sleep_for(limit * 9 / 10);
+            (void)collx::by_value::all_gather(w, length);
+            collx_test::until([&] { return has_thrown.load(); });
+            return EXPECT(has_thrown);
+        }
+        const auto begun = std::chrono::steady_clock::now();
+        (void)thrown<collx::timed_out>(w, [&] { (void)objects::all_gather(w, 1.5, {.timeout = limit}); });
+        has_thrown = true;
+        EXPECT(std::chrono::steady_clock::now() - begun < limit * 17 / 10);
     });
 }

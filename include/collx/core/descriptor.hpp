@@ -3,6 +3,7 @@
 // a deadline, retry pauses, a hash that is the same in all processes. Knows neither sockets nor files.
 #pragma once
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -14,11 +15,24 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Owns one file descriptor.
+namespace detail {
+
+// Replaces one of the descriptors 0, 1 and 2 by another. A program that was started without one of these writes to
+// standard output all the same, and would write into shared memory or to a peer.
+[[gnu::cold]] inline int above_standard(int fd) {
+    const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    ::close(fd);
+    if (moved < 0) errno = EMFILE; // of fcntl it may be EINVAL; the caller reports it as that of the call that made fd
+    return moved;
+}
+
+} // namespace detail
+
+// Owns one file descriptor, none of the standard ones.
 class descriptor {
 public:
     descriptor() = default;
-    explicit descriptor(int fd) : fd_(fd) {}
+    explicit descriptor(int fd) : fd_(fd >= 0 && fd <= 2 ? detail::above_standard(fd) : fd) {}
     descriptor(descriptor&& other) noexcept : fd_(other.release()) {}
     descriptor& operator=(descriptor&& other) noexcept {
         if (this != &other) close(), fd_ = other.release();

@@ -121,6 +121,7 @@ public:
     }
 
     void synchronize(const fused_options& o) const {
+        require_current();
         cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(o.stream)), "waiting for a stream");
     }
 
@@ -146,12 +147,21 @@ public:
 private:
     static constexpr std::size_t parameter_bytes = 32764;
     void start(const void* kernel, int lanes, int ranks, void* arguments, const fused_options& o, bool together) const {
+        require_current();
         void* parameters[] = {arguments};
         const dim3 grid(static_cast<unsigned>(lanes), static_cast<unsigned>(ranks - (leaves_out_last_ ? 1 : 0)));
         const auto stream = static_cast<cudaStream_t>(o.stream);
         cuda_check(together ? cudaLaunchCooperativeKernel(kernel, grid, dim3(block_threads), parameters, 0, stream)
                             : cudaLaunchKernel(kernel, grid, dim3(block_threads), parameters, 0, stream),
                    "launching a fused kernel");
+    }
+    // A null stream is the current device's.
+    void require_current() const {
+        int now = 0;
+        cuda_check(cudaGetDevice(&now), "looking for the current device");
+        if (now != device_)
+            fail(errc::invalid_argument, -1, -1, "choose it with cudaSetDevice before the call",
+                 "device %d is current, and the team runs on device %d", now, device_);
     }
     int device_ = 0, processors_ = 1;
     bool leaves_out_last_ = false;

@@ -150,7 +150,10 @@ private:
                 fail(errc::unsupported, side.rank(), -1, "", "no kernels inside this domain");
         });
         if (could) return made;
-        made->route_.close(true); // no kernel ran
+        // Memory is freed after all have closed it; no kernel ran.
+        made->route_.unmap();
+        (void)all_could(core, [] {});
+        made->route_.close(true);
         return nullptr;
     }
     // Ranks with the same `first` are in one domain. Domains with more ranks than a kernel takes are cut evenly.

@@ -150,9 +150,7 @@ public:
         c.internals().require_time_limit(o.timeout.count());
         last_timeout_ns_ = c.internals().settings.timeout_ns;
         check_kernels(c);
-        if (const int now = runtime_.current(); now != device_)
-            fail(errc::invalid_argument, rank(), -1, "choose it with cudaSetDevice before the call",
-                 "device %d is current, and this communicator's memory is on device %d", now, device_);
+        require_current();
         const device::stream_facts f = runtime_.stream(o.stream);
         if (f.device >= 0 && f.device != device_)
             fail(errc::invalid_argument, rank(), -1, "make the stream while the communicator's device is current",
@@ -168,6 +166,7 @@ public:
     void end(const device_call_options& o, const device::stream_facts& f) { order_.after(o.stream, f); }
     // Waits for the stream, and throws the error that ended its calls.
     void synchronize(communicator& c, void* stream) {
+        require_current(); // a null stream is the current device's
         if (runtime_.stream(stream).is_capturing)
             fail(errc::invalid_argument, rank(), -1, "end the capture first, then launch the graph",
                  "a stream that is captured cannot be waited for");
@@ -207,6 +206,11 @@ private:
         }
     }
 
+    void require_current() {
+        if (const int now = runtime_.current(); now != device_)
+            fail(errc::invalid_argument, rank(), -1, "choose it with cudaSetDevice before the call",
+                 "device %d is current, and this communicator's memory is on device %d", now, device_);
+    }
     communicator_core& core() { return side_.internals(); }
     // If there is no device, the setup that follows reports so on all ranks; an error here would be on this one alone.
     static bool is_capturing(Runtime& r, void* stream) {

@@ -84,14 +84,13 @@ public:
     template <class Body>
     void launch(const Body& body, int lanes, void* stream) {
         check();
-        if (const int now = runtime_.current(); now != device_)
-            fail(errc::invalid_argument, rank(), -1, "choose it with cudaSetDevice before the call",
-                 "device %d is current, and this window's memory is on device %d", now, device_);
+        require_current();
         runtime_.launch_lanes(body, lanes, stream);
     }
     int most_lanes() const { return lanes_; }
 
     void synchronize(void* stream) {
+        require_current(); // a null stream is the current device's
         runtime_.synchronize(stream);
         check();
     }
@@ -117,11 +116,17 @@ public:
     }
     // Sets how long a wait() may take in kernels that begin from now on. Give all ranks the same limit.
     void set_timeout(duration t) {
+        require_current();
         table_.timeout_ns = static_cast<std::uint64_t>(require_some_time(rank(), t.count()));
         runtime_.run_lanes(device::window_setup{table_}, 1);
     }
 
 private:
+    void require_current() const {
+        if (const int now = runtime_.current(); now != device_)
+            fail(errc::invalid_argument, rank(), -1, "choose it with cudaSetDevice before the call",
+                 "device %d is current, and this window's memory is on device %d", now, device_);
+    }
     communicator_core& core() { return side_.internals(); }
     device::window_host* host() const { return reinterpret_cast<device::window_host*>(host_); }
     device::window_report* report(unsigned k) const { return reinterpret_cast<device::window_report*>(host() + 1) + k; }
@@ -196,8 +201,12 @@ private:
                      "device window: a block of a kernel has line %llu of %u", static_cast<unsigned long long>(r.at),
                      table_.lines);
             case device::window_end::no_atomics:
-                fail(errc::unsupported, rank(), peer, "put() and signal(), and let that rank add",
-                     "device window: additions into the memory of rank %d are not atomic over PCI Express", peer);
+                fail(errc::unsupported, rank(), peer,
+                     "put() and signal(), and let that rank add; over NVLink make its device visible here, too "
+                     "(CUDA_VISIBLE_DEVICES)",
+                     "device window: additions into the memory of rank %d are not atomic over PCI Express, or it is "
+                     "unknown whether they are",
+                     peer);
             default: fail(errc::aborted, rank(), -1, "make another window", "device window: the host has ended it");
         }
     }

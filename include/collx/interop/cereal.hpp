@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstddef>
+#include <new>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -35,7 +37,11 @@ std::string packed_object(Comm& comm, const T& x) {
         return std::move(text).str();
     });
 }
-// The text of an object of rank `peer`. Exceptions of the program's load() pass.
+// Lengths inside the bytes of another type are arbitrary. An object of more bytes may really need all memory.
+inline constexpr std::size_t most_believed = std::size_t{1} << 20;
+
+// The text of an object of rank `peer`. Exceptions of the program's load() pass, but for those of containers that are
+// given an impossible length.
 template <class T, class Comm>
 T unpacked_object(const Comm& comm, int peer, const std::string& text) {
     std::istringstream from(text);
@@ -48,6 +54,11 @@ T unpacked_object(const Comm& comm, int peer, const std::string& text) {
         if (from.peek() == std::istringstream::traits_type::eof()) return x;
     } catch (const cereal::Exception& e) {
         why = e.what(), what = why.c_str();
+    } catch (const std::length_error&) {
+        what = "a container in it is longer than there can be";
+    } catch (const std::bad_alloc&) {
+        if (text.size() > most_believed) throw;
+        what = "a container in it is longer than there is memory for";
     }
     fail(errc::mismatch, comm.rank(), peer, "read the type that was written",
          "an object of %zu bytes from rank %d is no object of this type: %.120s", text.size(), peer, what);
@@ -70,6 +81,13 @@ std::vector<std::string> packed_objects(Comm& comm, const std::vector<T>& all) {
     std::vector<std::string> texts;
     for (const T& x : all) texts.push_back(packed_object(comm, x));
     return texts;
+}
+
+// The room for an object that a peer is about to send. Without memory for it the communicator ends, or the peer would
+// wait.
+template <class Comm>
+std::string blank_text(Comm& comm, std::size_t bytes) {
+    return base_of(comm).internals().or_abandon([&] { return std::string(bytes, '\0'); });
 }
 
 } // namespace detail
@@ -124,16 +142,18 @@ template <detail::Communicates Comm, class T>
 void send(Comm&& comm, const T& x, int peer, const call_options& o = {}) {
     const std::string text = detail::packed_object(comm, x);
     const std::size_t length = text.size();
+    const detail::call_end end(o.timeout);
     collx::send(comm, contiguous_view<const std::size_t>(&length, 1), peer, o);
-    collx::send(comm, text, peer, o);
+    collx::send(comm, text, peer, end.left_of(o));
 }
 // Example: const auto s = collx::objects::recv<settings>(world, 0);
 template <class T, detail::Communicates Comm>
 T recv(Comm&& comm, int peer, const call_options& o = {}) {
+    const detail::call_end end(o.timeout);
     std::size_t length = 0;
     collx::recv(comm, contiguous_view<std::size_t>(&length, 1), peer, o);
-    std::string text(length, '\0');
-    collx::recv(comm, text, peer, o);
+    std::string text = detail::blank_text(comm, length);
+    collx::recv(comm, text, peer, end.left_of(o));
     return detail::unpacked_object<T>(comm, peer, text);
 }
 // Sends x to one rank and receives an object from another, or the same, without waiting for either first.
@@ -142,11 +162,12 @@ template <detail::Communicates Comm, class T>
 T sendrecv(Comm&& comm, const T& x, int to, int from, const call_options& o = {}) {
     const std::string text = detail::packed_object(comm, x);
     const std::size_t length = text.size();
+    const detail::call_end end(o.timeout);
     std::size_t other = 0;
     collx::sendrecv(comm, contiguous_view<const std::size_t>(&length, 1), to, contiguous_view<std::size_t>(&other, 1),
                     from, o);
-    std::string received(other, '\0');
-    collx::sendrecv(comm, text, to, received, from, o);
+    std::string received = detail::blank_text(comm, other);
+    collx::sendrecv(comm, text, to, received, from, end.left_of(o));
     return detail::unpacked_object<T>(comm, from, received);
 }
 

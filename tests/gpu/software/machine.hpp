@@ -43,6 +43,7 @@ struct kernel_facts {
     std::vector<std::size_t> parameter_offsets, parameter_sizes; // the offset and size of each parameter
     std::size_t parameter_bytes = 0, shared_bytes = 0, local_bytes = 0;
     unsigned max_threads = 1024; // .maxntid
+    int arch = 0;                // .target: 90 for sm_90
 };
 
 // The PTX of one translation unit; its .global variables live as long as the object.

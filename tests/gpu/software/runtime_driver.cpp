@@ -238,13 +238,19 @@ void* driver_function(std::string_view name) {
         if (known == name) return f;
     return nullptr;
 }
+// The version of CUDA that brought a function: a driver does not answer for an earlier one. 12000 for all that are
+// older than the library looks for.
+unsigned version_of(std::string_view name) { return name.starts_with("cuMulticast") ? 12010 : 12000; }
 
 } // namespace
 
-extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** f, unsigned, unsigned long long,
-                                                        cudaDriverEntryPointQueryResult* found) {
+extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** f, unsigned version,
+                                                        unsigned long long, cudaDriverEntryPointQueryResult* found) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     *f = driver_function(name);
-    if (found != nullptr) *found = *f != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    cudaDriverEntryPointQueryResult how = cudaDriverEntryPointSuccess;
+    if (*f == nullptr) how = cudaDriverEntryPointSymbolNotFound;
+    else if (version < version_of(name)) *f = nullptr, how = cudaDriverEntryPointVersionNotSufficent;
+    if (found != nullptr) *found = how;
     return returned(cudaSuccess);
 }

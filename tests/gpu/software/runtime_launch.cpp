@@ -227,7 +227,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* k) {
     const function* const f = kernel_of(k);
     if (f == nullptr) return returned(cudaErrorInvalidDeviceFunction);
     std::memset(static_cast<void*>(a), 0, sizeof *a);
-    a->ptxVersion = a->binaryVersion = 90;
+    a->ptxVersion = facts_of(*f).arch, a->binaryVersion = 90;
     a->maxThreadsPerBlock = static_cast<int>(facts_of(*f).max_threads);
     a->sharedSizeBytes = facts_of(*f).shared_bytes, a->localSizeBytes = facts_of(*f).local_bytes;
     a->maxDynamicSharedSizeBytes = 48 * 1024, a->numRegs = 32;

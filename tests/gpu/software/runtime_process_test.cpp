@@ -73,10 +73,10 @@ TEST_CASE("another process opens memory by its handle") {
 // ---------------------------------------------------------------------------------------------------- virtual memory
 namespace {
 template <class F>
-F* driver(const char* name) {
+F* driver(const char* name, unsigned version = 12000) {
     void* f = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    OK(cudaGetDriverEntryPointByVersion(name, &f, 12000, cudaEnableDefault, &found));
+    OK(cudaGetDriverEntryPointByVersion(name, &f, version, cudaEnableDefault, &found));
     REQUIRE(found == cudaDriverEntryPointSuccess);
     return reinterpret_cast<F*>(f);
 }

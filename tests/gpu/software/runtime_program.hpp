@@ -32,6 +32,7 @@ inline char await_word;     // (p, x): waits until *p == x; the host or another 
 inline char add_one;        // (p, -): ++p[thread]
 inline char at_most_64;     // (p, x): does nothing; 64 threads at most
 inline char count_launches; // (p, -): *p = ++variable of the module
+inline char for_sm_80;      // (-, -): does nothing; the others are for sm_90
 
 inline const char* const program_text = R"(
 .version 9.0
@@ -82,7 +83,19 @@ ret;
 }
 )";
 
-inline const bool is_registered = [] {
+inline const char* const old_text = R"(
+.version 9.0
+.target sm_80
+.address_size 64
+.visible .entry for_sm_80(.param .u64 p, .param .u64 x)
+{
+ret;
+}
+)";
+
+using stub_list = std::vector<std::pair<char*, const char*>>;
+// What a translation unit does before main(). data: where its fat binary is kept.
+inline void register_program(const char* ptx, const stub_list& stubs, std::vector<char>& data) {
     struct fat_header {
         std::uint32_t magic = 0xba55ed50;
         std::uint16_t version = 1, header = 16;
@@ -94,30 +107,34 @@ inline const bool is_registered = [] {
         std::uint64_t bytes = 0, unused[6] = {};
     };
     static_assert(sizeof(fat_header) == 16 && sizeof(entry_header) == 64);
-    static std::vector<char> data;
-    const std::size_t text = std::strlen(program_text) + 1;
+    struct {
+        int magic = 0x466243b1, version = 1;
+        const void* data = nullptr;
+        void* unused = nullptr;
+    } wrapper;
+    const std::size_t text = std::strlen(ptx) + 1;
     data.resize(80 + text);
     fat_header f;
     f.bytes = 64 + text;
     entry_header e;
     e.bytes = text;
-    std::memcpy(data.data(), &f, 16), std::memcpy(data.data() + 16, &e, 64),
-        std::memcpy(data.data() + 80, program_text, text);
-    static struct {
-        int magic = 0x466243b1, version = 1;
-        const void* data = nullptr;
-        void* unused = nullptr;
-    } wrapper;
+    std::memcpy(data.data(), &f, 16), std::memcpy(data.data() + 16, &e, 64), std::memcpy(data.data() + 80, ptx, text);
     wrapper.data = data.data();
     void** const home = __cudaRegisterFatBinary(&wrapper);
-    const std::pair<char*, const char*> all[] = {{&fill_words, "fill_words"},
-                                                 {&await_word, "await_word"},
-                                                 {&add_one, "add_one"},
-                                                 {&at_most_64, "at_most_64"},
-                                                 {&count_launches, "count_launches"}};
-    for (const auto& [stub, name] : all)
+    for (const auto& [stub, name] : stubs)
         __cudaRegisterFunction(home, stub, stub, name, -1, nullptr, nullptr, nullptr, nullptr, nullptr);
     __cudaRegisterFatBinaryEnd(home);
+}
+inline const bool is_registered = [] {
+    static std::vector<char> data[2];
+    register_program(program_text,
+                     {{&fill_words, "fill_words"},
+                      {&await_word, "await_word"},
+                      {&add_one, "add_one"},
+                      {&at_most_64, "at_most_64"},
+                      {&count_launches, "count_launches"}},
+                     data[0]);
+    register_program(old_text, {{&for_sm_80, "for_sm_80"}}, data[1]);
     return true;
 }();
 

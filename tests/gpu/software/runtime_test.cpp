@@ -2,6 +2,8 @@
 // The CUDA runtime of the software GPU: what it does, and what it refuses like the real one.
 #include "runtime_program.hpp"
 
+#include <collx/exec/device/cuda_shared.cuh>
+
 using Catch::Matchers::Contains;
 
 // ---------------------------------------------------------------------------------------------------- memory
@@ -60,6 +62,33 @@ TEST_CASE("a kernel is given its arguments as they were, and its variables last"
         CHECK(other.read()[0] == 1);
     }
     OK(cudaSetDevice(0));
+}
+
+TEST_CASE("collx asks every kernel what it was compiled for, before a switch is used") {
+    using collx::device::known_kernel;
+    cudaFuncAttributes a{};
+    OK(cudaFuncGetAttributes(&a, &fill_words));
+    CHECK(a.ptxVersion == 90);
+    OK(cudaFuncGetAttributes(&a, &for_sm_80));
+    CHECK(a.ptxVersion == 80);
+    static const known_kernel late(&fill_words);
+    CHECK(known_kernel::are_all_compiled_for(90));
+    CHECK_FALSE(known_kernel::are_all_compiled_for(91));
+    static const known_kernel early(&for_sm_80);
+    CHECK(known_kernel::are_all_compiled_for(80));
+    CHECK_FALSE(known_kernel::are_all_compiled_for(90));
+}
+
+TEST_CASE("the driver has a function from the version on that brought it, and collx asks for that version") {
+    void* f = nullptr;
+    auto found = cudaDriverEntryPointSuccess;
+    OK(cudaGetDriverEntryPointByVersion("cuMulticastCreate", &f, 12000, cudaEnableDefault, &found));
+    CHECK(found == cudaDriverEntryPointVersionNotSufficent);
+    CHECK(f == nullptr);
+    OK(cudaGetDriverEntryPointByVersion("cuMulticastCreate", &f, 12010, cudaEnableDefault, &found));
+    CHECK(found == cudaDriverEntryPointSuccess);
+    CHECK(f != nullptr);
+    CHECK(collx::device::cuda_shared::multicasts(0));
 }
 
 TEST_CASE("launches that cannot be are refused") {

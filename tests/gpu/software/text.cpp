@@ -2,6 +2,7 @@
 #include "text.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -27,7 +28,8 @@ public:
 
     code_of_module all() {
         while (!in_.ended()) {
-            if (in_.is(".version") || in_.is(".target") || in_.is(".address_size")) skip_directive();
+            if (in_.is(".version") || in_.is(".address_size")) skip_directive();
+            else if (in_.take_if(".target")) read_target();
             else if (in_.is(".section")) in_.take(), in_.take(), in_.skip_braces();
             else if (in_.is(".visible") || in_.is(".weak") || in_.is(".common")) in_.take();
             else if (in_.take_if(".extern")) is_extern_ = true;
@@ -44,12 +46,19 @@ public:
     }
 
 private:
-    // ------------------------------------------------------------------------------------------ variables
+    // ------------------------------------------------------------------------------------------ directives
     void skip_directive() {
         in_.take();
         in_.take();
         while (in_.take_if(",")) in_.take();
     }
+    void read_target() { // sm_90, sm_90a, ...
+        const std::string name(in_.take());
+        if (!name.starts_with("sm_")) in_.fail("'" + name + "' is no target");
+        arch_ = std::atoi(name.c_str() + 3);
+        while (in_.take_if(",")) in_.take();
+    }
+    // ------------------------------------------------------------------------------------------ variables
     std::int64_t whole() {
         const bool minus = in_.take_if("-");
         const auto x = constant(in_.take());
@@ -140,7 +149,7 @@ private:
         if (!held) held = std::make_unique<function>();
         f_ = held.get();
         f_->name = name, f_->is_kernel = is_kernel;
-        f_->facts.max_threads = max_threads_;
+        f_->facts.max_threads = max_threads_, f_->facts.arch = arch_;
         max_threads_ = 1024;
         if (in_.take_if(";")) return; // a declaration only
         scopes_.assign(1, {});
@@ -462,6 +471,7 @@ private:
     code_of_module module_;
     function* f_ = nullptr;
     bool is_extern_ = false;
+    int arch_ = 0;
     unsigned max_threads_ = 1024;
     std::vector<scope> scopes_;
     std::map<std::string, std::uint32_t, std::less<>> labels_;

@@ -56,6 +56,11 @@ inline const char* remedy_for_cuda(cudaError_t e, errc& code) {
         case cudaErrorInitializationError:
             remedy = "a process whose parent used CUDA before fork() cannot: start ranks before that, or with exec";
             break;
+        case cudaErrorLaunchTimeout:
+            code = errc::aborted;
+            remedy = "the system ends long kernels of a device that drives a display, also one that waits for a late "
+                     "peer: use another device, or a time limit of the communicator below the system's";
+            break;
         case cudaErrorIllegalAddress:
         case cudaErrorLaunchFailure:
             code = errc::aborted, remedy = "some kernel of this process failed: run it under compute-sanitizer";
@@ -131,6 +136,17 @@ public:
             // A kernel that was not compiled for this device reports that when it is launched.
             if (cudaFuncGetAttributes(&a, k->kernel_) != cudaSuccess) cudaGetLastError();
         }
+    }
+
+    // Whether what runs of all of them on the current device was compiled for this virtual architecture or a later one.
+    static bool are_all_compiled_for(int arch) {
+        const beside_captures free_to_load;
+        for (const known_kernel* k = first(); k != nullptr; k = k->next_) {
+            cudaFuncAttributes a;
+            if (cudaFuncGetAttributes(&a, k->kernel_) != cudaSuccess) return cudaGetLastError(), false;
+            if (a.ptxVersion < arch) return false;
+        }
+        return true;
     }
 
 private:

@@ -13,6 +13,7 @@
 #include <collx/exec/device/call_mix.hpp>
 #include <collx/exec/device/callable.cuh>
 #include <collx/exec/device/cuda_shared.cuh>
+#include <collx/exec/device/multicast.cuh>
 #include <collx/exec/device/staging.hpp>
 #include <collx/exec/fused.cuh>
 #include <collx/transport/gpu_runtime.hpp>
@@ -88,7 +89,8 @@ public:
         require_cuda(cudaDeviceGetPCIBusId(f.bus_id, sizeof f.bus_id, device), "asking a device");
         std::memcpy(f.uuid, &p.uuid, sizeof f.uuid);
         f.processors = p.multiProcessorCount, f.can_cooperate = p.cooperativeLaunch != 0;
-        f.handles = cuda_shared::offers(device), f.multicasts = cuda_shared::multicasts(device);
+        f.handles = cuda_shared::offers(device);
+        f.multicasts = cuda_shared::multicasts(device) && known_kernel::are_all_compiled_for(ptx::multimem_arch);
         return f;
     }
     gpu_access access(int from, int to) const {
@@ -198,7 +200,10 @@ public:
         const beside_captures free_to_map;
         return cuda_shared::taken(h, kind, bytes);
     }
-    void join_multicast(gpu_mapping& m) const { cuda_shared::join_multicast(m, current()); }
+    void join_multicast(gpu_mapping& m) const {
+        const beside_captures free_to_map;
+        cuda_shared::join_multicast(m, current());
+    }
     void bind_multicast(gpu_mapping& m, const gpu_mapping& memory) const {
         const beside_captures free_to_map;
         cuda_shared::bind_multicast(m, memory, current());
@@ -219,8 +224,7 @@ public:
             require_cuda(cudaStreamGetCaptureInfo(stream, &status, &capture), "asking a stream");
         // A captured stream must not be asked for its device: the query is refused and ends the capture.
         if (s == nullptr) f.device = current();
-        else if (status == cudaStreamCaptureStatusNone)
-            require_cuda(cudaStreamGetDevice(stream, &f.device), "asking a stream");
+        else if (status == cudaStreamCaptureStatusNone) f.device = device_of(stream);
         f.is_capturing = status != cudaStreamCaptureStatusNone;
         f.is_broken = status == cudaStreamCaptureStatusInvalidated, f.capture = capture;
         return f;
@@ -291,6 +295,14 @@ private:
         require_cuda(cudaLaunchCooperativeKernel(make_known<Of>(), grid, dim3(block_threads), parameters, 0,
                                                  static_cast<cudaStream_t>(stream)),
                      "launching a fused kernel");
+    }
+    // -1 where the driver cannot tell: only since CUDA 12.8.
+    static int device_of(cudaStream_t stream) {
+        int device = -1;
+        const cudaError_t e = cudaStreamGetDevice(stream, &device);
+        if (e == cudaErrorNotSupported || e == cudaErrorCallRequiresNewerDriver) return cudaGetLastError(), -1;
+        require_cuda(e, "asking a stream");
+        return device;
     }
     // Only the driver knows contexts.
     static bool is_of_another_context(const void* p) {

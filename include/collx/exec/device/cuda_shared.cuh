@@ -20,12 +20,13 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// A function of the driver's library; null where the driver has none.
+// A function of the driver's library; null where the driver has none. since: the version of CUDA that brought the
+// function. A driver answers neither for a version before that one nor for one after its own.
 template <class F>
-F cuda_driver_function(const char* name) {
+F cuda_driver_function(const char* name, unsigned since = 12000) {
     void* f = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    if (cudaGetDriverEntryPointByVersion(name, &f, 12000, cudaEnableDefault, &found) != cudaSuccess) {
+    if (cudaGetDriverEntryPointByVersion(name, &f, since, cudaEnableDefault, &found) != cudaSuccess) {
         cudaGetLastError();
         return nullptr;
     }
@@ -34,6 +35,9 @@ F cuda_driver_function(const char* name) {
 
 class cuda_shared {
 public:
+    // The version of CUDA that brought multicast objects.
+    static constexpr unsigned multicast_since = 12010;
+
     // Bits of the kinds of handle that the driver has. Making a fabric handle depends on more (nvidia-imex).
     static unsigned offers(int device) {
         unsigned bits = bit_of(handle_kind::ipc);
@@ -145,6 +149,7 @@ public:
         CUmemAccessDesc a{};
         a.location.type = CU_MEM_LOCATION_TYPE_DEVICE, a.location.id = device;
         a.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        const beside_captures free_to_map;
         require(functions_or_throw().allow(address_of(p), bytes, &a, 1), "giving a device access to exchange memory");
     }
     static void drop(gpu_mapping& m) {
@@ -178,22 +183,25 @@ private:
             decltype(&cuMulticastAddDevice) add;
             decltype(&cuMulticastBindMem) bind;
             bool all;
-        } multicast; // drivers since CUDA 12.1
+        } multicast;
     };
     static const functions& driver() {
         static const functions f = [] {
             functions x{};
-            const auto find_in = [](bool& all, auto& to, const char* name) {
-                to = cuda_driver_function<std::remove_reference_t<decltype(to)>>(name);
+            const auto find_since = [](unsigned since, bool& all, auto& to, const char* name) {
+                to = cuda_driver_function<std::remove_reference_t<decltype(to)>>(name, since);
                 all = all && to != nullptr;
             };
             x.multicast.all = true;
-            find_in(x.multicast.all, x.multicast.granularity, "cuMulticastGetGranularity");
-            find_in(x.multicast.all, x.multicast.create, "cuMulticastCreate");
-            find_in(x.multicast.all, x.multicast.add, "cuMulticastAddDevice");
-            find_in(x.multicast.all, x.multicast.bind, "cuMulticastBindMem");
+            const auto find_multicast = [&](auto& to, const char* name) {
+                find_since(multicast_since, x.multicast.all, to, name);
+            };
+            find_multicast(x.multicast.granularity, "cuMulticastGetGranularity");
+            find_multicast(x.multicast.create, "cuMulticastCreate");
+            find_multicast(x.multicast.add, "cuMulticastAddDevice");
+            find_multicast(x.multicast.bind, "cuMulticastBindMem");
             x.all = true;
-            const auto find = [&](auto& to, const char* name) { find_in(x.all, to, name); };
+            const auto find = [&](auto& to, const char* name) { find_since(12000, x.all, to, name); };
             find(x.attribute, "cuDeviceGetAttribute"), find(x.granularity, "cuMemGetAllocationGranularity");
             find(x.create, "cuMemCreate"), find(x.release, "cuMemRelease");
             find(x.reserve, "cuMemAddressReserve"), find(x.give_back, "cuMemAddressFree");

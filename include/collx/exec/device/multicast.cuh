@@ -16,6 +16,10 @@ COLLX_BEGIN_NAMESPACE
 namespace device {
 namespace ptx {
 
+// Kernels that are compiled for less have no instructions for the switch. A device of this capability may run such a
+// kernel, from its PTX, so cuda_runtime asks the kernels and not the device.
+inline constexpr int multimem_arch = 90;
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define COLLX_MULTIMEM(instruction)                               \
     asm volatile(instruction " {%0, %1, %2, %3}, [%4];"           \
@@ -60,7 +64,7 @@ __device__ inline void fence_alias() { asm volatile("fence.proxy.alias;" ::: "me
 #else
 template <class Op, class T>
 __device__ inline void reduce_all(const void*, std::uint32_t (&)[4]) {
-    __trap(); // a team refuses such a device
+    __trap(); // cuda_runtime::facts() then says that nothing multicasts
 }
 __device__ inline void store_all(void*, const std::uint32_t (&)[4]) { __trap(); }
 __device__ inline void fence_alias() {}
