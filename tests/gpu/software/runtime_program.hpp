@@ -94,8 +94,17 @@ ret;
 )";
 
 using stub_list = std::vector<std::pair<char*, const char*>>;
-// What a translation unit does before main(). data: where its fat binary is kept.
-inline void register_program(const char* ptx, const stub_list& stubs, std::vector<char>& data) {
+// A fat binary and what the runtime is given to find it.
+struct embedded {
+    struct {
+        int magic = 0x466243b1, version = 1;
+        const void* data = nullptr;
+        void* unused = nullptr;
+    } wrapper;
+    std::vector<char> data;
+};
+// What a translation unit does before main().
+inline void register_program(const char* ptx, const stub_list& stubs, embedded& kept) {
     struct fat_header {
         std::uint32_t magic = 0xba55ed50;
         std::uint16_t version = 1, header = 16;
@@ -107,34 +116,30 @@ inline void register_program(const char* ptx, const stub_list& stubs, std::vecto
         std::uint64_t bytes = 0, unused[6] = {};
     };
     static_assert(sizeof(fat_header) == 16 && sizeof(entry_header) == 64);
-    struct {
-        int magic = 0x466243b1, version = 1;
-        const void* data = nullptr;
-        void* unused = nullptr;
-    } wrapper;
     const std::size_t text = std::strlen(ptx) + 1;
+    std::vector<char>& data = kept.data;
     data.resize(80 + text);
     fat_header f;
     f.bytes = 64 + text;
     entry_header e;
     e.bytes = text;
     std::memcpy(data.data(), &f, 16), std::memcpy(data.data() + 16, &e, 64), std::memcpy(data.data() + 80, ptx, text);
-    wrapper.data = data.data();
-    void** const home = __cudaRegisterFatBinary(&wrapper);
+    kept.wrapper.data = data.data();
+    void** const home = __cudaRegisterFatBinary(&kept.wrapper);
     for (const auto& [stub, name] : stubs)
         __cudaRegisterFunction(home, stub, stub, name, -1, nullptr, nullptr, nullptr, nullptr, nullptr);
     __cudaRegisterFatBinaryEnd(home);
 }
 inline const bool is_registered = [] {
-    static std::vector<char> data[2];
+    static embedded kept[2];
     register_program(program_text,
                      {{&fill_words, "fill_words"},
                       {&await_word, "await_word"},
                       {&add_one, "add_one"},
                       {&at_most_64, "at_most_64"},
                       {&count_launches, "count_launches"}},
-                     data[0]);
-    register_program(old_text, {{&for_sm_80, "for_sm_80"}}, data[1]);
+                     kept[0]);
+    register_program(old_text, {{&for_sm_80, "for_sm_80"}}, kept[1]);
     return true;
 }();
 
