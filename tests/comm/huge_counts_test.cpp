@@ -22,8 +22,10 @@ public:
         void* p = ::mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) throw wrong("no address space");
         base_ = static_cast<unsigned char*>(p);
+        // Populated, because a million page faults take seconds.
         for (std::size_t at = 0; at < bytes_; at += period)
-            if (::mmap(base_ + at, period, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+            if (::mmap(base_ + at, period, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) ==
+                MAP_FAILED)
                 throw wrong("cannot map again");
         ::close(fd);
     }
