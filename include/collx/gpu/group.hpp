@@ -83,8 +83,8 @@ public:
                 may_free = true;
             } catch (const error& e) {
                 // The only peer is a process that has ended, and its kernels with it. (If this rank is the one that
-                // failed, its peer's kernels may still run.)
-                may_free = e.code() == errc::peer_failed && mapped.size() == 2 && e.peer() != mapped.rank() &&
+                // failed, or a rank of another domain, the peer's kernels may still run.)
+                may_free = e.code() == errc::peer_failed && mapped.size() == 2 && e.peer() == 1 - mapped.rank() &&
                            !core().home->is_threads;
             }
         }
@@ -201,7 +201,9 @@ private:
             together(core(), "make what calls on device memory need", [&] { make_parts(c.internals(), lanes); });
         } catch (...) {
             proxy_ = sole_ptr<gpu_proxy>();
-            free_all(true); // no kernel ran
+            // No kernel ran here. Where a failure of a rank ended the last step, another rank may have come through it,
+            // and its kernels may use this rank's memory.
+            free_all(!core().net.failed());
             throw;
         }
     }

@@ -40,7 +40,9 @@ public:
             map(mine);
             together(core(), "make a window on its device", [&] { lay_out(mine); });
         } catch (...) {
-            free_all(true); // no kernel of a program ran
+            // No kernel of a program ran here. Where a failure of a rank ended the last step, another rank may have
+            // come through it, and its kernels may use this rank's memory.
+            free_all(!core().net.failed());
             throw;
         }
     }

@@ -13,6 +13,14 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
+// After these errors the process cannot use CUDA any more.
+inline const char* remedy_for_ended_kernel(cudaError_t e) {
+    return e == cudaErrorLaunchTimeout
+               ? "the system ends long kernels of a device that drives a display, also one that waits for a late peer: "
+                 "use another device, or a time limit of the communicator below the system's"
+               : "some kernel of this process failed: run it under compute-sanitizer";
+}
+
 // The remedy for an error of the runtime; also sets the code to throw.
 inline const char* remedy_for_cuda(cudaError_t e, errc& code) {
     code = errc::invalid_argument;
@@ -57,14 +65,8 @@ inline const char* remedy_for_cuda(cudaError_t e, errc& code) {
             remedy = "a process whose parent used CUDA before fork() cannot: start ranks before that, or with exec";
             break;
         case cudaErrorLaunchTimeout:
-            code = errc::aborted;
-            remedy = "the system ends long kernels of a device that drives a display, also one that waits for a late "
-                     "peer: use another device, or a time limit of the communicator below the system's";
-            break;
         case cudaErrorIllegalAddress:
-        case cudaErrorLaunchFailure:
-            code = errc::aborted, remedy = "some kernel of this process failed: run it under compute-sanitizer";
-            break;
+        case cudaErrorLaunchFailure: code = errc::aborted, remedy = remedy_for_ended_kernel(e); break;
         default: break;
     }
     return remedy;
