@@ -6,6 +6,9 @@
 #include <collx/topo/machines.hpp>
 #include <collx/topo/nccl_topology_writer.hpp>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -74,7 +77,16 @@ TEST_CASE("a file that is none is refused") {
     CHECK_THROWS_WITH(detail::read_own_machine(environment(nowhere), me, 0, 1),
                       has("rank 3") && has("/nowhere/there: No such file"));
     const char* const folder[] = {"COLLX_TOPOLOGY=/tmp", nullptr};
-    CHECK_THROWS_AS(detail::read_own_machine(environment(folder), me, 0, 1), error);
+    CHECK_THROWS_WITH(detail::read_own_machine(environment(folder), me, 0, 1), has("/tmp: Is a directory"));
+}
+
+TEST_CASE("a FIFO that has no writer is refused at once") {
+    const collx_test::written_file name("");
+    const std::string fifo = name.name() + ".fifo", entry = "COLLX_TOPOLOGY=" + fifo;
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    const char* const all[] = {entry.c_str(), nullptr};
+    CHECK_THROWS_WITH(detail::read_own_machine(environment(all), me, 0, 1), has(": Not a regular file"));
+    ::unlink(fifo.c_str());
 }
 
 TEST_CASE("a rank is at the GPU of its place, or at the one that the environment names") {

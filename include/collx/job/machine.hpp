@@ -5,6 +5,10 @@
 // differently.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -15,6 +19,7 @@
 #include <vector>
 
 #include <collx/bootstrap/environment.hpp>
+#include <collx/core/descriptor.hpp>
 #include <collx/job/communicator_core.hpp>
 #include <collx/plan/by_links.hpp>
 #include <collx/topo/member_order.hpp>
@@ -103,25 +108,37 @@ inline int own_site(const own_machine& m, const environment& env, int rank, int 
     return sites[static_cast<std::size_t>(gpu)];
 }
 
+// The text of a file of at most 1 MiB. Errors: environment.
+inline std::string read_topology(const std::string& file, int rank) {
+    const auto refuse = [&](const char* why) {
+        fail(errc::environment, rank, -1, "name a file that this rank may read", "COLLX_TOPOLOGY=%s: %s",
+             printable(file.c_str()).text, why);
+    };
+    // Without O_NONBLOCK, opening a FIFO waits for its writer.
+    const descriptor f(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    struct stat about {};
+    if (!f.is_open() || ::fstat(f.get(), &about) != 0) refuse(std::strerror(errno));
+    if (!S_ISREG(about.st_mode)) refuse(S_ISDIR(about.st_mode) ? std::strerror(EISDIR) : "Not a regular file");
+    std::string text(most_topology_bytes + 1, '\0');
+    std::size_t got = 0;
+    while (got < text.size()) {
+        const ssize_t n = ::read(f.get(), text.data() + got, text.size() - got);
+        if (n < 0) refuse(std::strerror(errno));
+        if (n == 0) break;
+        got += static_cast<std::size_t>(n);
+    }
+    text.resize(got);
+    if (text.size() > most_topology_bytes)
+        fail(errc::environment, rank, -1, "give one host's machine", "COLLX_TOPOLOGY=%s has more than %zu bytes",
+             printable(file.c_str()).text, most_topology_bytes);
+    return text;
+}
+
 // Requires: COLLX_TOPOLOGY is set. Errors: environment · invalid_argument, with the line.
 inline own_machine read_own_machine(const environment& env, int rank, int place, int here) {
     own_machine own;
     own.file = env.get("COLLX_TOPOLOGY");
-    std::FILE* const f = std::fopen(own.file.c_str(), "re");
-    if (f == nullptr)
-        fail(errc::environment, rank, -1, "name a file that this rank may read", "COLLX_TOPOLOGY=%s: %s",
-             printable(own.file.c_str()).text, std::strerror(errno));
-    own.text.resize(most_topology_bytes + 1);
-    errno = 0;
-    own.text.resize(std::fread(own.text.data(), 1, own.text.size(), f));
-    const int why_not = std::ferror(f) != 0 ? errno : 0;
-    std::fclose(f);
-    if (why_not != 0)
-        fail(errc::environment, rank, -1, "name a file that this rank may read", "COLLX_TOPOLOGY=%s: %s",
-             printable(own.file.c_str()).text, std::strerror(why_not));
-    if (own.text.size() > most_topology_bytes)
-        fail(errc::environment, rank, -1, "give one host's machine", "COLLX_TOPOLOGY=%s has more than %zu bytes",
-             printable(own.file.c_str()).text, most_topology_bytes);
+    own.text = read_topology(own.file, rank);
     own.machine = topo::read_nccl_topology(own.text, own.file);
     for (int s = 0; s < own.machine.size(); ++s)
         if (own.machine.at(s).host != 0)
