@@ -221,9 +221,16 @@ TEST_CASE("a rank is in the last of its calls that have not ended, and ranks wit
     CHECK(place({done, done}) == 2);
     CHECK(place({done, under_way, done}) == 2);
     CHECK(place({done, under_way, under_way}) == 3);
+    CHECK(place({done, failed}) == 2);
+    CHECK(place({failed, done, done}) == 3); // the rank went on, for example after a time limit
+    CHECK(place({under_way, failed}) == 1);
     const std::string text = collx::compare_places({made_up(0, 3, {done}), made_up(1, 3, {under_way})});
     CHECK(text == "communicator 1, 3 ranks:\n  rank 2: no records\n  rank 0: ended collective 1 (barrier)\n"
                   "  rank 1: in collective 1 (barrier)\n");
+    const std::string later =
+        collx::compare_places({made_up(0, 2, {failed, done}), made_up(1, 2, {failed, under_way})});
+    CHECK(later == "communicator 1, 2 ranks:\n  rank 0: ended collective 2 (barrier)\n"
+                   "  rank 1: in collective 2 (barrier)\n");
 }
 
 TEST_CASE("a call under way lasts in the trace until the last time that is known") {

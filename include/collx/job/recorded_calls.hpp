@@ -60,13 +60,14 @@ inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
     return r;
 }
 
-// The call that a rank is in, or was in when it failed; otherwise its last one. Null: no call is recorded.
+// The last call that a rank is in, otherwise the last that it made. A call that failed before that one does not count:
+// the rank went on. Null: no call is recorded.
 inline const call_record* place_of(const recorded_calls& r) {
     const call_record* last = nullptr;
     const call_record* open = nullptr;
     for (const call_record& c : r.calls) {
         last = &c;
-        if (c.outcome != call_outcome::done) open = &c;
+        if (c.outcome == call_outcome::under_way) open = &c;
     }
     return open != nullptr ? open : last;
 }
