@@ -77,7 +77,14 @@ TEST_CASE("what does not fit is an error that lists what there is") {
     for (const char* wanted :
          {"10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "fd00::/129", "10.0.0.0/8x", "/8", "10.0.0.0/-1"})
         CHECK(holds(why_not(wanted), "no network such as"));
-    CHECK(holds(why_not("10.0.0.0.1"), "not a numeric address"));
+    for (const char* wanted : {"10.0.0.0.1", "1.2.3", "256.1.1.1", "127.0.0.1:80", "fd00::zz", "route:x"}) {
+        const std::string text = why_not(wanted);
+        INFO(text);
+        CHECK(holds(text, ("COLLX_ADDRESS=" + std::string(wanted) + ": ").c_str()));
+        CHECK(holds(text, wanted == std::string("route:x") ? "'x' is no address in numbers" : "no address such as"));
+        CHECK(holds(text, "eth0 10.1.2.3"));
+        CHECK(!holds(text, "store"));
+    }
     CHECK(holds(why_not("route"), "route:ADDRESS"));
 }
 
@@ -86,7 +93,7 @@ TEST_CASE("a route is asked of the system") {
     CHECK(address_for("route", "127.3.4.5") == "127.0.0.1");
     if (has_v6_loopback()) CHECK(address_for("route:::1") == "::1");
     CHECK(holds(choose_address("route", "127.3.4.5", office).why, "127.3.4.5"));
-    CHECK(holds(why_not("route:nowhere"), "numeric"));
+    CHECK(holds(why_not("route", "nowhere"), "'nowhere' is no address in numbers"));
 }
 
 TEST_CASE("this machine's loopback is found by name and by network") {
@@ -105,7 +112,7 @@ TEST_CASE("without COLLX_ADDRESS: loopback, or the way to where the ranks meet")
     CHECK(!host_from({}).has_address);
     CHECK(host_from({}, "127.0.0.1").why == host_from({}).why);
     // A route out of this machine, if there is one: documentation addresses belong to no host, and nothing is sent.
-    const std::string out = detail::address_towards("192.0.2.1");
+    const std::string out = detail::address_towards(detail::numeric_address("192.0.2.1", 9));
     if (out.empty()) return skip("no route out of this machine");
     const auto h = host_from({"COLLX_INSECURE=1"}, "192.0.2.1");
     CHECK(h.address == out);

@@ -76,7 +76,8 @@ namespace detail {
         chosen = choose_address(address, root);
     } else {
         if (root.empty() || detail::is_loopback(detail::numeric_address(root, 0))) return h;
-        chosen = {detail::address_towards(root), "on the way to " + root + ", where the ranks meet"};
+        chosen = {detail::address_towards(detail::numeric_address(root, 9)),
+                  "on the way to " + root + ", where the ranks meet"};
         if (chosen.address.empty()) return h;
         detail::require_protection(env, "COLLX_STORE", root, 0, h.by.key);
     }

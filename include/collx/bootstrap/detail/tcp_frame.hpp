@@ -95,17 +95,16 @@ struct tcp_address {
 };
 
 // Reads a numeric address, [v6] with or without brackets; a scope is kept. Names are not looked up, because they
-// resolve differently from host to host.
-inline tcp_address numeric_address(kept_text host, int port) {
+// resolve differently from host to host. False if it is none.
+[[nodiscard]] inline bool read_numeric_address(kept_text host, int port, tcp_address& a) {
     if (host.size() > 2 && host[0] == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-    tcp_address a;
     auto& v4 = reinterpret_cast<sockaddr_in&>(a.address);
     const bool is_port = port >= 0 && port <= 65535;
     if (is_port && ::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
         v4.sin_family = AF_INET;
         v4.sin_port = htons(static_cast<std::uint16_t>(port));
         a.bytes = sizeof v4;
-        return a;
+        return true;
     }
     addrinfo hints{}, *found = nullptr;
     hints.ai_family = AF_INET6; // getaddrinfo() reads scopes, which inet_pton() does not
@@ -113,12 +112,18 @@ inline tcp_address numeric_address(kept_text host, int port) {
     hints.ai_socktype = SOCK_STREAM;
     const bool is_v6 = is_port && host.find(':') != kept_text::npos &&
                        ::getaddrinfo(host.c_str(), joined({port}).c_str(), &hints, &found) == 0;
-    if (!is_v6 || found == nullptr)
-        fail(errc::environment, -1, -1, "write the store as an address such as 127.0.0.1 or ::1 and a port",
-             "'%.80s', port %d is not a numeric address", host.c_str(), port);
+    if (!is_v6 || found == nullptr) return false;
     std::memcpy(&a.address, found->ai_addr, found->ai_addrlen);
     a.bytes = found->ai_addrlen;
     ::freeaddrinfo(found);
+    return true;
+}
+// The address of a store.
+inline tcp_address numeric_address(const kept_text& host, int port) {
+    tcp_address a;
+    if (!read_numeric_address(host, port, a))
+        fail(errc::environment, -1, -1, "write the store as an address such as 127.0.0.1 or ::1 and a port",
+             "'%.80s', port %d is not a numeric address", host.c_str(), port);
     return a;
 }
 
