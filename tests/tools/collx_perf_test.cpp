@@ -23,6 +23,7 @@
 
 #include "perf/fit.hpp"
 #include "perf/harness.hpp"
+#include "perf/launch.hpp"
 #include "perf/operation.hpp"
 #include "perf/pattern.hpp"
 #include "perf/sampling.hpp"
@@ -344,6 +345,9 @@ TEST_CASE("mistakes on the command line are answered with a sentence and status 
         {"broadcast --in-place", "broadcast is not measured in place; all_reduce"},
         {"all_reduce --csv - --json -", "cannot both be written to standard output"},
         {"broadcast --attach --shared", "--attach goes alone"},
+        {"all_reduce --attach --ranks 2",
+         "--attach is for broadcast, all_gather and all_to_all: leave it out for all_reduce"},
+        {"--ops broadcast,scan --attach", "leave it out for scan."},
         {"all_reduce --nonsense", "--nonsense"},
         {"all_reduce --every-algo --algo ring", "leave --algo, --piece and --attach out"},
         {"all_reduce --every-algo --json -", "leave --json and --html out"},
@@ -490,6 +494,41 @@ TEST_CASE("the table has the columns of nccl-tests, and JSON and the page the sa
     CHECK(html.find("<script") == std::string::npos);
 }
 
+TEST_CASE("each size that was checked says so, the first too, and a barrier that nothing was checked") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const collx_test::temporary_file json(".json"), page(".html");
+    const auto wrong_of = [](const std::string& line) { // both places
+        std::istringstream stream(line);
+        std::vector<std::string> cells;
+        for (std::string cell; stream >> cell;) cells.push_back(cell);
+        return cells.size() != 13 ? "" : cells[8] + " " + cells[12];
+    };
+    const auto rows = [&](const std::string& out) {
+        std::vector<std::string> wrong;
+        for (const auto& line : lines_of(out))
+            if (!line.starts_with('#')) wrong.push_back(wrong_of(line));
+        return wrong;
+    };
+    const std::string few = " --threads 2 -n 1 -w 1 ";
+    const auto f = run_program(perf, "all_reduce --sizes 8,1K" + few);
+    INFO(f.out << f.err);
+    CHECK(rows(f.out) == std::vector<std::string>{"0 0", "0 0"});
+    CHECK(f.prints("# Out of bounds values : 0 OK\n"));
+    const auto unchecked = run_program(perf, "all_reduce --sizes 8 -c 0" + few);
+    INFO(unchecked.out);
+    CHECK(rows(unchecked.out) == std::vector<std::string>{"N/A N/A"});
+    CHECK(unchecked.prints("# Out of bounds values : not checked\n"));
+    const auto barrier = run_program(perf, "barrier -J " + json.path() + " --html " + page.path() + few);
+    INFO(barrier.out);
+    CHECK(rows(barrier.out) == std::vector<std::string>{"N/A N/A"});
+    CHECK(barrier.prints("# Out of bounds values : not checked\n"));
+    const auto all = nlohmann::json::parse(collx_test::file_contents(json.path()));
+    CHECK(all["out_of_bounds"]["okay"].is_null());
+    CHECK(all["out_of_bounds"]["count"].is_null());
+    CHECK(collx_test::file_contents(page.path()).find("every element of every rank") == std::string::npos);
+}
+
 TEST_CASE("every operation is right in processes and in threads, with shared buffers and with named algorithms") {
     std::string perf;
     if (!collx_test::find_program("collx_perf", perf)) return;
@@ -572,6 +611,35 @@ TEST_CASE("a rank that cannot go on ends all with a message") {
     const auto wrong_count = run_program(perf, "all_reduce --ranks 3 --sizes 8", "COLLX_RANK=0 COLLX_SIZE=1");
     CHECK(wrong_count.status == 2);
     CHECK(wrong_count.complains("--ranks 3, but the launcher started 1"));
+}
+
+TEST_CASE("what a rank finds wrong with the command line is wrong use for the whole") {
+    const auto code_of = [](std::initializer_list<int> ends, int code = 0) {
+        std::vector<pid_t> pids;
+        for (const int end : ends) {
+            const pid_t pid = ::fork();
+            if (pid == 0) ::_exit(end);
+            pids.push_back(pid);
+        }
+        return detail::wait_for_ranks(pids, code, exit_wrong);
+    };
+    CHECK(code_of({0, 0}) == 0);
+    CHECK(code_of({0, exit_wrong}) == exit_wrong);
+    CHECK(code_of({exit_usage, exit_usage}) == exit_usage);
+    CHECK(code_of({exit_usage, exit_failed}) == exit_usage); // in either order
+    CHECK(code_of({exit_failed, exit_wrong}) == exit_failed);
+    CHECK(code_of({0}, exit_failed) == exit_failed);
+}
+
+TEST_CASE(
+    "a host and a way to start that the environment names for other programs do not reach collx_perf's own ranks") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    for (const char* variable : {"COLLX_HOST_ID=here", "COLLX_BOOTSTRAP=single"}) {
+        const auto f = run_program(perf, "barrier --ranks 2 -n 1 -w 1", variable);
+        INFO(variable << f.err);
+        CHECK(f.status == 0);
+    }
 }
 
 TEST_CASE("-n fixes the number of calls, however many samples that takes") {

@@ -20,6 +20,10 @@
 
 #include <collx/core/system_limits.hpp>
 
+#include "support/launch/foreign_variables.hpp"
+
+#include "options.hpp"
+
 namespace collx::tools::perf {
 
 namespace detail {
@@ -31,8 +35,7 @@ namespace detail {
     ::setenv("COLLX_RANK", me.c_str(), 1);
     ::setenv("COLLX_SIZE", all.c_str(), 1);
     ::setenv("COLLX_JOB", job.c_str(), 1);
-    for (const char* name : {"COLLX_STORE", "COLLX_LOCAL_RANK", "COLLX_LOCAL_SIZE", "COLLX_BOOTSTRAP"})
-        ::unsetenv(name);
+    for (const char* name : launch::foreign_variables) ::unsetenv(name);
     ::execv("/proc/self/exe", argv);
     std::fprintf(stderr, "collx_perf: cannot start rank %d: %s\n", rank, std::strerror(errno));
     ::_exit(127);
@@ -49,10 +52,11 @@ inline std::string ending(int status) {
 /// what they saw. Returns the exit code of the whole.
 inline int wait_for_ranks(std::vector<pid_t>& pids, int code, int expected) {
     std::size_t left = pids.size();
+    bool is_ending = code != 0;
     int grace_ms = 1000;
     while (left != 0) {
         int status = 0;
-        const pid_t pid = ::waitpid(-1, &status, code == 1 ? WNOHANG : 0);
+        const pid_t pid = ::waitpid(-1, &status, is_ending ? WNOHANG : 0);
         if (pid < 0 && errno == EINTR) continue;
         if (pid < 0) break;
         if (pid == 0) {
@@ -75,10 +79,13 @@ inline int wait_for_ranks(std::vector<pid_t>& pids, int code, int expected) {
         }
         // Without a reader of the output, as in `collx_perf ... | head`, the ranks end and nothing is wrong with them.
         const bool has_no_reader = WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;
-        if (code != 1 && !has_no_reader)
+        if (!is_ending && !has_no_reader)
             std::fprintf(stderr, "collx_perf: rank %d %s; ending the others\n", static_cast<int>(at - pids.begin()),
                          ending(status).c_str());
-        code = 1;
+        is_ending = true;
+        // A rank that found the command line wrong is the cause; others that end after it fail because it has left.
+        const bool is_usage = WIFEXITED(status) && WEXITSTATUS(status) == exit_usage;
+        if (code != exit_usage) code = is_usage ? exit_usage : exit_failed;
     }
     return code;
 }
@@ -86,7 +93,7 @@ inline int wait_for_ranks(std::vector<pid_t>& pids, int code, int expected) {
 } // namespace detail
 
 /// Runs `ranks` copies of this program and waits for them. Returns the exit code for this process: 0, the code
-/// `expected` if ranks ended with it (wrong results are no reason to end the others), or 1.
+/// `expected` if ranks ended with it (wrong results are no reason to end the others), 2 if a rank did, or 1.
 inline int run_ranks(int ranks, char** argv, int expected) {
     timespec now{};
     ::clock_gettime(CLOCK_REALTIME, &now);

@@ -77,6 +77,11 @@ inline constexpr bool has_in_place(operation op) {
     return op == operation::all_reduce || op == operation::reduce_scatter || op == operation::all_gather;
 }
 
+// Whether peers' private memory can be read through the kernel (--attach).
+inline constexpr bool has_attach(operation op) {
+    return op == operation::broadcast || op == operation::all_gather || op == operation::all_to_all;
+}
+
 /// Bus bandwidth = algorithm bandwidth * factor: what each link carries, comparable across rank counts.
 inline double bus_factor(operation op, int ranks) {
     const double n = ranks;

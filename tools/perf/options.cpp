@@ -132,6 +132,15 @@ void require_algorithm(const options& o) {
                                 (known.empty() ? "none to choose from" : known) + ".");
 }
 
+void require_attach(const options& o) {
+    if (o.shared || !o.algorithm.empty() || o.piece_bytes != 0)
+        throw std::invalid_argument("--attach goes alone: leave --shared, --algo and --piece out.");
+    for (const operation op : o.operations)
+        if (!has_attach(op))
+            throw std::invalid_argument("--attach is for broadcast, all_gather and all_to_all: leave it out for " +
+                                        std::string(long_name(op)) + ".");
+}
+
 // --every-algo and --predict: one place, and an output that distinguishes algorithms.
 void read_choices(const words& w, options& o) {
     const std::string name = o.every_algorithm ? "--every-algo" : "--predict";
@@ -181,8 +190,7 @@ void read_rest(const words& w, options& o) {
     if (o.min_samples < 1 || o.max_samples < o.min_samples || o.max_samples > 4096)
         throw std::invalid_argument(
             "--min-samples and --max-samples must be from 1 to 4096, the first not above the second.");
-    if (o.attach && (o.shared || !o.algorithm.empty() || o.piece_bytes != 0))
-        throw std::invalid_argument("--attach goes alone: leave --shared, --algo and --piece out.");
+    if (o.attach) require_attach(o);
     if (!o.algorithm.empty()) require_algorithm(o);
     if (o.every_algorithm || !o.predict.empty()) read_choices(w, o);
     const bool varied = o.shared || o.attach || o.piece_bytes != 0 || !o.algorithm.empty() || o.every_algorithm;

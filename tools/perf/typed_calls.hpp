@@ -156,8 +156,7 @@ template <operation Verb, class View, class Op>
 std::unique_ptr<timed_calls> bind_policies(const call_request& r) {
     if (!r.algorithm.empty()) return bind_algorithm<Verb, View, Op>(r);
     if (r.attach) {
-        if constexpr (!View::is_window &&
-                      (Verb == operation::broadcast || Verb == operation::all_gather || Verb == operation::all_to_all))
+        if constexpr (!View::is_window && has_attach(Verb))
             return bind_calls<Verb, View, Op>(r, r.world->with(attach{}));
         else throw std::invalid_argument("--attach is for broadcast, all_gather and all_to_all without --shared.");
     }

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "foreign_variables.hpp"
 #include "system.hpp"
 
 namespace collx::tools {
@@ -76,9 +77,7 @@ inline void set_host(const rank_setup& s) {
 }
 
 inline void set_variables(const rank_setup& s) {
-    // A store and a host that an outer launcher named would contradict this job's name. A way to start that was
-    // exported for another program (COLLX_BOOTSTRAP=single) would make each rank a job of its own.
-    for (const char* foreign : {"COLLX_STORE", "COLLX_HOST_ID", "COLLX_BOOTSTRAP"}) ::unsetenv(foreign);
+    for (const char* name : foreign_variables) ::unsetenv(name);
     const std::string rank = std::to_string(s.rank), size = std::to_string(s.options->ranks);
     ::setenv("COLLX_RANK", rank.c_str(), 1);
     ::setenv("COLLX_SIZE", size.c_str(), 1);
