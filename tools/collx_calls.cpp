@@ -9,9 +9,11 @@
 #include <CLI/CLI.hpp>
 
 #include "support/call_records.hpp"
+#include "support/command_line.hpp"
 #include "support/standard_output.hpp"
 
 int main(int argc, char** argv) {
+    collx::tools::open_missing_standard_descriptors();
     CLI::App app("Say which rank of a job is in which call: collx_calls DIR, the directory that COLLX_RECORD_DIR named",
                  "collx_calls");
     std::string directory, trace, beside;
@@ -19,6 +21,7 @@ int main(int argc, char** argv) {
     app.add_option("--trace", trace, "write all recorded calls for chrome://tracing and Perfetto")->type_name("FILE");
     app.add_option("--beside", beside, "in the trace also what is in this one, of collx_sim --trace")
         ->type_name("FILE");
+    collx::tools::require_values(app);
     try {
         app.parse(argc, argv);
         if (!beside.empty() && trace.empty()) throw std::invalid_argument("--beside needs --trace.");

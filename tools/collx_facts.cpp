@@ -16,6 +16,7 @@
 #include "support/verbs_table.hpp"
 
 int main(int argc, char** argv) {
+    collx::tools::open_missing_standard_descriptors();
     if (argc == 2 && std::strcmp(argv[1], "--verbs") == 0) {
         std::fputs(collx::tools::verbs_table().c_str(), stdout);
         return collx::tools::ended("collx_facts", 0);
@@ -24,7 +25,7 @@ int main(int argc, char** argv) {
         std::fputs(collx::tools::choices_tables().c_str(), stdout);
         return collx::tools::ended("collx_facts", 0);
     }
-    if (argc == 3 && std::strcmp(argv[1], "--draw") == 0) {
+    if (argc == 3 && std::strcmp(argv[1], "--draw") == 0 && *argv[2] != '\0') {
         const std::string failed = collx::tools::write_pictures(argv[2]);
         if (failed.empty()) return 0;
         std::fprintf(stderr, "collx_facts: cannot write %s: %s\n", failed.c_str(), std::strerror(errno));

@@ -15,6 +15,7 @@
 #include "support/standard_output.hpp"
 
 int main(int argc, char** argv) {
+    collx::tools::open_missing_standard_descriptors();
     using namespace collx::tools::info;
     bool as_json = false, all_variables = false, is_quick = false;
     CLI::App app("Shows what collx finds here: machine, limits, kernel, job, settings and which transports work.",

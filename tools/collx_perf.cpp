@@ -304,6 +304,7 @@ int run(options o, char** argv) {
 } // namespace
 
 int main(int argc, char** argv) {
+    open_missing_standard_descriptors();
     const parsed p = parse_options(argc, argv);
     if (p.stop) {
         std::fputs(p.text.c_str(), p.exit_code == 0 ? stdout : stderr);

@@ -2,6 +2,8 @@
 //
 // collx_run -n 4 ./app: starts the ranks of a job on this machine. For several machines use mpirun, srun or an
 // orchestrator: this program never opens a network connection. Everything but the command line is in launcher.hpp.
+#include <fcntl.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -18,6 +20,7 @@
 #include <CLI/CLI.hpp>
 
 #include "support/call_records.hpp"
+#include "support/command_line.hpp"
 #include "support/format.hpp"
 #include "support/launcher.hpp"
 #include "support/standard_output.hpp"
@@ -83,7 +86,7 @@ struct arguments {
     launch_options launch;
     std::vector<std::string> assignments;
     std::string hosts, grace = "2", bind = "none", trace;
-    std::optional<std::string> timeout; // empty, as of an unset variable in a script: refused
+    std::optional<std::string> timeout;
     bool no_prefix = false;
 };
 
@@ -92,6 +95,7 @@ void declare(CLI::App& app, arguments& a) {
     app.prefix_command(); // options end at the program's name, `--` is allowed but not needed
     app.add_option("-n,--ranks", a.launch.ranks, "number of processes, 1 to 1024; -np is the same")
         ->required()
+        ->transform(collx::tools::decimal())
         ->type_name("N");
     app.add_option("--timeout", a.timeout, "end everything after this time (10, 500ms, 2min) and say who still ran")
         ->type_name("S");
@@ -189,10 +193,12 @@ void accept_np(const CLI::App& app, int argc, char** argv) {
 } // namespace
 
 int main(int argc, char** argv) {
+    collx::tools::open_missing_standard_descriptors(O_RDWR); // a job runs without a reader of its output, too
     CLI::App app("Run a program as several ranks on this machine: collx_run -n 4 [options] [--] ./app arguments",
                  "collx_run");
     arguments given;
     declare(app, given);
+    collx::tools::require_values(app);
     accept_np(app, argc, argv);
     try {
         app.parse(argc, argv);

@@ -17,6 +17,7 @@
 #include "sim/published.hpp"
 #include "sim/report.hpp"
 #include "sim/training.hpp"
+#include "support/command_line.hpp"
 #include "topo/source.hpp"
 
 namespace {
@@ -283,6 +284,7 @@ double predicted(const tools::published_figure& row) {
 } // namespace
 
 int main(int argc, char** argv) {
+    tools::open_missing_standard_descriptors();
     CLI::App app{"Predicts a collective's time on a machine; runs and measures nothing"};
     request c;
     add_options(app, c);
@@ -295,6 +297,7 @@ int main(int argc, char** argv) {
     devices->add_option("--lanes", c.devices.lanes, "blocks of a kernel")->check(CLI::Range(1, 1024));
     devices->add_flag("!--no-switch", c.devices.switch_can, "element, operator or buffers that no switch can sum");
     CLI::App* published = app.add_subcommand("published", "figures that others have published, beside predictions");
+    tools::require_values(app);
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& help) {

@@ -11,6 +11,7 @@
 
 #include <cstdio>
 
+#include "support/command_line.hpp"
 #include "topo/source.hpp"
 
 namespace {
@@ -46,6 +47,7 @@ std::string matrix_text(const topo::graph& g, const choices& c) {
 } // namespace
 
 int main(int argc, char** argv) {
+    tools::open_missing_standard_descriptors();
     CLI::App app{"Looks at a machine: this one, one that is sold (--machine), or a topology file of NCCL (--file)"};
     choices c;
     app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...");
@@ -75,6 +77,7 @@ int main(int argc, char** argv) {
     topology_file
         ->add_option("--sm", c.sm, "compute capability of the GPUs: 60, 70, 80, 90, 100; else by their NVLinks")
         ->check(CLI::Range(1, 1000));
+    tools::require_values(app);
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& help) {

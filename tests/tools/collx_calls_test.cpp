@@ -127,5 +127,6 @@ TEST_CASE("wrong words, an empty directory and files that are no records end wit
     CHECK(wrong.status == 2);
     CHECK(wrong.complains("a.calls: collx: no file of recorded calls: it begins otherwise"));
     CHECK(run_program(calls, "'" + folder + "' --beside x").complains("--beside needs --trace"));
+    CHECK(run_program(calls, "'" + folder + "' --trace ''").complains("--trace: an empty value"));
     std::filesystem::remove_all(folder);
 }

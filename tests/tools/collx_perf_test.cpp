@@ -348,6 +348,15 @@ TEST_CASE("mistakes on the command line are answered with a sentence and status 
         {"all_reduce --attach --ranks 2",
          "--attach is for broadcast, all_gather and all_to_all: leave it out for all_reduce"},
         {"--ops broadcast,scan --attach", "leave it out for scan."},
+        {"all_reduce --algo ''", "--algo: an empty value, as of a shell variable that is not set"},
+        {"all_reduce --sizes ''", "--sizes: an empty value"},
+        {"all_reduce --ranks ''", "--ranks: an empty value"},
+        {"all_reduce --predict ''", "--predict: an empty value"},
+        {"all_reduce --csv ''", "--csv: an empty value"},
+        {"all_reduce --json ''", "--json: an empty value"},
+        {"all_reduce --html ''", "--html: an empty value"},
+        {"--fit ''", "--fit: an empty value"},
+        {"all_reduce --ranks 0x2", "'0x2' is not decimal"},
         {"all_reduce --nonsense", "--nonsense"},
         {"all_reduce --every-algo --algo ring", "leave --algo, --piece and --attach out"},
         {"all_reduce --every-algo --json -", "leave --json and --html out"},
@@ -640,6 +649,26 @@ TEST_CASE(
         INFO(variable << f.err);
         CHECK(f.status == 0);
     }
+}
+
+TEST_CASE("without a standard output nothing is printed into what took its number, and that is said") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    for (const char* ranks : {"--threads 2", "--ranks 2", "--threads 2 --transport sockets"}) {
+        const auto f = run_program(perf, std::string("all_reduce --sizes 8 -n 1 -w 1 ") + ranks + " >&-");
+        INFO(f.err);
+        CHECK(f.status == 1);
+        CHECK(f.complains("collx_perf: standard output is not complete"));
+    }
+}
+
+TEST_CASE("numbers on the command line are decimal, also with leading zeros") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const auto f = run_program(perf, "--ops barrier --threads 010 -n 01 -w 1 --no-header");
+    INFO(f.err);
+    REQUIRE(cells_of(f.out).size() > 2);
+    CHECK(cells_of(f.out)[2] == "10");
 }
 
 TEST_CASE("-n fixes the number of calls, however many samples that takes") {

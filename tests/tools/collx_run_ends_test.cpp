@@ -195,3 +195,16 @@ TEST_CASE("a limit of file size is an error of the output, and the job's folders
     std::filesystem::remove(out), std::filesystem::remove(err);
     CHECK(std::filesystem::remove(folder)); // empty
 }
+
+TEST_CASE("a job runs without a standard output") {
+    if (!have_binary()) return;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        close(1);
+        execl(std::getenv("RUN_BINARY"), "collx_run", "-n", "2", "sh", "-c", "seq 1000; exit 7", nullptr);
+        _exit(99);
+    }
+    int status = 0;
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 7));
+}

@@ -22,6 +22,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "support/command_line.hpp"
+
 #include "collx_run_support.hpp"
 
 using namespace collx_test;
@@ -168,6 +170,7 @@ TEST_CASE("where the system gives no more processes, one line says what to raise
 
 TEST_CASE("a wrong command line is one clear line and status 2") {
     if (!have_binary()) return;
+    const std::string empty = std::string(collx::tools::empty_value) + "\n";
     const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
         {{"-n", "0", "true"}, "collx_run: The number of ranks must be from 1 to 1024, not 0.\n"},
         {{"-n", "-3", "true"}, "collx_run: The number of ranks must be from 1 to 1024, not -3.\n"},
@@ -176,7 +179,11 @@ TEST_CASE("a wrong command line is one clear line and status 2") {
         {{"-n", "2", "--bogus", "true"}, "collx_run: there is no option --bogus; collx_run --help lists them\n"},
         {{"-n", "2", "--env", "COLLX_JOB=1", "true"},
          "collx_run: --env COLLX_JOB=1: this variable is set by collx_run itself.\n"},
-        {{"-n", "2", "--timeout", "", "true"}, "collx_run: '' is not a duration: it is empty.\n"},
+        {{"-n", "2", "--timeout", "", "true"}, "collx_run: --timeout: " + empty},
+        {{"-n", "2", "--hosts", "", "true"}, "collx_run: --hosts: " + empty},
+        {{"-n", "2", "--trace", "", "true"}, "collx_run: --trace: " + empty},
+        {{"-n", "", "true"}, "collx_run: --ranks: " + empty},
+        {{"-n", "0x2", "true"}, "collx_run: --ranks: '0x2' is not decimal; write the number with the digits 0 to 9\n"},
         {{"-n", "2", "--timeout", "soon", "true"},
          "collx_run: 'soon' is not a duration: it must begin with a digit.\n"}};
     for (const auto& [arguments, text] : cases) {
@@ -186,6 +193,8 @@ TEST_CASE("a wrong command line is one clear line and status 2") {
         CHECK(r.out.empty());
     }
     CHECK(run({"--help"}).status == 0);
+    CHECK(run({"-n", "010", "sh", "-c", "test $COLLX_SIZE = 10"}).status == 0); // decimal, as 08 is
+    CHECK(run({"-n", "08", "sh", "-c", "test $COLLX_SIZE = 8"}).status == 0);
 }
 
 TEST_CASE("options end at the program's name") {

@@ -212,6 +212,9 @@ TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
     CHECK_THAT(refused("devices -m gb200-nvl72"), Contains("a kernel has at most 16 ranks, and these are 72"));
     CHECK_THAT(refused("devices -m dgx-h100 -a ring"), Contains("devices chooses the algorithm"));
     CHECK_THAT(ends(1, "-m dgx-1v > /dev/full"), Contains("standard output is not complete: No space left"));
+    for (const char* option : {"--machine", "--file", "--rails", "--collective", "--algorithm", "--costs", "--lost",
+                               "--trace", "--report", "--goal"})
+        CHECK_THAT(refused(std::string(option) + " ''"), Contains(std::string(option) + ": an empty value"));
     CHECK(sim("--pieces 0").code == 2);
     CHECK(sim("--help").code == 0);
 }

@@ -97,6 +97,11 @@ TEST_CASE("what it writes it reads, and what is wrong it refuses") {
     CHECK_THAT(ends(2, "-m dgx-1v nccl-topology --sm 0"), Contains("--sm"));
     CHECK_THAT(ends(1, "-m dgx-1v tree > /dev/full"), Contains("standard output is not complete: No space left"));
     CHECK_THAT(ends(0, "-m dgx-1v --hosts 2 nccl-graph --ranks 8,9"), Contains("<gpu dev=\"1\"/>"));
+    CHECK_THAT(ends(2, "-m '' tree"), Contains("--machine: an empty value"));
+    CHECK_THAT(ends(2, "-f '' tree"), Contains("--file: an empty value"));
+    CHECK_THAT(ends(2, "-m dgx-1v matrix --read ''"), Contains("--read: an empty value"));
+    CHECK_THAT(ends(2, "-m dgx-1v rings --ranks 0,0x2"), Contains("'0x2' is not decimal"));
+    CHECK_THAT(ends(2, "-m dgx-1v rings --ranks 010,02"), Contains("rank 10 of a machine for 8 ranks"));
     for (const char* wrong : {"-m dgx-1v", "--no-such-option tree", "--hosts 0 tree", "tree too many"}) {
         CAPTURE(wrong);
         CHECK(topo(wrong).code == 2);

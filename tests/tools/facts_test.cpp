@@ -16,6 +16,8 @@
 #include "support/pictures.hpp"
 #include "support/verbs_table.hpp"
 
+#include "program.hpp"
+
 namespace {
 
 std::string page(const char* name) {
@@ -93,6 +95,14 @@ TEST_CASE("every algorithm has a picture with a name of its own") {
     }
     CHECK(files.count("all_reduce.ring.svg") == 1);
     CHECK(collx::tools::write_pictures("/nowhere/at/all") == "/nowhere/at/all/" + pictures.front().file);
+}
+
+TEST_CASE("an empty folder, as of a variable that is not set, is refused and not the root") {
+    std::string facts;
+    if (!collx_test::find_program("collx_facts", facts)) return;
+    const auto f = collx_test::run_program(facts, "--draw ''");
+    CHECK(f.status == 2);
+    CHECK(f.complains("usage: collx_facts"));
 }
 
 TEST_CASE("shares of a buffer are reduced fractions") {

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "calls.hpp"
+#include "support/command_line.hpp"
 #include "support/format.hpp"
 
 namespace collx::tools::perf {
@@ -295,6 +296,7 @@ parsed parse_options(int argc, char** argv) {
     words w;
     parsed p;
     add_flags(app, w, p.run);
+    require_values(app);
     try {
         app.parse(argc, argv);
         read_fit(app, w, p.run);

@@ -303,8 +303,8 @@ inline void require_hosts(const launch_options& options) {
 
 /// Starts options.ranks processes, waits for all of them and returns the status to exit with: 0, that of the rank that
 /// failed first (128 + number for a signal), 124 after the time limit, 126 or 127 if the program cannot be run.
-/// Requires: this process has one thread and no other children. Errors: std::exception with a sentence; then no rank
-/// runs.
+/// Requires: this process has one thread, no other children and standard descriptors. Errors: std::exception with a
+/// sentence; then no rank runs.
 inline int run_ranks(const launch_options& options) {
     if (options.ranks < 1 || options.ranks > launch::most_ranks)
         throw std::invalid_argument("The number of ranks must be from 1 to " + std::to_string(launch::most_ranks) +
@@ -312,7 +312,6 @@ inline int run_ranks(const launch_options& options) {
     if (options.command.empty() || options.command.front().empty())
         throw std::invalid_argument("No program was given.");
     launch::require_hosts(options);
-    launch::open_missing_standard_descriptors();
     const launch::meeting_place place(options.hosts.size() > 1);
     launch_options complete = options;
     complete.store = place.path();

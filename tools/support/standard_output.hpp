@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The end of a tool's standard output: on a full disk a shortened table must not look like a whole one.
+// The begin and the end of a tool's standard output: it is never a descriptor of something else, and on a full disk a
+// shortened table must not look like a whole one.
 #pragma once
+
+#include <fcntl.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
 namespace collx::tools {
+
+/// Call it first in main(). Otherwise a socket or shared memory could become descriptor 1, and the tool would print
+/// into it. `output`: how a missing standard output is opened. O_RDONLY: writes fail, and ended() says so; O_RDWR: what
+/// is written is dropped.
+inline void open_missing_standard_descriptors(int output = O_RDONLY) {
+    for (int fd = 0; fd <= 2; ++fd)
+        if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF)
+            (void)!::open("/dev/null", fd == 1 ? output : O_RDWR); // the lowest free one: fd
+}
 
 /// Returns a tool's exit code: `code`, or 1 where its output was lost, and then says so.
 inline int ended(const char* tool, int code) {

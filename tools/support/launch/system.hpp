@@ -76,12 +76,6 @@ inline void make_non_blocking(const descriptor& d) {
     ::fcntl(d.get(), F_SETFL, ::fcntl(d.get(), F_GETFL) | O_NONBLOCK);
 }
 
-// Otherwise a pipe could become descriptor 1 and be taken for the terminal.
-inline void open_missing_standard_descriptors() {
-    for (int fd = 0; fd <= 2; ++fd)
-        if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF) ::open("/dev/null", O_RDWR); // the lowest free one: fd
-}
-
 /// Returns 32 hexadecimal digits that no other launch has.
 inline std::string random_job_name() {
     unsigned char bytes[16];

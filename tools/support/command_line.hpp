@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What all tools ask of the values on their command lines: none is empty, as of a shell variable that is not set, and
+// numbers are decimal.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+
+namespace collx::tools {
+
+inline constexpr const char* empty_value =
+    "an empty value, as of a shell variable that is not set; give one, or leave the option out";
+
+namespace detail {
+
+inline bool is_digit_at(const std::string& text, std::size_t at) {
+    return at < text.size() && text[at] >= '0' && text[at] <= '9';
+}
+
+} // namespace detail
+
+/// CLI11 reads 010 as 8, and refuses 08: leading zeros, as of a script's counter, are removed. 0x10 is refused.
+inline CLI::Validator decimal() {
+    return {[](std::string& text) -> std::string {
+                const std::size_t first = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
+                if (text.size() > first + 2 && text[first] == '0' && (text[first + 1] == 'x' || text[first + 1] == 'X'))
+                    return "'" + text + "' is not decimal; write the number with the digits 0 to 9";
+                while (text.size() > first && text[first] == '0' && detail::is_digit_at(text, first + 1))
+                    text.erase(first, 1);
+                return {};
+            },
+            ""};
+}
+
+/// Adds these rules to all options of a program and of its subcommands. Call it when all have been declared.
+inline void require_values(CLI::App& app) {
+    for (CLI::Option* o : app.get_options()) {
+        if (o->get_type_size_max() == 0) continue; // a flag
+        const std::string type = o->get_type_name();
+        if (type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT")) o->transform(decimal());
+        o->transform(CLI::Validator(
+            [](std::string& text) { return text.empty() ? std::string(empty_value) : std::string(); }, ""));
+    }
+    for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) require_values(*sub);
+}
+
+} // namespace collx::tools
