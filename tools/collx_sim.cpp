@@ -30,7 +30,7 @@ struct request {
     std::vector<std::string> lost;
     std::string rails;
     std::string op = "all_reduce", algorithm, costs = "links", trace, goal, report;
-    std::vector<double> bytes = {1 << 20};
+    std::vector<double> bytes; // empty: 1 MiB, and nothing for a barrier
     int links = 4;
     bool with_rings = false, with_pxn = false;
     sim::options run;
@@ -123,9 +123,10 @@ sim::rails rails_of(const request& c) {
         m.hosts > (1 << 20) / m.per_host)
         fail(errc::invalid_argument, -1, -1, "give hosts and ranks of each: --rails 2048x8, at most 2^20 ranks",
              "rails of '%.100s'", c.rails.c_str());
-    if (!c.machine.machine.empty() || !c.machine.file.empty() || !c.ranks.empty() || !c.lost.empty() || c.with_rings)
+    if (!c.machine.machine.empty() || !c.machine.file.empty() || !c.ranks.empty() || !c.lost.empty() || c.with_rings ||
+        c.with_pxn || c.machine.hosts != 1)
         fail(errc::unsupported, -1, -1, "name a machine with --machine instead",
-             "rails are a formula: they take no --machine, --file, --ranks, --lost and --rings");
+             "rails are a formula: they take no --machine, --file, --ranks, --hosts, --lost, --rings and --pxn");
     if (c.machine.nccl_rates) m.host_bytes_per_s = 370.8e9;
     if (c.machine.nic > 0) m.card_bytes_per_s = c.machine.nic * 1e9;
     return m;
@@ -148,6 +149,15 @@ place place_of(const request& c) {
     return p;
 }
 
+// The sizes that are simulated. A barrier moves nothing.
+std::vector<double> sizes_of(const request& c) {
+    if (c.op == name_of(collective::barrier)) {
+        if (!c.bytes.empty()) fail(errc::invalid_argument, -1, -1, "leave --bytes out", "a barrier moves no bytes");
+        return {0};
+    }
+    return c.bytes.empty() ? std::vector<double>{1 << 20} : c.bytes;
+}
+
 // What is simulated.
 struct job {
     place where;
@@ -155,6 +165,7 @@ struct job {
     sim::cost_model costs;
 };
 void prepare(request& c, job& j) {
+    c.bytes = sizes_of(c);
     j.where = place_of(c);
     place& p = j.where;
     if (p.g) p.f = c.with_pxn ? sim::fabric::with_pxn(*p.g, p.sites) : sim::fabric(*p.g, p.sites);
@@ -187,9 +198,7 @@ std::string report_of(const request& c, const job& j, const std::vector<tools::p
 }
 
 // The explained choice is that of devices whose kernels reach every peer.
-void require_devices(const request& c, const place& p) {
-    if (!c.algorithm.empty() || c.with_rings)
-        fail(errc::invalid_argument, -1, -1, "leave out --algorithm and --rings", "devices chooses the algorithm");
+void require_devices(const place& p) {
     const auto is_reached = [&](int s) {
         return p.g->at(s).type == topo::site_type::gpu &&
                topo::find_path(*p.g, p.sites[0], s).type < topo::path_class::net;
@@ -212,7 +221,7 @@ void run(request c) {
         return static_cast<void>(std::fputs(text.c_str(), stdout));
     }
     if (c.with_devices) {
-        require_devices(c, j.where);
+        require_devices(j.where);
         for (const double bytes : c.bytes) {
             const explanation e = tools::explain_devices(f, c.op, static_cast<std::size_t>(bytes), c.devices);
             std::printf("%s\n", to_text(e).c_str());
@@ -234,7 +243,15 @@ void run(request c) {
     if (!c.goal.empty()) write(c.goal, sim::to_goal(j.schedule, c.bytes.back(), j.costs.reduce_ns_per_byte));
 }
 
-void add_options(CLI::App& app, request& c) {
+// Headings of --help, and what a subcommand takes.
+constexpr const char *of_machine = "Machine", *of_call = "Call", *of_costs = "Costs", *of_schedule = "Schedule",
+                     *of_output = "Output";
+
+// A call on device memory has schedules and costs of its own.
+constexpr const char* taken_by_devices[] = {of_machine, of_call};
+constexpr const char* taken_by_training[] = {of_machine, of_costs};
+
+void add_machine(CLI::App& app, request& c) {
     app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...; else this machine");
     app.add_option("-f,--file", c.machine.file,
                    "a topology file of NCCL (NCCL_TOPO_DUMP_FILE), or hwloc's XML (lstopo --of xml)");
@@ -244,28 +261,56 @@ void add_options(CLI::App& app, request& c) {
     app.add_flag("--nccl-rates", c.machine.nccl_rates, "the rates that NCCL counts on instead of the published ones");
     app.add_option("--rails", c.rails, "2048x8: so many hosts of so many ranks on rails, for thousands of ranks");
     app.add_option("--ranks", c.ranks, "numbers of GPUs, or of CPUs where there is no GPU")->delimiter(',');
-    app.add_option("-c,--collective", c.op, "all_reduce, broadcast, ...");
+    app.add_option("--lost", c.lost, "a link that is lost: GPU0,GPU3");
+}
+
+void add_schedule(CLI::App& app, request& c) {
     app.add_option("-a,--algorithm", c.algorithm,
                    "ring, binomial, hierarchical, hierarchical-trees, ... (else the first that there is)");
-    app.add_option("-b,--bytes", c.bytes, "of the whole buffer; several: a sweep")
-        ->delimiter(',')
-        ->transform(CLI::AsSizeValue(false));
-    app.add_option("--costs", c.costs, "links (their latencies only), nccl-ring-simple, nccl-tree-ll, ...");
     app.add_option("--pieces", c.run.pieces, "the buffer is passed on in so many pieces")
         ->check(CLI::Range(1, 1 << 16));
     app.add_option("--depth", c.run.depth, "messages that a channel holds")->check(CLI::Range(1, 1 << 16));
     app.add_flag("--rings", c.with_rings, "share the bytes among the rings that the machine has");
-    app.add_flag("--pxn", c.with_pxn, "between hosts by the neighbour whose card is on the receiver's rail");
     app.add_flag("--by-switch", c.run.by_switch, "the switch sums and stores to all (NVLS); for -a multicast_two_shot");
-    app.add_option("--lost", c.lost, "a link that is lost: GPU0,GPU3");
-    app.add_option("--slow", c.run.slow_rank, "a slow rank, --slowdown times slower");
-    app.add_option("--slowdown", c.run.slowdown, "how many times slower");
-    app.add_option("--dead", c.run.dead_rank, "a rank that does nothing from --dead-at on");
-    app.add_option("--dead-at", c.run.dead_at_ns, "ns");
+    CLI::Option* slow = app.add_option("--slow", c.run.slow_rank, "a slow rank, --slowdown times slower")
+                            ->check(CLI::NonNegativeNumber);
+    CLI::Option* slowdown =
+        app.add_option("--slowdown", c.run.slowdown, "how many times slower")->check(tools::finite());
+    slow->needs(slowdown), slowdown->needs(slow);
+    CLI::Option* dead = app.add_option("--dead", c.run.dead_rank, "a rank that does nothing from --dead-at on")
+                            ->check(CLI::NonNegativeNumber);
+    app.add_option("--dead-at", c.run.dead_at_ns, "ns")->check(tools::finite())->needs(dead);
+}
+
+void add_options(CLI::App& app, request& c) {
+    app.option_defaults()->group(of_machine);
+    add_machine(app, c);
+    app.option_defaults()->group(of_call);
+    app.add_option("-c,--collective", c.op, "all_reduce, broadcast, ...");
+    app.add_option("-b,--bytes", c.bytes, "of the whole buffer; several: a sweep")
+        ->delimiter(',')
+        ->transform(CLI::AsSizeValue(false));
+    app.option_defaults()->group(of_costs);
+    app.add_option("--costs", c.costs, "links (their latencies only), nccl-ring-simple, nccl-tree-ll, ...");
+    app.add_flag("--pxn", c.with_pxn, "between hosts by the neighbour whose card is on the receiver's rail");
+    app.option_defaults()->group(of_schedule);
+    add_schedule(app, c);
+    app.option_defaults()->group(of_output);
     app.add_option("--links", c.links, "print so many of the busiest links")->check(CLI::Range(0, 1 << 16));
     app.add_option("--trace", c.trace, "write the messages of the last size for chrome://tracing");
     app.add_option("--report", c.report, "write an HTML page: curves over the sizes, and how busy each link is");
     app.add_option("--goal", c.goal, "write the schedule for LogGOPSim");
+    app.option_defaults()->group("Options"); // of subcommands
+}
+
+// An option that a subcommand would ignore is wrong use.
+template <class Groups>
+void require_taken(const CLI::App& app, const CLI::App& sub, const Groups& taken) {
+    if (!sub.parsed()) return;
+    for (const CLI::Option* o : app.get_options())
+        if (o->count() != 0 && std::find(std::begin(taken), std::end(taken), o->get_group()) == std::end(taken))
+            throw CLI::ParseError(sub.get_name() + " takes no " + o->get_name() + ": leave it out",
+                                  CLI::ExitCodes::ExcludesError);
 }
 
 // Returns the GB/s or us that a command line of this tool predicts.
@@ -300,6 +345,9 @@ int main(int argc, char** argv) {
     tools::require_values(app);
     try {
         app.parse(argc, argv);
+        require_taken(app, *training, taken_by_training);
+        require_taken(app, *devices, taken_by_devices);
+        require_taken(app, *published, std::vector<std::string>());
     } catch (const CLI::CallForHelp& help) {
         return tools::ended("collx_sim", app.exit(help));
     } catch (const CLI::ParseError& e) {

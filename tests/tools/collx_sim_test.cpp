@@ -14,6 +14,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "support/sanitizers.hpp"
+#include "support/skip.hpp"
+
 using Catch::Contains;
 
 namespace {
@@ -45,6 +48,36 @@ TEST_CASE("collx_sim predicts times, and names the busiest links") {
     CHECK_THAT(sim("-m dgx-1v --rings -b 1GB --links 0").text, Contains("149."));
     CHECK_THAT(sim("-m dgx-a100 -c all_to_all -b 1KB,1MB").text,
                Contains("\n          1024 ") && Contains("\n       1048576 "));
+}
+
+TEST_CASE("a barrier moves no bytes") {
+    const result barrier = sim("-m dgx-1v -c barrier --links 8"), least = sim("-m dgx-1v -b 1 --links 0");
+    CHECK(barrier.code == 0);
+    CHECK_THAT(barrier.text, Contains("\n             0 ") && !Contains("% busy"));
+    const auto us_of = [](const std::string& text) { return std::atof(text.c_str() + text.find('\n') + 15); };
+    CHECK(us_of(barrier.text) > 0);
+    CHECK(us_of(barrier.text) <= us_of(least.text)); // all_reduce of a byte
+    const std::string file = "/tmp/collx-sim-barrier-" + std::to_string(::getpid()) + ".html";
+    CHECK(sim("-m dgx-1v -c barrier --report " + file).code == 0);
+    const std::string page = text_of(file);
+    ::unlink(file.c_str());
+    CHECK_THAT(page, Contains("barrier on dgx-1v") && !Contains("nan") && !Contains("inf\""));
+}
+
+TEST_CASE("without memory collx_sim ends with a sentence, not with a signal") {
+    if (COLLX_TEST_ASAN != 0 || COLLX_TEST_TSAN != 0) return collx_test::skip("sanitizers need address space.");
+    const auto ends = [](const std::string& line) {
+        std::FILE* p = ::popen((line + " 2>&1").c_str(), "r");
+        if (p == nullptr) return result{-1, ""};
+        std::string text;
+        for (char part[4096]; const std::size_t n = std::fread(part, 1, sizeof part, p);) text.append(part, n);
+        const int status = ::pclose(p);
+        return result{WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+    };
+    const result little =
+        ends("ulimit -v 1000000; exec " COLLX_TOOL_DIR "/collx_sim --rails 4096x8 -c all_to_all -b 1GB");
+    CHECK(little.code == 1);
+    CHECK_THAT(little.text, Contains("collx_sim: no memory is left (take a smaller machine, batch or fewer pieces)"));
 }
 
 TEST_CASE("collx_sim devices: what a call on device memory takes, and why") {
@@ -210,7 +243,27 @@ TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
     CHECK_THAT(refused("devices --rails 2x8"), Contains("that a network joins take two levels"));
     CHECK_THAT(refused("devices -m fat-tree"), Contains("name GPUs of one host"));
     CHECK_THAT(refused("devices -m gb200-nvl72"), Contains("a kernel has at most 16 ranks, and these are 72"));
-    CHECK_THAT(refused("devices -m dgx-h100 -a ring"), Contains("devices chooses the algorithm"));
+    for (const char* option : {"--algorithm ring", "--rings", "--trace x.json", "--report x.html", "--goal x", "--pxn",
+                               "--pieces 2", "--costs links", "--links 1"}) {
+        const std::string name = std::string(option).substr(0, std::string(option).find(' '));
+        CHECK_THAT(refused(std::string("devices -m dgx-h100 ") + option), Contains("devices takes no " + name));
+    }
+    CHECK_THAT(refused("training -m dgx-h100 --pipeline 8 --batch 8 --slow 3 --slowdown 8"),
+               Contains("training takes no --slow"));
+    CHECK_THAT(refused("training -m dgx-h100 --pipeline 8 --batch 8 -b 1KB"), Contains("training takes no --bytes"));
+    CHECK_THAT(refused("published --trace x.json"), Contains("published takes no --trace"));
+    CHECK_THAT(refused("published -m nonsense"), Contains("published takes no --machine"));
+    CHECK_THAT(refused("--rails 2x8 --hosts 4"), Contains("they take no") && Contains("--hosts"));
+    CHECK_THAT(refused("--rails 2x8 --pxn"), Contains("they take no") && Contains("--pxn"));
+    CHECK_THAT(refused("-m dgx-1v --slowdown 2"), Contains("--slowdown requires --slow"));
+    CHECK_THAT(refused("-m dgx-1v --slow 2"), Contains("--slow requires --slowdown"));
+    CHECK_THAT(refused("-m dgx-1v --dead-at 5"), Contains("--dead-at requires --dead"));
+    CHECK_THAT(refused("-m dgx-1v --dead 3 --dead-at nan"), Contains("'nan' is no finite number"));
+    CHECK_THAT(refused("-m dgx-1v --slow 3 --slowdown inf"), Contains("'inf' is no finite number"));
+    CHECK_THAT(refused("-m dgx-1v --dead -2"), Contains("--dead"));
+    CHECK_THAT(refused("training -m dgx-h100 --pipeline 8 --batch 2147483647"),
+               Contains("1.72e+10 passes of micro-batches") && Contains("give a smaller --batch"));
+    CHECK_THAT(refused("-m dgx-1v -c barrier -b 8"), Contains("a barrier moves no bytes"));
     CHECK_THAT(ends(1, "-m dgx-1v > /dev/full"), Contains("standard output is not complete: No space left"));
     for (const char* option : {"--machine", "--file", "--rails", "--collective", "--algorithm", "--costs", "--lost",
                                "--trace", "--report", "--goal"})

@@ -97,6 +97,10 @@ TEST_CASE("what it writes it reads, and what is wrong it refuses") {
     CHECK_THAT(ends(2, "-m dgx-1v nccl-topology --sm 0"), Contains("--sm"));
     CHECK_THAT(ends(1, "-m dgx-1v tree > /dev/full"), Contains("standard output is not complete: No space left"));
     CHECK_THAT(ends(0, "-m dgx-1v --hosts 2 nccl-graph --ranks 8,9"), Contains("<gpu dev=\"1\"/>"));
+    const std::string long_name(300, 'x');
+    CHECK_THAT(ends(1, "--sysfs /tmp/" + long_name + " tree"),
+               Contains("no directory '/tmp/xxx") && Contains("too long"));
+    CHECK_THAT(ends(1, "-f /tmp/" + long_name + " tree"), Contains("no file '/tmp/xxx"));
     CHECK_THAT(ends(2, "-m '' tree"), Contains("--machine: an empty value"));
     CHECK_THAT(ends(2, "-f '' tree"), Contains("--file: an empty value"));
     CHECK_THAT(ends(2, "-m dgx-1v matrix --read ''"), Contains("--read: an empty value"));

@@ -6,6 +6,7 @@
 
 #include <collx/sim/training.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -84,7 +85,10 @@ inline std::string to_text(const training_choice& c, const sim::training_step& t
     return text;
 }
 
-/// Errors: as sim::predict_training(); invalid_argument where the GPU's rate is not known.
+// A pass of a micro-batch through a stage takes some 150 bytes: 0.6 GB.
+inline constexpr double most_passes = 1 << 22;
+
+/// Errors: as sim::predict_training(); invalid_argument where the GPU's rate is not known, or the batch takes too long.
 inline std::string training_text(training_choice c, const std::string& machine, sim::fabric& f,
                                  const sim::cost_model& costs) {
     const auto [flops, bytes] = data_sheet(machine);
@@ -92,6 +96,12 @@ inline std::string training_text(training_choice c, const std::string& machine, 
     if (c.gpu.memory_bytes < 0) c.gpu.memory_bytes = bytes;
     if (c.gpu.flops_per_s == 0)
         fail(errc::invalid_argument, -1, -1, "give --flops, and --memory", "the GPUs' arithmetic is not known");
+    const double passes =
+        double{1} * c.plan.batch / std::max(1, c.plan.data) / std::max(1, c.plan.micro_batch) * c.plan.pipeline;
+    if (passes > most_passes)
+        fail(errc::invalid_argument, -1, -1, "give a smaller --batch, or a larger --micro-batch",
+             "%.3g passes of micro-batches through stages are to be simulated, and the most are %.3g", passes,
+             most_passes);
     c.plan.order = c.order == "gpipe" ? sim::pipeline_order::gpipe : sim::pipeline_order::one_forward_one_back;
     return to_text(c, sim::predict_training(c.model, c.plan, c.gpu, f, costs));
 }

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cmath>
 #include <string>
 
 namespace collx::tools {
@@ -30,6 +31,16 @@ inline CLI::Validator decimal() {
                 while (text.size() > first && text[first] == '0' && detail::is_digit_at(text, first + 1))
                     text.erase(first, 1);
                 return {};
+            },
+            ""};
+}
+
+/// Refuses nan and inf, which comparisons with bounds may let pass.
+inline CLI::Validator finite() {
+    return {[](std::string& text) {
+                double value = 0;
+                const bool is_number = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
+                return is_number ? std::string() : "'" + text + "' is no finite number";
             },
             ""};
 }

@@ -16,9 +16,12 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <new>
 #include <set>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "../support/standard_output.hpp"
@@ -64,14 +67,16 @@ auto with_file(F&& f) {
 }
 inline std::string text_of_file(const std::string& name) {
     std::ifstream f(name, std::ios::binary);
+    std::error_code none;
     if (!f) fail(errc::invalid_argument, -1, -1, "name a file that can be read", "no file '%.200s'", name.c_str());
     std::ostringstream text;
     text << f.rdbuf();
-    if (f.bad() || std::filesystem::is_directory(name))
+    if (f.bad() || std::filesystem::is_directory(name, none))
         fail(errc::invalid_argument, -1, -1, "name a file that can be read", "'%.200s' cannot be read", name.c_str());
     return text.str();
 }
-/// Runs `work`. Returns the tool's exit code: 0, 1 for a wrong file or what a simulation finds, 2 for wrong use.
+/// Runs `work`. Returns the tool's exit code: 0, 1 for a wrong file, what a simulation finds or no memory, 2 for wrong
+/// use.
 template <class Work>
 int exit_code_of(const char* tool, Work&& work) {
     try {
@@ -83,6 +88,12 @@ int exit_code_of(const char* tool, Work&& work) {
     } catch (const error& e) {
         std::fprintf(stderr, "%s: %s\n", tool, e.what());
         return e.code() == errc::invalid_argument || e.code() == errc::unsupported ? 2 : 1;
+    } catch (const std::exception& e) {
+        const bool is_memory =
+            dynamic_cast<const std::bad_alloc*>(&e) != nullptr || dynamic_cast<const std::length_error*>(&e) != nullptr;
+        std::fprintf(stderr, "%s: %s\n", tool,
+                     is_memory ? "no memory is left (take a smaller machine, batch or fewer pieces)" : e.what());
+        return 1;
     }
 }
 
@@ -113,9 +124,11 @@ inline topo::graph machine_of(const machine_choice& c) {
                  c.machine.c_str());
         g = it->second(basis);
     } else if (c.sysfs != "/sys") { // recorded elsewhere
-        if (!std::filesystem::is_directory(c.sysfs))
+        std::error_code why;
+        if (!std::filesystem::is_directory(c.sysfs, why))
             with_file([&] {
-                fail(errc::invalid_argument, -1, -1, "name a copy of /sys", "no directory '%.200s'", c.sysfs.c_str());
+                fail(errc::invalid_argument, -1, -1, "name a copy of /sys", "no directory '%.200s'%s%s",
+                     c.sysfs.c_str(), why ? ": " : "", why ? why.message().c_str() : "");
             });
         g = topo::discover_graph(c.sysfs);
     } else {
