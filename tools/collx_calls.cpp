@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
         if (!beside.empty() && trace.empty()) throw std::invalid_argument("--beside needs --trace.");
-        const auto all = collx::tools::read_call_records(directory);
+        const auto all = collx::tools::read_call_records(directory, "collx_calls");
         std::fputs(collx::compare_places(all).c_str(), stdout);
         if (!trace.empty()) collx::tools::write_trace(all, trace, beside);
         return collx::tools::ended("collx_calls", 0);

@@ -3,6 +3,7 @@
 // collx_run -n 4 ./app: starts the ranks of a job on this machine. For several machines use mpirun, srun or an
 // orchestrator: this program never opens a network connection. Everything but the command line is in launcher.hpp.
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -140,44 +141,77 @@ std::string value_for_ranks(const launch_options& o, const std::string& name) {
     return value != nullptr ? value : "";
 }
 
-// Throws before any rank runs if there will be no trace.
-void require_trace(const launch_options& o, const std::string& trace) {
+// The file of --trace. Throws before any rank runs if it cannot be written. What was made for that and got no trace is
+// removed.
+class trace_file {
+public:
+    explicit trace_file(std::string path) : path_(std::move(path)) {
+        if (path_.empty()) return;
+        is_new_ = ::access(path_.c_str(), F_OK) != 0;
+        if (!std::ofstream(path_, std::ios::app))
+            throw std::invalid_argument("--trace " + path_ + ": this file cannot be written.");
+    }
+    trace_file(const trace_file&) = delete;
+    ~trace_file() {
+        if (is_new_) ::unlink(path_.c_str());
+    }
+    void write(const std::vector<collx::recorded_calls>& all) {
+        collx::tools::write_trace(all, path_);
+        is_new_ = false;
+    }
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+    bool is_new_ = false;
+};
+
+// Throws before any rank runs if there will be no records.
+void require_records(const launch_options& o) {
     if (const std::string directory = value_for_ranks(o, "COLLX_RECORD_DIR"); !directory.empty())
         throw std::invalid_argument("--trace keeps its records in a directory of its own, and COLLX_RECORD_DIR is " +
                                     directory + ": leave one out (collx_calls --trace reads a directory).");
     if (value_for_ranks(o, "COLLX_RECORD") == "0")
         throw std::invalid_argument("--trace needs records of calls, and COLLX_RECORD is 0.");
-    if (!std::ofstream(trace, std::ios::app))
-        throw std::invalid_argument("--trace " + trace + ": this file cannot be written.");
+}
+
+// What the ranks of this job have recorded: where they were if one has failed, and the trace. Errors: std::exception.
+void show_records(const std::string& directory, const collx::tools::record_file_list& of_earlier_jobs,
+                  collx::tools::job_end end, trace_file& trace) {
+    if (!trace.path().empty() && !collx::tools::has_call_records(directory))
+        throw std::runtime_error("no rank has recorded a call, so " + trace.path() +
+                                 " is not written: only calls of collx are recorded.");
+    const auto all = collx::tools::read_call_records(directory, "collx_run", of_earlier_jobs);
+    if (end.has_failed) std::fputs(collx::compare_places(all).c_str(), stderr);
+    if (trace.path().empty()) return;
+    trace.write(all);
+    if (end.status != 0) // the ranks have named the directory
+        std::fprintf(stderr, "collx_run: the calls that the ranks recorded are in %s; their directory is removed\n",
+                     trace.path().c_str());
 }
 
 // If the ranks record their calls, a failure is followed by a comparison of where they were.
-int run_and_compare(launch_options o, const std::string& trace) {
-    if (!trace.empty()) require_trace(o, trace);
-    const collx::tools::launch::meeting_place own(!trace.empty());
-    if (!trace.empty()) {
+int run_and_compare(launch_options o, const std::string& to) {
+    collx::tools::launch::signal_queue signals; // until the trace is written and the directory removed
+    if (!to.empty()) require_records(o);
+    trace_file trace(to);
+    const collx::tools::launch::meeting_place own(!to.empty());
+    if (!to.empty()) {
         o.environment.emplace_back("COLLX_RECORD_DIR", own.path());
         if (value_for_ranks(o, "COLLX_RECORD").empty()) o.environment.emplace_back("COLLX_RECORD", "16384");
     }
     const std::string directory = value_for_ranks(o, "COLLX_RECORD_DIR");
     const auto of_earlier_jobs = collx::tools::record_files(directory);
-    const int status = collx::tools::run_ranks(o);
-    if (directory.empty() || (status == 0 && trace.empty())) return status;
+    const collx::tools::job_end end = collx::tools::run_ranks(o, signals);
+    if (directory.empty() || (!end.has_failed && to.empty())) return end.status;
     try {
-        if (!trace.empty() && !collx::tools::has_call_records(directory))
-            throw std::runtime_error("no rank has recorded a call, so " + trace +
-                                     " is not written: only calls of collx are recorded.");
-        const auto all = collx::tools::read_call_records(directory, of_earlier_jobs);
-        if (status != 0) std::fputs(collx::compare_places(all).c_str(), stderr);
-        if (!trace.empty()) collx::tools::write_trace(all, trace);
-        if (!trace.empty() && status != 0) // the ranks have named the directory
-            std::fprintf(stderr, "collx_run: the calls that the ranks recorded are in %s; their directory is removed\n",
-                         trace.c_str());
+        show_records(directory, of_earlier_jobs, end, trace);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "collx_run: %s\n", error.what());
-        return status != 0 ? status : status_usage;
+        // With --keep-going the job has gone well all the same.
+        return end.status != 0 || to.empty() ? end.status : status_usage;
     }
-    return status;
+    return end.status;
 }
 
 // -np is mpirun's name for -n. CLI11 would read it as `-n p`. Arguments behind the program's name are not ours.

@@ -4,6 +4,13 @@
 // collx_calls, and collx_run when it records, run as programs; this program is also the job.
 #include <collx/collx.hpp>
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -73,6 +80,9 @@ TEST_CASE("collx_run refuses a trace that would not come, before any rank runs")
     const finished none = run_program(run, "-n 2 " + there + " true");
     CHECK(none.status == 2);
     CHECK(none.complains("no rank has recorded a call, so " + trace.path() + " is not written"));
+    CHECK(::access(trace.path().c_str(), F_OK) == 0); // it was there
+    CHECK(run_program(run, "-n 2 --trace '" + trace.path() + ".new' true").status == 2);
+    CHECK(::access((trace.path() + ".new").c_str(), F_OK) != 0);
 }
 
 TEST_CASE("after a failure collx_run and collx_calls say which rank did not come") {
@@ -128,5 +138,82 @@ TEST_CASE("wrong words, an empty directory and files that are no records end wit
     CHECK(wrong.complains("a.calls: collx: no file of recorded calls: it begins otherwise"));
     CHECK(run_program(calls, "'" + folder + "' --beside x").complains("--beside needs --trace"));
     CHECK(run_program(calls, "'" + folder + "' --trace ''").complains("--trace: an empty value"));
+    std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a file that cannot be read hides no other, and a FIFO does not hang") {
+    std::string run, calls;
+    if (!find_program("collx_run", run) || !find_program("collx_calls", calls)) return;
+    const temporary_file mark;
+    const std::string folder = mark.path() + ".records";
+    const finished f = run_program(run, "-n 2 --env COLLX_RECORD_DIR='" + folder + "' '" + own_path() + "' '[.rank]'");
+    CAPTURE(f.out, f.err);
+    REQUIRE(f.status == 0);
+    std::filesystem::create_directory(folder + "/a.calls");
+    std::filesystem::create_symlink("/no/such/file", folder + "/b.calls");
+    REQUIRE(::mkfifo((folder + "/c.calls").c_str(), 0600) == 0);
+    std::ofstream(folder + "/d.calls") << "no record";
+    const finished all = run_program(calls, "'" + folder + "'");
+    CAPTURE(all.out, all.err);
+    CHECK(all.status == 0);
+    CHECK(all.prints("communicator 1, 2 ranks:\n  ranks 0, 1: ended collective 3 (barrier)\n"));
+    CHECK(all.complains("/a.calls: Not a regular file\n"));
+    CHECK(all.complains("/b.calls: No such file or directory\n"));
+    CHECK(all.complains("/c.calls: Not a regular file\n"));
+    CHECK(all.complains("/d.calls: collx: no file of recorded calls: it is too short"));
+    std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("with --keep-going a rank that fails is followed by the report, also if the status is 0") {
+    std::string run;
+    if (!find_program("collx_run", run)) return;
+    const temporary_file mark;
+    const std::string folder = mark.path() + ".records";
+    const finished f = run_program(run, "-n 2 --keep-going --env COLLX_RECORD_DIR='" + folder + "' sh -c \"'" +
+                                            own_path() + "' '[.rank]' && exit \\$COLLX_RANK\"");
+    CAPTURE(f.out, f.err);
+    CHECK(f.status == 0);
+    CHECK(f.complains("rank 1 (pid "));
+    CHECK(f.complains("communicator 1, 2 ranks:\n  ranks 0, 1: ended collective 3 (barrier)\n"));
+    std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("Ctrl-C while the trace is written leaves no directory behind") {
+    std::string run;
+    if (!find_program("collx_run", run)) return;
+    const temporary_file mark;
+    const std::string folder = mark.path() + ".tmp", fifo = mark.path() + ".fifo";
+    std::filesystem::create_directory(folder);
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    const int reader = ::open(fifo.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    REQUIRE(reader >= 0);
+    char block[4096] = {};
+    while (::write(reader, block, sizeof block) > 0) {
+    } // full: collx_run waits in the trace
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+        ::setenv("TMPDIR", folder.c_str(), 1);
+        ::execl(run.c_str(), "collx_run", "-n", "2", "--trace", fifo.c_str(), own_path().c_str(), "[.rank]", nullptr);
+        ::_exit(99);
+    }
+    // The job is over when collx_run has had children and has none: ranks and its guard.
+    const std::string list = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children";
+    const auto until = std::chrono::steady_clock::now() + patient(std::chrono::seconds(60));
+    bool has_begun = false, is_over = false;
+    while (!is_over && std::chrono::steady_clock::now() < until) {
+        const bool has_children = !file_contents(list).empty();
+        has_begun = has_begun || has_children, is_over = has_begun && !has_children;
+        ::usleep(1000);
+    }
+    CHECK(is_over);
+    ::kill(pid, SIGINT);
+    int status = 0;
+    pid_t ended = 0;
+    while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0 && std::chrono::steady_clock::now() < until)
+        if (::read(reader, block, sizeof block) <= 0) ::usleep(1000);
+    if (ended == 0) ::kill(pid, SIGKILL), ::waitpid(pid, &status, 0);
+    ::close(reader), ::unlink(fifo.c_str());
+    CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGINT));
+    CHECK(std::filesystem::is_empty(folder));
     std::filesystem::remove_all(folder);
 }

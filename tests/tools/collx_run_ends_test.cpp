@@ -196,6 +196,34 @@ TEST_CASE("a limit of file size is an error of the output, and the job's folders
     CHECK(std::filesystem::remove(folder)); // empty
 }
 
+TEST_CASE("where no file may have a byte, a job of several hosts is refused, and its folder is removed") {
+    if (!have_binary()) return;
+    char folder[] = "/tmp/collx-run-limit-XXXXXX";
+    REQUIRE(mkdtemp(folder) != nullptr);
+    int err[2];
+    REQUIRE(pipe2(err, O_CLOEXEC) == 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        setenv("TMPDIR", folder, 1);
+        dup2(err[1], 2);
+        const rlimit none{0, 0};
+        setrlimit(RLIMIT_FSIZE, &none);
+        execl(std::getenv("RUN_BINARY"), "collx_run", "-n", "2", "--hosts", "2", "echo", "hi", nullptr);
+        _exit(99);
+    }
+    close(err[1]);
+    std::string said;
+    char buffer[256];
+    for (ssize_t n; (n = read(err[0], buffer, sizeof buffer)) > 0;) said.append(buffer, static_cast<std::size_t>(n));
+    close(err[0]);
+    int status = 0;
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    INFO(status << said);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 126));
+    CHECK(contains(said, "cannot keep a key for the job: File too large (raise the limit of file size (ulimit -f))"));
+    CHECK(std::filesystem::remove(folder)); // empty
+}
+
 TEST_CASE("a job runs without a standard output") {
     if (!have_binary()) return;
     const pid_t pid = fork();

@@ -135,7 +135,8 @@ std::string measure(const options& o, const std::vector<std::string>& operations
                      "--csv",
                      file};
     if (where.is_alone()) ranks.command.insert(ranks.command.end(), {"--transport", "sockets"});
-    const int code = tools::run_ranks(ranks);
+    tools::launch::signal_queue signals;
+    const int code = tools::run_ranks(ranks, signals).status;
     std::ifstream in(file);
     std::stringstream text;
     text << in.rdbuf();

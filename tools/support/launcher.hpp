@@ -27,11 +27,18 @@
 
 namespace collx::tools {
 
+/// How a job ended: the status to exit with, and whether a rank failed. With keep_going both 0 and true are possible.
+struct job_end {
+    int status;
+    bool has_failed;
+};
+
 namespace launch {
 
 class launcher {
 public:
-    explicit launcher(const launch_options& options) : options_(options), job_(options, now_ns()) {
+    launcher(const launch_options& options, signal_queue& signals)
+        : options_(options), signals_(signals), job_(options, now_ns()) {
         ::prctl(PR_SET_CHILD_SUBREAPER, 1); // what ranks leave behind becomes our child, so that we find and end it
     }
 
@@ -43,7 +50,7 @@ public:
         for (const int rank : job_.running()) ::waitpid(job_.pids()[static_cast<std::size_t>(rank)], nullptr, 0);
     }
 
-    int run() {
+    job_end run() {
         start_ranks();
         while (!is_finished()) {
             wait_and_serve();
@@ -51,10 +58,10 @@ public:
             end_leftovers();
         }
         const int lost_by = out_.lost_by() != 0 ? out_.lost_by() : own_err_.lost_by(), status = job_.exit_status();
-        if (lost_by == 0) return status;
+        if (lost_by == 0) return {status, job_.has_failed()};
         std::fprintf(stderr, "%s: the output of the ranks is not complete: %s\n", options_.launcher.c_str(),
                      std::strerror(lost_by));
-        return status != 0 ? status : 1;
+        return {status != 0 ? status : 1, job_.has_failed()};
     }
 
 private:
@@ -251,7 +258,7 @@ private:
     sink& message_sink() { return err_; }
 
     const launch_options& options_;
-    signal_queue signals_;
+    signal_queue& signals_;
     sink out_{STDOUT_FILENO}, own_err_{STDERR_FILENO};
     sink& err_ = same_file(STDOUT_FILENO, STDERR_FILENO) ? out_ : own_err_;
     std::vector<rank_stream> streams_;
@@ -301,11 +308,13 @@ inline void require_hosts(const launch_options& options) {
 
 } // namespace launch
 
-/// Starts options.ranks processes, waits for all of them and returns the status to exit with: 0, that of the rank that
-/// failed first (128 + number for a signal), 124 after the time limit, 126 or 127 if the program cannot be run.
+/// Starts options.ranks processes and waits for all of them. The status is 0, that of the rank that failed first (128 +
+/// number for a signal), 124 after the time limit, 126 or 127 if the program cannot be run.
 /// Requires: this process has one thread, no other children and standard descriptors. Errors: std::exception with a
 /// sentence; then no rank runs.
-inline int run_ranks(const launch_options& options) {
+/// `signals`: made before what its owner has to remove at the end, for example a directory, so that no signal prevents
+/// it.
+inline job_end run_ranks(const launch_options& options, launch::signal_queue& signals) {
     if (options.ranks < 1 || options.ranks > launch::most_ranks)
         throw std::invalid_argument("The number of ranks must be from 1 to " + std::to_string(launch::most_ranks) +
                                     ", not " + std::to_string(options.ranks) + ".");
@@ -322,7 +331,7 @@ inline int run_ranks(const launch_options& options) {
     for (const auto& assignment : options.environment)
         needs_key = needs_key && assignment.first.rfind("COLLX_KEY", 0) != 0;
     if (needs_key) key.make(), complete.key = key.fd();
-    launch::launcher launcher(complete);
+    launch::launcher launcher(complete, signals);
     return launcher.run();
 }
 

@@ -67,6 +67,8 @@ public:
         return -1;
     }
     [[nodiscard]] int exit_status() const { return status_ != 0 || somebody_succeeded_ ? status_ : forgiven_status_; }
+    /// Whether a rank failed, was ended or could not be started, also where the status is 0.
+    [[nodiscard]] bool has_failed() const { return status_ != 0 || forgiven_status_ != 0; }
     [[nodiscard]] bool is_ending() const { return kill_at_ns_.has_value(); }
 
     /// When on_time() must be called, if ever.

@@ -37,7 +37,11 @@ public:
             ::fcntl(file_.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) == 0;
         ::explicit_bzero(random, sizeof random);
         ::explicit_bzero(text.data(), text.size());
-        if (!is_written) fail_with_errno("cannot keep a key for the job");
+        if (!is_written)
+            fail_with_errno("cannot keep a key for the job", [](int reason) {
+                return reason == EFBIG ? "raise the limit of file size (ulimit -f)"
+                                       : collx::detail::remedy_for_descriptor(reason);
+            });
     }
     [[nodiscard]] int fd() const { return file_.get(); }
 
