@@ -2,6 +2,10 @@
 //
 // collx_info: every section is printed, JSON has the same content, problems have a remedy and the right exit code.
 // collx-test: serial timeout=240
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
 #include <string>
 
 #include <catch2/catch.hpp>
@@ -117,6 +121,16 @@ TEST_CASE("an environment that contradicts itself is an error with a remedy") {
     CHECK(machine.prints("ERROR    rank 0: COLLX_TOPOLOGY=/no/such/file: No such file or directory"));
     const auto folder = run_program(info, "--quick", "COLLX_TOPOLOGY=/etc");
     CHECK(folder.prints("ERROR    rank 0: COLLX_TOPOLOGY=/etc: Is a directory"));
+    const std::string fifo = collx_test::temporary_file().path() + ".fifo";
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    const auto no_file = run_program(info, "--quick", "COLLX_TOPOLOGY=" + fifo);
+    CHECK(no_file.status == 1);
+    CHECK(no_file.prints("COLLX_TOPOLOGY=" + fifo + ": Not a regular file"));
+    const auto costs = run_program(info, "--quick", "COLLX_MACHINE=" + fifo);
+    ::unlink(fifo.c_str());
+    CHECK(costs.status == 0);
+    CHECK(
+        costs.prints("warning  COLLX_MACHINE cannot be used, so explain() has no times: " + fifo + ": Not a regular"));
     const auto bytes = run_program(info, "--quick --json", "COLLX_RANK=0 COLLX_SIZE=2 COLLX_STORE=file:/tmp/\xff");
     CHECK(bytes.prints("\"problems\""));
     CHECK(run_program(info, "--quick >/dev/full").status == 1);
@@ -125,6 +139,35 @@ TEST_CASE("an environment that contradicts itself is an error with a remedy") {
     CHECK(job.prints("found by               environment"));
     CHECK(job.prints("warning  4096 ranks share "));
     CHECK(job.prints("remedy: start at most "));
+}
+
+TEST_CASE("what a program would not find at its start, or when it asks for times, is found here") {
+    std::string info;
+    if (!collx_test::find_program("collx_info", info)) return;
+    const auto nowhere = run_program(info, "--quick", "COLLX_RECORD_DIR=/nonexist/a");
+    INFO(nowhere.out);
+    CHECK(nowhere.status == 1);
+    CHECK(
+        nowhere.prints("ERROR    calls cannot be recorded in COLLX_RECORD_DIR=/nonexist/a: No such file or directory\n"
+                       "           remedy: let COLLX_RECORD_DIR name a directory where this user may write"));
+    CHECK(run_program(info, "--quick", "COLLX_RECORD_DIR=/dev/null").prints("COLLX_RECORD_DIR=/dev/null: Not a dir"));
+    CHECK(run_program(info, "--quick", "COLLX_RECORD=0 COLLX_RECORD_DIR=/nonexist/a").status ==
+          0); // nothing is recorded
+    const collx_test::temporary_file mark;
+    const std::string folder = mark.path() + ".records";
+    const auto good = run_program(info, "--quick", "COLLX_RECORD_DIR=" + folder);
+    CHECK(good.status == 0);
+    CHECK(!good.prints("COLLX_RECORD_DIR=" + folder + ":"));
+    CHECK(!std::filesystem::exists(folder)); // it is left to the ranks
+    std::filesystem::create_directory(folder);
+    CHECK(run_program(info, "--quick", "COLLX_RECORD_DIR=" + folder).status == 0);
+    CHECK(std::filesystem::is_empty(folder));
+    std::filesystem::remove(folder);
+
+    const auto costs = run_program(info, "--quick", "COLLX_MACHINE=/nonexist/b");
+    CHECK(costs.status == 0);
+    CHECK(costs.prints("warning  COLLX_MACHINE cannot be used, so explain() has no times: /nonexist/b: No such file or "
+                       "directory\n           remedy: write one with collx_perf --fit FILE"));
 }
 
 TEST_CASE("the address that other hosts reach this rank at, and why it is that one") {
@@ -150,6 +193,12 @@ TEST_CASE("limits that hurt are named with a remedy") {
     CHECK(f.prints("only 32 files may be open"));
     CHECK(f.prints("remedy: ulimit -n 1024"));
     CHECK(f.status == 0);
+    // Room for a library and for one end of a pipe. What runs the tests may have left descriptor 3 open.
+    const auto few = run_program("bash", "-c \"exec 3>&-; ulimit -n 4; exec '" + info + "' --quick\"");
+    INFO(few.out << few.err);
+    CHECK(few.prints("cross-memory attach could not be tried: no pipe: Too many open files"));
+    CHECK(few.prints("remedy: raise the limit of open files (ulimit -n)"));
+    CHECK(!few.prints("ptrace_scope="));
     const auto typo = run_program(info, "--jsn");
     CHECK(typo.status == 2);
     CHECK(typo.complains("--jsn"));

@@ -4,12 +4,25 @@
 // transports work, tested by adding two numbers over them.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+
 #include <collx/bootstrap/environment.hpp>
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/run_threads.hpp>
 #include <collx/core/clock.hpp>
 #include <collx/core/system_limits.hpp>
 #include <collx/job/machine.hpp>
+#include <collx/sim/machine_file.hpp>
 #include <collx/transport/verbs_device.hpp>
 #if COLLX_HAS_VERBS
 #include <collx/interop/libibverbs.hpp>
@@ -49,6 +62,45 @@ inline problem problem_from(const std::string& what, bool is_fatal) {
     return {text, remedy, is_fatal};
 }
 
+// Whether COLLX_RECORD_DIR can be used, as a rank uses it. Leaves nothing behind.
+inline void try_record_directory(findings& out, const job_description& d) {
+    if (d.record == 0 || d.record_directory.empty()) return;
+    const char* const directory = d.record_directory.c_str();
+    const bool is_made = ::mkdir(directory, 0700) == 0;
+    std::string file = std::string(directory) + "/collx_info-XXXXXX";
+    const int fd = ::mkostemp(file.data(), O_CLOEXEC);
+    const int reason = fd < 0 ? errno : 0;
+    if (fd >= 0) ::close(fd), ::unlink(file.c_str());
+    if (is_made) ::rmdir(directory);
+    if (reason != 0)
+        out.problems.push_back({std::string("calls cannot be recorded in COLLX_RECORD_DIR=") +
+                                    collx::detail::printable(directory).text + ": " + std::strerror(reason),
+                                "let COLLX_RECORD_DIR name a directory where this user may write, or unset it", true});
+}
+
+// Returns why the costs in a file cannot be used, or nothing.
+inline std::optional<problem> try_machine_file(const std::string& file) {
+    std::error_code none;
+    if (std::filesystem::exists(file, none) && !std::filesystem::is_regular_file(file, none)) // a FIFO would wait
+        return problem{std::string(collx::detail::printable(file.c_str()).text) + ": Not a regular file",
+                       "write one with collx_perf --fit FILE"};
+    try {
+        (void)collx::sim::read_machine_file(file);
+        return {};
+    } catch (const std::exception& e) {
+        return problem_from(e.what(), false);
+    }
+}
+// Without the costs of this machine only explain() lacks its times.
+inline void try_machine_costs(findings& out, const environment& env) {
+    const char* const file = env.get("COLLX_MACHINE");
+    if (file == nullptr) return;
+    if (auto p = try_machine_file(file)) {
+        p->what = "COLLX_MACHINE cannot be used, so explain() has no times: " + p->what;
+        out.problems.push_back(*p);
+    }
+}
+
 inline section job_section(findings& out, const environment& env = environment()) {
     section s{"job", "Job"};
     try {
@@ -74,6 +126,8 @@ inline section job_section(findings& out, const environment& env = environment()
         } catch (const collx::error& e) {
             out.problems.push_back(problem_from(e.what(), true));
         }
+        try_record_directory(out, d);
+        try_machine_costs(out, env);
         s.add("oversubscribed", "more ranks than cores", shares ? "yes: ranks yield while they wait" : "no", shares);
         if (shares)
             out.problems.push_back({std::to_string(d.local_size) + " ranks share " + std::to_string(cores) +

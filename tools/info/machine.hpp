@@ -22,6 +22,7 @@
 #include <sstream>
 #include <string>
 
+#include <collx/core/system_limits.hpp>
 #include <collx/topo/discovery.hpp>
 #include <collx/transport/shm.hpp>
 #include <collx/transport/wait.hpp>
@@ -202,10 +203,25 @@ inline section limits_section(findings& out) {
     return s;
 }
 
+/// Whether ranks may read each other's memory; `why_not_tried` and the remedy: this process could not find out.
+struct attach_probe {
+    bool may = false;
+    std::string why_not_tried, remedy;
+};
+
 // Ranks are siblings, so siblings must try: a parent may read its child where two siblings may not read each other.
-inline bool may_attach() {
+inline attach_probe try_to_attach() {
+    const auto not_tried = [](const char* what, const char* (*remedy)(int)) {
+        const int reason = errno;
+        return attach_probe{false, std::string(what) + ": " + std::strerror(reason), remedy(reason)};
+    };
     int ready[2], stay[2];
-    if (::pipe(ready) != 0 || ::pipe(stay) != 0) return false;
+    if (::pipe(ready) != 0) return not_tried("no pipe", collx::detail::remedy_for_descriptor);
+    if (::pipe(stay) != 0) {
+        const attach_probe p = not_tried("no pipe", collx::detail::remedy_for_descriptor);
+        for (const int fd : ready) ::close(fd);
+        return p;
+    }
     static std::uint64_t word; // at the same address in both children
     const pid_t holder = ::fork();
     if (holder == 0) {
@@ -216,41 +232,64 @@ inline bool may_attach() {
         if (::write(ready[1], &c, 1) == 1) (void)!::read(stay[0], &c, 1); // until the parent closes its end
         ::_exit(0);
     }
+    attach_probe p;
+    if (holder < 0) p = not_tried("no process", collx::detail::remedy_for_process);
     char c = 0;
     const bool is_ready = holder > 0 && ::read(ready[0], &c, 1) == 1;
-    const int code =
-        is_ready ? in_child(5, [&] { return collx::cma_probe(holder, &word, 0x636f'6c6c'78u) ? 0 : 1; }) : 1;
+    p.may = is_ready && in_child(5, [&] { return collx::cma_probe(holder, &word, 0x636f'6c6c'78u) ? 0 : 1; }) == 0;
     for (int fd : {ready[0], ready[1], stay[0], stay[1]}) ::close(fd);
     if (holder > 0) ::waitpid(holder, nullptr, 0);
-    return code == 0;
+    return p;
+}
+
+inline void add_attach(section& s, findings& out) {
+    const attach_probe attach = try_to_attach();
+    const std::string scope = file_text("/proc/sys/kernel/yama/ptrace_scope");
+    if (!attach.why_not_tried.empty()) {
+        s.add("cross_memory_attach", "cross-memory attach", "not tried: " + attach.why_not_tried, nullptr);
+        out.problems.push_back(
+            {"cross-memory attach could not be tried: " + attach.why_not_tried, attach.remedy, false});
+        return;
+    }
+    s.add("cross_memory_attach", "cross-memory attach",
+          attach.may ? "yes" : "no" + (scope.empty() ? "" : " (ptrace_scope is " + scope + ")"), attach.may);
+    if (!attach.may)
+        out.problems.push_back(
+            {"ranks may not read each other's memory, so the policy attach is unsupported (nothing else needs it)",
+             "sysctl kernel.yama.ptrace_scope=0, or give the container CAP_SYS_PTRACE"});
+}
+
+/// The remedy for a call that makes a descriptor: where the limit of open files is why it failed, another kernel is
+/// none.
+inline std::string remedy_for(int reason, const char* otherwise) {
+    return reason == EMFILE || reason == ENFILE ? collx::detail::remedy_for_descriptor(reason) : otherwise;
 }
 
 inline section kernel_section(findings& out) {
     section s{"kernel", "Kernel"};
     s.add("release", "release", file_text("/proc/sys/kernel/osrelease"));
     const int memory = ::memfd_create("collx_info", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    const std::string why_no_memory = memory < 0 ? std::strerror(errno) : "";
+    const int memory_reason = memory < 0 ? errno : 0;
+    const std::string why_no_memory = memory < 0 ? std::strerror(memory_reason) : "";
     const bool seals = memory >= 0 && ::fcntl(memory, F_ADD_SEALS, collx::detail::size_seals) == 0;
     if (memory >= 0) ::close(memory);
     s.add("memfd", "memfd with seals", seals ? "yes" : "no " + why_no_memory, seals);
     const long process = ::syscall(SYS_pidfd_open, ::getpid(), 0);
-    const std::string why_no_process = process < 0 ? std::strerror(errno) : "";
+    const int process_reason = process < 0 ? errno : 0;
+    const std::string why_no_process = process < 0 ? std::strerror(process_reason) : "";
     if (process >= 0) ::close(static_cast<int>(process));
     s.add("pidfd", "pidfd", process >= 0 ? "yes" : "no: " + why_no_process, process >= 0);
-    const bool attaches = may_attach();
-    const std::string scope = file_text("/proc/sys/kernel/yama/ptrace_scope");
-    s.add("cross_memory_attach", "cross-memory attach",
-          attaches ? "yes" : "no" + (scope.empty() ? "" : " (ptrace_scope is " + scope + ")"), attaches);
     if (!seals)
-        out.problems.push_back({"shared memory cannot be made: memfd_create with seals fails " + why_no_memory,
-                                "use Linux 3.17 or newer, or allow the call in the container's seccomp profile", true});
-    if (process < 0)
-        out.problems.push_back({"the death of a rank is found late: pidfd_open fails (" + why_no_process + ")",
-                                "use Linux 5.3 or newer, or allow the call in the container's seccomp profile"});
-    if (!attaches)
         out.problems.push_back(
-            {"ranks may not read each other's memory, so the policy attach is unsupported (nothing else needs it)",
-             "sysctl kernel.yama.ptrace_scope=0, or give the container CAP_SYS_PTRACE"});
+            {"shared memory cannot be made: memfd_create with seals fails " + why_no_memory,
+             remedy_for(memory_reason, "use Linux 3.17 or newer, or allow the call in the container's seccomp profile"),
+             true});
+    if (process < 0)
+        out.problems.push_back(
+            {"the death of a rank is found late: pidfd_open fails (" + why_no_process + ")",
+             remedy_for(process_reason,
+                        "use Linux 5.3 or newer, or allow the call in the container's seccomp profile")});
+    add_attach(s, out);
     return s;
 }
 
