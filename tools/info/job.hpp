@@ -11,10 +11,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 
 #include <collx/bootstrap/environment.hpp>
 #include <collx/comm/all_reduce.hpp>
@@ -80,10 +78,6 @@ inline void try_record_directory(findings& out, const job_description& d) {
 
 // Returns why the costs in a file cannot be used, or nothing.
 inline std::optional<problem> try_machine_file(const std::string& file) {
-    std::error_code none;
-    if (std::filesystem::exists(file, none) && !std::filesystem::is_regular_file(file, none)) // a FIFO would wait
-        return problem{std::string(collx::detail::printable(file.c_str()).text) + ": Not a regular file",
-                       "write one with collx_perf --fit FILE"};
     try {
         (void)collx::sim::read_machine_file(file);
         return {};

@@ -3,13 +3,8 @@
 // The records of a job's calls as files: reads a directory, writes one trace.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
+#include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -20,9 +15,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <collx/core/regular_file.hpp>
 #include <collx/job/recorded_calls.hpp>
-
-#include "launch/system.hpp"
 
 namespace collx::tools {
 
@@ -49,23 +43,6 @@ inline std::vector<std::string> record_paths(const std::string& directory, const
 }
 /// Whether a directory holds files of records.
 inline bool has_call_records(const std::string& directory) { return !record_paths(directory).empty(); }
-/// The bytes of a file. Errors: std::runtime_error with the reason. A FIFO would wait for a writer: regular files only.
-inline std::string bytes_of_record(const std::string& path) {
-    const auto refuse = [](const char* why) { throw std::runtime_error(why); };
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0) refuse(std::strerror(errno));
-    const launch::descriptor file(fd);
-    struct stat about {};
-    if (::fstat(fd, &about) != 0) refuse(std::strerror(errno));
-    if (!S_ISREG(about.st_mode)) refuse("Not a regular file");
-    std::string bytes;
-    char part[1 << 16];
-    for (ssize_t n; (n = ::read(fd, part, sizeof part)) != 0;) {
-        if (n < 0) refuse(std::strerror(errno));
-        bytes.append(part, static_cast<std::size_t>(n));
-    }
-    return bytes;
-}
 /// Reads them in the order of their names, but for those of `older`. A file that cannot be read hides no other: `tool`
 /// names it on standard error. Errors: std::runtime_error if there is none, or none that can be read.
 inline std::vector<recorded_calls> read_call_records(const std::string& directory, const char* tool,
@@ -76,7 +53,9 @@ inline std::vector<recorded_calls> read_call_records(const std::string& director
                                  " has no records of calls; run the ranks with COLLX_RECORD_DIR=" + directory + ".");
     std::vector<recorded_calls> all;
     for (const auto& path : paths) try {
-            const std::string bytes = bytes_of_record(path);
+            std::string bytes;
+            if (const char* why = collx::detail::read_regular_file(path.c_str(), SIZE_MAX, bytes))
+                throw std::runtime_error(why);
             all.push_back(read_recorded_calls(bytes.data(), bytes.size()));
         } catch (const std::exception& e) {
             std::fprintf(stderr, "%s: %s: %s\n", tool, path.c_str(), e.what());

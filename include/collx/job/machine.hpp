@@ -5,12 +5,7 @@
 // differently.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -19,7 +14,7 @@
 #include <vector>
 
 #include <collx/bootstrap/environment.hpp>
-#include <collx/core/descriptor.hpp>
+#include <collx/core/regular_file.hpp>
 #include <collx/job/communicator_core.hpp>
 #include <collx/plan/by_links.hpp>
 #include <collx/topo/member_order.hpp>
@@ -110,24 +105,10 @@ inline int own_site(const own_machine& m, const environment& env, int rank, int 
 
 // The text of a file of at most 1 MiB. Errors: environment.
 inline std::string read_topology(const std::string& file, int rank) {
-    const auto refuse = [&](const char* why) {
+    std::string text;
+    if (const char* why = read_regular_file(file.c_str(), most_topology_bytes + 1, text))
         fail(errc::environment, rank, -1, "name a file that this rank may read", "COLLX_TOPOLOGY=%s: %s",
              printable(file.c_str()).text, why);
-    };
-    // Without O_NONBLOCK, opening a FIFO waits for its writer.
-    const descriptor f(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    struct stat about {};
-    if (!f.is_open() || ::fstat(f.get(), &about) != 0) refuse(std::strerror(errno));
-    if (!S_ISREG(about.st_mode)) refuse(S_ISDIR(about.st_mode) ? std::strerror(EISDIR) : "Not a regular file");
-    std::string text(most_topology_bytes + 1, '\0');
-    std::size_t got = 0;
-    while (got < text.size()) {
-        const ssize_t n = ::read(f.get(), text.data() + got, text.size() - got);
-        if (n < 0) refuse(std::strerror(errno));
-        if (n == 0) break;
-        got += static_cast<std::size_t>(n);
-    }
-    text.resize(got);
     if (text.size() > most_topology_bytes)
         fail(errc::environment, rank, -1, "give one host's machine", "COLLX_TOPOLOGY=%s has more than %zu bytes",
              printable(file.c_str()).text, most_topology_bytes);

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -27,6 +26,7 @@
 
 #include <collx/core/decimal.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/regular_file.hpp>
 #include <collx/core/shared_cache.hpp>
 #include <collx/sim/call_costs.hpp>
 
@@ -194,17 +194,9 @@ inline std::string to_text(const machine_costs& m) {
 
 // Reads a machine file. Errors: environment if it cannot be read, else as read_machine_costs().
 inline machine_costs read_machine_file(const std::string& file) {
-    std::FILE* const f = std::fopen(file.c_str(), "re");
-    if (f == nullptr)
-        fail(errc::environment, -1, -1, "write one with collx_perf --fit FILE", "%.200s: %s", file.c_str(),
-             std::strerror(errno));
-    std::string text(most_machine_bytes + 1, '\0');
-    text.resize(std::fread(text.data(), 1, text.size(), f));
-    const int reason = std::ferror(f) != 0 ? errno : 0; // a folder can be opened but not read
-    std::fclose(f);
-    if (reason != 0)
-        fail(errc::environment, -1, -1, "write one with collx_perf --fit FILE", "%.200s: %s", file.c_str(),
-             std::strerror(reason));
+    std::string text;
+    if (const char* why = collx::detail::read_regular_file(file.c_str(), most_machine_bytes + 1, text))
+        fail(errc::environment, -1, -1, "write one with collx_perf --fit FILE", "%.200s: %s", file.c_str(), why);
     return read_machine_costs(text, file);
 }
 
