@@ -5,6 +5,7 @@
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
+#include "support/first_error.hpp"
 #include "support/skip.hpp"
 
 namespace {
@@ -16,6 +17,15 @@ struct case_counter : Catch::TestEventListenerBase {
     void testCaseEnded(const Catch::TestCaseStats&) override { ++cases_run; }
 };
 CATCH_REGISTER_LISTENER(case_counter)
+
+struct fresh_start : Catch::TestEventListenerBase {
+    using TestEventListenerBase::TestEventListenerBase;
+    void sectionStarting(const Catch::SectionInfo& section) override { // the test case itself is one
+        TestEventListenerBase::sectionStarting(section);               // keeps a stack of them
+        collx_test::failure_of_a_rank.forget();
+    }
+};
+CATCH_REGISTER_LISTENER(fresh_start)
 
 } // namespace
 
