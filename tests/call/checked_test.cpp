@@ -8,7 +8,6 @@
 
 #include <array>
 #include <atomic>
-#include <barrier>
 #include <chrono>
 #include <thread>
 
@@ -346,8 +345,7 @@ TEST_CASE(
                     EXPECT(says(e, "set_checked(true)") == !is_checked);
                     ++ended;
                 }
-                for (int turn = 0; ended < n - 1 && turn < 10'000; ++turn)
-                    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                until([&] { return ended == n - 1; });
                 EXPECT(ended == n - 1);
             });
         }
@@ -367,7 +365,7 @@ TEST_CASE("unchecked: other counts over channels are found at the first message"
 template <class F>
 void check_window(std::size_t elems, F&& f) {
     for (const bool later : {false, true}) {
-        std::barrier together(3);
+        std::atomic<int> together{0};
         on_ranks(3, [&](collx::communicator& w) {
             w.set_checked(false);
             w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
@@ -375,7 +373,8 @@ void check_window(std::size_t elems, F&& f) {
             const auto call = [&](std::size_t n) { f(w, collx::view(x.data(), n), collx::view(y.data(), 3 * n)); };
             if (later) // uses stages and numbers before
                 for (int i = 0; i < 9; ++i) call(elems);
-            together.arrive_and_wait(); // a rank still in the ninth call would get the mismatch there
+            ++together;
+            until([&] { return together == 3; }); // a rank still in the ninth call would get the mismatch there
             const auto e = thrown<mismatch>(w, [&] { call(x.size()); });
             at("%zu elements, later: %d, says %s", elems, later, e.what());
             EXPECT(e.peer() >= 0 && e.peer() < 3 && says(e, "another size than this call expects"));

@@ -238,7 +238,7 @@ TEST_CASE("work may be moved, and waited for with a limit") {
         } else {
             kept->wait();
             EXPECT(y == 1);
-            while (!go) collx::cpu_relax();
+            until([&] { return go.load(); });
             collx::send(w, collx::value(x), 0);
         }
     });
@@ -348,7 +348,7 @@ TEST_CASE("after a wait has thrown, what still comes does not reach the buffer")
                 (void)thrown<collx::timed_out>(w, [&] { first.wait(); });
                 x.assign(n, -7); // the program's again
                 has_thrown = true;
-                while (!is_sent) (void)w.progress();
+                collx_test::until([&] { return (void)w.progress(), is_sent.load(); });
                 (void)thrown<collx::timed_out>(w, [&] { second.wait(); });
                 EXPECT(std::count(x.begin(), x.end(), -7) == n);
             });
@@ -538,9 +538,7 @@ TEST_CASE("between hosts a call returns though another one, under way, has no ro
         collx::barrier(w);
         // The rank that finishes first makes no other call before the other rank has returned, too.
         ++returned;
-        const auto end = std::chrono::steady_clock::now() + 30s;
-        while (returned < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-        EXPECT(returned == 2);
+        until([&] { return returned == 2; });
         work.wait();
         for (std::size_t i = 0; i < x.size(); i += 9973) EXPECT_AT(i, x[i] == folded(i, 0, 1));
     });

@@ -23,9 +23,10 @@ void use_up(collx::communicator& w, collx::communicator& child, int round) {
 
 void fail_children(const std::vector<int>& host_of, int rounds) {
     const long before = checks.load();
+    const auto limit = collx_test::patient(std::chrono::seconds(50));
     collx::run_threads(host_of, [&](collx::communicator& w) {
         w.set_checked(false);
-        w.set_timeout(std::chrono::seconds(50));
+        w.set_timeout(limit);
         for (int round = 0; round < rounds; ++round) {
             at("%d ranks, round %d", w.size(), round);
             auto child = w.split(0);

@@ -20,8 +20,7 @@ using works = std::vector<collx::work<void>>;
 
 // Rank 1 waits for a flag of rank 0, without a call of collx.
 void wait_until(const std::atomic<bool>& go) {
-    const auto end = std::chrono::steady_clock::now() + 30s;
-    while (!go && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    until([&] { return go.load(); });
 }
 
 } // namespace
