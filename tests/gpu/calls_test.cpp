@@ -625,18 +625,18 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
             const auto c = w.with(gpus{r});
             use_device(c, small(staged));
             device_memory<float> x(g, w.rank(), 100, 1.0f);
-            std::atomic<int>& checked = checks_of_peers;
+            std::atomic<int>& steps = checks_of_peers;
             if (w.rank() == 0) {
+                until([&] { return steps == 1; }); // use_device() has returned there, too
                 all_reduce(c, x, plus{}, {.timeout = std::chrono::milliseconds(300)});
                 const auto e = thrown<timed_out>(w, [&] { synchronize(c); });
                 EXPECT(e.peer() == 1);
                 const auto again = thrown<timed_out>(w, [&] { all_reduce(c, x); }); // the communicator stays failed
                 EXPECT(again.peer() == 1);
-                checked = 1;
+                steps = 2;
             } else {
-                for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
-                     checked.load() == 0 && !limit.passed();)
-                    sched_yield();
+                steps = 1;
+                until([&] { return steps == 2; });
                 EXPECT(x[0] == 1.0f);
             }
         });
@@ -657,9 +657,7 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
                 EXPECT(e.code() == errc::aborted);
                 EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // well before the deadline of 50 s
             } else {
-                for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
-                     checks_of_peers.load() == 0 && !limit.passed();)
-                    sched_yield();
+                until([&] { return checks_of_peers == 1; });
                 w.abort();
                 EXPECT(x[0] == 1.0f);
             }

@@ -245,6 +245,7 @@ TEST_CASE("a place, a peer or a line that is not there ends the window, and noth
 
 TEST_CASE("a signal that does not come is the deadline's, which names who should have given it") {
     fake_gpus g;
+    std::atomic<bool> has_signalled{false};
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
         const int me = w.rank();
         window<int> x(w, 4, r, some());
@@ -253,6 +254,7 @@ TEST_CASE("a signal that does not come is the deadline's, which names who should
             refuses(errc::invalid_argument, -1, "a time limit of 0 ns", [&] { x.set_timeout(duration::from_ns(0)); }));
         x.set_timeout(std::chrono::milliseconds(50));
         if (me == 0) {
+            until([&] { return has_signalled.load(); });
             launch(x, r, 3, s, [&](auto& b, int block, int) {
                 if (block == 2) (void)b.wait(1, 3);
             });
@@ -260,7 +262,8 @@ TEST_CASE("a signal that does not come is the deadline's, which names who should
                            [&] { x.synchronize(&s); }));
             EXPECT(refuses(errc::timeout, 1, "", [&] { x.signal(1, &s); }));
         } else {
-            x.signal(0, &s, 2);
+            x.signal(0, &s, 2), x.synchronize(&s);
+            has_signalled = true;
             bool has_heard = false;
             until([&] { // rank 0 ends the window
                 try {
