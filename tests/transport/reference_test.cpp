@@ -270,9 +270,8 @@ TEMPLATE_TEST_CASE_SIG("what goes by reference stays with the system until the o
     pair_of_streams w(single_copy_mode::always, Family);
     const auto first = message(copy_or_reference::least_bytes, 1), second = message(140'001, 2);
     w.tx.commit_single_copy(first.data(), first.size(), 7);
-    std::memset(w.tx.try_acquire(100), 1, 100), w.tx.commit(100, 9); // behind them, from a slot
-    w.send();
-    CHECK(w.left.is_flushed()); // the system has everything
+    std::memset(w.tx.try_acquire(100), 1, 100), w.tx.commit(100, 9);    // behind them, from a slot
+    REQUIRE(wait_until([&] { return w.send(), w.left.is_flushed(); })); // the system has everything
     CHECK(w.left.is_exposed());
     CHECK_FALSE(w.tx.has_all_back());
     CHECK_FALSE(w.tx.is_drained());
@@ -281,18 +280,19 @@ TEMPLATE_TEST_CASE_SIG("what goes by reference stays with the system until the o
     w.rx.release(first.size());
     REQUIRE(w.move_until([&] { return w.tx.is_drained(); }));
     CHECK_FALSE(w.left.is_exposed());
-    REQUIRE((w.rx.has_message() && w.rx.is_expected(100, 9)));
+    REQUIRE(w.move_until([&] { return w.rx.has_message(); }));
+    REQUIRE(w.rx.is_expected(100, 9));
     w.rx.release(100);
     w.tx.commit_single_copy(second.data(), second.size(), 8);
     REQUIRE(w.move_until([&] { return w.tx.is_drained(); }));
-    REQUIRE((w.rx.has_message() && w.rx.is_expected(second.size(), 8)));
+    REQUIRE(w.move_until([&] { return w.rx.has_message(); }));
+    REQUIRE(w.rx.is_expected(second.size(), 8));
     CHECK(is_message(w.rx.peek(second.size()), 2, second.size()));
     w.rx.release(second.size());
 
     // Shorter ones are copied: the sender is free when the system has them.
     w.tx.commit_single_copy(first.data(), first.size() - 1, 7);
-    w.send();
-    CHECK(w.tx.has_all_back());
+    CHECK(wait_until([&] { return w.send(), w.tx.has_all_back(); }));
 }
 
 TEST_CASE("by reference to where it is wanted, both ways at once, on good days and bad") {
@@ -350,9 +350,8 @@ TEST_CASE("memory is handed back after a failure only when no receiver can see w
             std::vector<std::byte> arrived(bytes);
             if (wanted) w.rx.want_at(arrived.data(), bytes, 0);
             w.tx.commit_single_copy(m.data(), bytes, 0);
-            w.send();
+            REQUIRE(wait_until([&] { return w.send(), w.left.is_flushed() == (bytes == 200'000); }));
             REQUIRE(w.left.is_exposed());
-            REQUIRE(w.left.is_flushed() == (bytes == 200'000));
             w.left.say_failure(failure(errc::aborted, 0).word);
             w.send();
             w.left.settle();

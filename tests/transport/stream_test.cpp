@@ -265,7 +265,7 @@ TEST_CASE("words beside messages: failure, waiting, goodbye, and the end after e
     const waiting_words heard{there, 3};
     CHECK((heard.of(0).peer() == 2 && heard.of(0).what() == awaited::why::room));
     CHECK((heard.of(2).peer() == 1 && heard.of(2).what() == awaited::why::message));
-    CHECK(now - heard.of(2).said_at_ns() >= 4'900'000'000); // the age is transmitted
+    CHECK(collx::now_ns() - heard.of(2).said_at_ns() >= 4'900'000'000); // the age is transmitted
     CHECK(now - heard.of(0).said_at_ns() < 1'000'000'000);
     CHECK(heard.of(1).word == 0);
     CHECK(world.right.heard_failure() == 0x3'0000'0005);
@@ -869,7 +869,8 @@ TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", 
         remote_pair a;
         tx.commit_single_copy(a.from.data(), a.bytes, 0);
         if (wanted) rx.want_at(a.to.data(), a.bytes, 0);
-        world.left.move(), world.right.move(); // a part is in transit, and some of it has arrived
+        world.left.move(); // a part is in transit
+        REQUIRE(wait_until([&] { return world.right.move(), !wanted || a.to[0] == a.from[0]; })); // some has arrived
         REQUIRE(!tx.has_all_back());
         REQUIRE(!rx.has_message());
         if (wanted) world.right.settle();
@@ -892,7 +893,10 @@ TEMPLATE_TEST_CASE("when an end has left, nothing goes to its user's memory", ""
         remote_pair a;
         rx.want_at(a.to.data(), a.bytes, 0);
         tx.commit_single_copy(a.from.data(), a.bytes, 0);
-        if (has_begun) world.left.move(), world.right.move(); // a part is in transit, and some of it has arrived
+        if (has_begun) { // a part is in transit, and some of it has arrived
+            world.left.move();
+            REQUIRE(wait_until([&] { return world.right.move(), a.to[0] == a.from[0]; }));
+        }
         REQUIRE(!rx.has_message());
         CHECK((a.to[0] == a.from[0]) == has_begun);
         const auto before = a.to;
@@ -1328,47 +1332,65 @@ TEST_CASE("who has said goodbye is helped no more: its connections are the hub's
     zero.say_bye(), one.say_bye(), staying.say_bye();
 }
 
-TEST_CASE("while ranks still connect, a failure waits for those that come late") {
-    using namespace std::chrono;
-    const failure why(errc::peer_failed, 1); // rank 1 has ended; rank 0 or 3 found it and has met none of the others
+namespace {
+
+struct late_hearing {
+    std::uint64_t heard = 0; // the failure's word
+    int lost = -1;           // a rank whose connection has ended instead
+};
+// Rank 1 of 4 has ended; rank `first` found it and has met none of the others. What rank 2, which comes late, hears.
+late_hearing hear_late(int first) {
     const auto of = [](int rank) {
         return remote_members{.id = 5, .rank = rank, .ranks = {0, 1, 2, 3}, .shape = small_shape, .ports = 2};
     };
+    socket_address at[4];
+    descriptor listeners[4];
+    for (int r = 0; r < 4; ++r)
+        at[r] = detail::unix_address("", detail::new_unix_name()), listeners[r] = socket_hub::listen_on(at[r]);
+    const auto hub_of = [&](int r) {
+        return make_counted<socket_hub>(std::move(listeners[r]), a_token, std::vector(at, at + 4), 0);
+    };
+    late_hearing result;
+    std::atomic<bool> is_over{false};
+    std::thread late([&] {
+        auto hub = hub_of(2);
+        collx::atomic<std::uint64_t> failed{0};
+        remote_links links(hub, of(2));
+        links.begin(failed);
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        (void)links.tx(1, first);
+        int moves_after = 0; // when nothing more is said, what was said is there
+        (void)wait_until([&] {
+            if (is_over) ++moves_after;
+            (void)links.move();
+            if (result.lost < 0) result.lost = links.find_gone(first, now_ns());
+            return failed.load() != 0 || result.lost >= 0 || moves_after > 100;
+        });
+        result.heard = failed.load();
+    });
+    const auto hub = hub_of(first);
+    hub->set_near({1, 3 - first}); // these do not connect
+    collx::atomic<std::uint64_t> failed{failure(errc::peer_failed, 1).word};
+    remote_links links(hub, of(first));
+    links.begin(failed);
+    links.announce_failure(true);
+    is_over = true;
+    late.join();
+    return result;
+}
+
+} // namespace
+
+TEST_CASE("while ranks still connect, a failure waits for those that come late") {
     for (const int first : {0, 3}) { // a lower rank than the one that comes, or a higher one
         INFO("rank " << first << " found it");
-        socket_address at[4];
-        descriptor listeners[4];
-        for (int r = 0; r < 4; ++r)
-            at[r] = detail::unix_address("", detail::new_unix_name()), listeners[r] = socket_hub::listen_on(at[r]);
-        const auto hub_of = [&](int r) {
-            return make_counted<socket_hub>(std::move(listeners[r]), a_token, std::vector(at, at + 4), 0);
-        };
-        std::atomic<std::uint64_t> heard{0};
-        std::atomic<int> lost{-1};
-        std::thread late([&] {
-            auto hub = hub_of(2);
-            collx::atomic<std::uint64_t> failed{0};
-            remote_links links(hub, of(2));
-            links.begin(failed);
-            std::this_thread::sleep_for(20ms);
-            (void)links.tx(1, first);
-            (void)wait_until([&] {
-                (void)links.move();
-                if (lost < 0) lost = links.find_gone(first, now_ns());
-                return failed.load() != 0 || lost >= 0;
-            });
-            heard = failed.load();
-        });
-        const auto hub = hub_of(first);
-        hub->set_near({1, 3 - first}); // these do not connect
-        collx::atomic<std::uint64_t> failed{why.word};
-        remote_links links(hub, of(first));
-        links.begin(failed);
-        links.announce_failure(true);
-        late.join();
-        CHECK(failure(heard).code() == errc::peer_failed);
-        CHECK(failure(heard).rank() == 1);
-        CHECK(lost == -1);
+        late_hearing one;
+        // The failure waits for 200 ms: a rank that has no core for so long misses it, but not each time.
+        for (int tries = 0; tries < 5 && failure(one.heard).code() != errc::peer_failed; ++tries)
+            one = hear_late(first);
+        CHECK(failure(one.heard).code() == errc::peer_failed);
+        CHECK(failure(one.heard).rank() == 1);
+        CHECK(one.lost == -1);
     }
 }
 
@@ -1378,20 +1400,26 @@ TEST_CASE("a failure waits only for ranks that may still come, and not for ever"
     } const cases[] = {{true, false, true}, {true, true, false}, {false, false, false}};
     for (const auto& c : cases) {
         CAPTURE(c.is_young, c.is_near);
-        socket_address at[2] = {loopback(false), loopback(false)};
-        descriptor listeners[2];
-        for (int r = 0; r < 2; ++r) listeners[r] = socket_hub::listen_on(at[r]);
-        const auto hub = make_counted<socket_hub>(std::move(listeners[0]), a_token, std::vector(at, at + 2), 0);
-        if (c.is_near) hub->set_near({0, 1});
-        collx::atomic<std::uint64_t> failed{failure(errc::peer_failed, 1).word};
-        remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
-        links.begin(failed);
-        const std::int64_t began = now_ns();
-        links.announce_failure(c.is_young);
-        const std::int64_t took = now_ns() - began, limit = 200'000'000;
-        CHECK(took < collx_test::patient(5 * limit));
+        const auto time_to_announce = [&] {
+            socket_address at[2] = {loopback(false), loopback(false)};
+            descriptor listeners[2];
+            for (int r = 0; r < 2; ++r) listeners[r] = socket_hub::listen_on(at[r]);
+            const auto hub = make_counted<socket_hub>(std::move(listeners[0]), a_token, std::vector(at, at + 2), 0);
+            if (c.is_near) hub->set_near({0, 1});
+            collx::atomic<std::uint64_t> failed{failure(errc::peer_failed, 1).word};
+            remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
+            links.begin(failed);
+            const std::int64_t began = now_ns();
+            links.announce_failure(c.is_young);
+            return now_ns() - began;
+        };
+        constexpr std::int64_t limit = 200'000'000;
+        std::int64_t took = time_to_announce();
         if (c.waits) CHECK(took >= limit);
-        else CHECK(took < limit / 2 + collx_test::patient(limit) - limit);
+        // It may be late because this thread had no core, but not each time.
+        const std::int64_t most = c.waits ? collx_test::patient(5 * limit) : limit / 2;
+        for (int tries = 1; tries < 10 && took >= most; ++tries) took = std::min(took, time_to_announce());
+        CHECK(took < most);
     }
 }
 
@@ -1460,18 +1488,24 @@ TEST_CASE("a process of another user neither comes in through a unix listener no
             ::usleep(500);
         }
     });
-    const auto is_closed_at_once = [&] { // true if it was closed without an answer
-        const descriptor s(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        const timeval patience{1, 500'000};
+    const auto greet = [&] { // not open if it was closed before
+        descriptor s(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (::connect(s.get(), at.get(), at.bytes) != 0 || ::send(s.get(), &h, sizeof h, MSG_NOSIGNAL) < 0)
+            s = descriptor();
+        return s;
+    };
+    const timeval patience{collx_test::patient_s(20), 0};
+    CHECK(as_another_user([&] { // is closed without an answer
+        const descriptor s = greet();
+        if (!s.is_open()) return true;
         ::setsockopt(s.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
         char c;
-        if (::connect(s.get(), at.get(), at.bytes) != 0 || ::send(s.get(), &h, sizeof h, MSG_NOSIGNAL) < 0) return true;
         const ssize_t n = ::recv(s.get(), &c, 1, 0);
         return n == 0 || (n < 0 && errno == ECONNRESET);
-    };
-    CHECK(as_another_user(is_closed_at_once));
+    }));
     CHECK(came == 0);
-    (void)is_closed_at_once(); // a connection of this user is accepted
+    const descriptor of_this_user = greet();
+    CHECK(wait_until([&] { return came > 0; }));
     is_over = true;
     looking.join();
     CHECK(came == 1);
