@@ -151,8 +151,8 @@ TEST_CASE("MPICH's mpiexec") {
     CHECK(two.count("peer_failed: collx: rank ") == 2);
     CHECK(two.count("has PMI only in the first)") == 2);
     // A rank that never starts costs the other ranks their deadline, not more.
-    const output late = run("mpiexec.hydra -n 2 -env COLLX_TIMEOUT 0.5 sh -c 'test $PMI_RANK = 0 && exec " +
-                            rank_program() + "; sleep 3'");
+    const output late = run("mpiexec.hydra -n 2 -env COLLX_TIMEOUT 2 sh -c 'test $PMI_RANK = 0 && exec " +
+                            rank_program() + "; sleep 4'");
     INFO(late.text);
     CHECK(late.count("timeout: collx: rank 0: not all 2 ranks came to the PMI barrier") == 1);
     const output stale = run("PMI_FD=99 PMI_RANK=0 PMI_SIZE=2 " + rank_program());

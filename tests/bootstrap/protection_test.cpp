@@ -310,7 +310,7 @@ TEST_CASE("at a TCP store every rank hears which one has another key, long befor
             gone = error_of([&] { tcp_store("127.0.0.1", port, soon(collx_test::patient(60'000)), 1, other); });
             gone_took_ns = now_ns() - begin;
         });
-        ::usleep(static_cast<useconds_t>(std::min(collx_test::patient(1'000'000), std::int64_t{5'000'000})));
+        ::usleep(static_cast<useconds_t>(std::min(collx_test::patient(1'500'000), std::int64_t{7'000'000})));
         server = nullptr;
         late.join();
     });

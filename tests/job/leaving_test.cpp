@@ -202,10 +202,11 @@ TEST_CASE("survivors go on in a new communicator, and the memory of the old ones
 TEST_CASE("who lives and does not come to shrink is named, and may come later") {
     collx_test::processes all;
     collx_test::shared_page<std::atomic<int>> come, told;
+    const auto limit = collx_test::heard_within(3000ms);
     run_three(all, [&](collx::communicator& world) {
         if (world.rank() == 0) world.abort();
         if (world.rank() == 2) collx_test::wait_until(*told, 2);
-        else world.set_timeout(1500ms), come->fetch_add(1), collx_test::wait_until(*come, 2);
+        else world.set_timeout(limit), come->fetch_add(1), collx_test::wait_until(*come, 2);
         for (int tries = 0;; ++tries) {
             try {
                 auto next = world.shrink();

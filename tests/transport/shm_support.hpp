@@ -52,7 +52,7 @@ inline bool wait_for_guests(const std::string& job, int guests) {
 }
 
 // Gives connected guests time to be heard: nothing outside rank 0 shows that it has received their messages.
-inline void give_time_for_words() { ::usleep(static_cast<useconds_t>(patient(200'000))); }
+inline void give_time_for_words() { ::usleep(static_cast<useconds_t>(patient(1'000'000))); }
 
 inline int entries_of(const char* folder) {
     DIR* d = ::opendir(folder);

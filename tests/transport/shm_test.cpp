@@ -14,6 +14,15 @@
 using namespace collx;
 using namespace collx_test;
 
+namespace {
+
+// A limit that is waited out, in ms; join_and_leave() takes ten seconds for one that is not.
+int reached_limit(int ms) {
+    return static_cast<int>(std::min<long>(heard_within(std::chrono::milliseconds(ms)).count(), 9'900));
+}
+
+} // namespace
+
 TEST_CASE("ranks that join see one memory") {
     for (const int ranks : {1, 2, 3, 5, 8, 16}) {
         const std::string job = fresh_job();
@@ -150,8 +159,9 @@ TEST_CASE("a second rank 0 hears which process was first, and the job goes on wi
 
 TEST_CASE("ranks that do not come are named on all ranks that did, when the time is over and not before") {
     const std::string job = fresh_job();
+    const int limit_ms = reached_limit(3000);
     processes p;
-    for (const int r : {0, 1, 5}) p.start(r, [&] { return join_and_leave(job, r, 9, 2000); }); // not at once
+    for (const int r : {0, 1, 5}) p.start(r, [&] { return join_and_leave(job, r, 9, limit_ms); }); // not at once
     p.wait();
     for (const int r : {0, 1, 5}) {
         INFO("rank " << r << ": " << p[r].what);
@@ -165,12 +175,14 @@ TEST_CASE("ranks that do not come are named on all ranks that did, when the time
 
 TEST_CASE("a rank 0 that is not scheduled when the time is over still says who is missing") {
     const std::string job = fresh_job();
+    const int limit_ms = 4000;
+    const auto over = deadline::in_ns((limit_ms + 700) * 1'000'000LL);
     processes p;
-    for (const int r : {0, 1}) p.start(r, [&] { return join_and_leave(job, r, 3, 1500); });
+    for (const int r : {0, 1}) p.start(r, [&] { return join_and_leave(job, r, 3, limit_ms); });
     REQUIRE(wait_for_guests(job, 1));
-    give_time_for_words();
+    ::usleep(1'000'000); // give_time_for_words(), but never longer than the limit
     ::kill(p.pid(0), SIGSTOP);
-    ::usleep(2'000'000); // its guest has waited 0.7 s in vain
+    while (!over.passed()) ::usleep(1000); // its guest has waited 0.7 s in vain
     ::kill(p.pid(0), SIGCONT);
     p.wait();
     for (const int r : {0, 1}) {
@@ -183,8 +195,9 @@ TEST_CASE("a rank 0 that is not scheduled when the time is over still says who i
 
 TEST_CASE("the most impatient rank ends the waiting of all") {
     const std::string job = fresh_job();
+    const int limit_ms = reached_limit(3000);
     processes p;
-    for (int r = 0; r < 3; ++r) p.start(r, [&] { return join_and_leave(job, r, 4, r == 1 ? 1500 : 30'000); });
+    for (int r = 0; r < 3; ++r) p.start(r, [&] { return join_and_leave(job, r, 4, r == 1 ? limit_ms : 30'000); });
     p.wait();
     for (int r = 0; r < 3; ++r) {
         INFO("rank " << r << ": " << p[r].what);
