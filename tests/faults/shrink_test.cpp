@@ -291,20 +291,27 @@ TEST_CASE("the rank that runs the store dies") {
 }
 
 TEST_CASE("who lives on another host and does not come is named, and may come later") {
-    const cell c{.n = 4, .ranks_per_host = 1, .timeout_ms = 3000};
+    const cell c{.n = 4, .ranks_per_host = 1};
+    const auto limit = heard_within(std::chrono::milliseconds(5000));
     struct counts {
         std::atomic<int> know{0}, gave_up{0};
     };
-    for (const int late : {0, 2}) {
-        shared_page<counts> page;
-        store_directory dir;
-        processes all;
+    struct late_job {
+        int late;
+        shared_page<counts> page{};
+        store_directory dir{};
+        processes all{};
+    } jobs[] = {{0}, {2}}; // at the same time: they mostly wait
+    for (late_job& j : jobs)
         for (int me = 0; me < c.n; ++me)
-            all.start(me, [&, me] {
-                auto world = world_of(c, dir, me);
+            j.all.start(me, [&, me] {
+                const int late = j.late;
+                auto& page = j.page;
+                auto world = world_of(c, j.dir, me);
                 collx::barrier(world);
                 if (me == 3) abort_within_calls(world);
                 run_into_failure(world);
+                world.set_timeout(limit);
                 page->know.fetch_add(1);
                 wait_until(page->know, c.n); // their time limits start here
                 if (me != late) {
@@ -324,10 +331,11 @@ TEST_CASE("who lives on another host and does not come is named, and may come la
                 check_works(world, 10);
                 return 0;
             });
-        all.wait();
+    for (late_job& j : jobs) {
+        j.all.wait();
         for (int me = 0; me < c.n; ++me) {
-            INFO("rank " << me << ", late " << late << ": " << all[me].what);
-            CHECK(all[me].is_ok());
+            INFO("rank " << me << ", late " << j.late << ": " << j.all[me].what);
+            CHECK(j.all[me].is_ok());
         }
     }
 }
@@ -457,8 +465,9 @@ TEST_CASE("hosts that are lost together without a word are noticed together") {
         int n, ranks_per_host;
         unsigned lost; // hosts
     };
+    const auto limit_ms = static_cast<int>(heard_within(std::chrono::milliseconds(5000)).count());
     for (const row& r : {row{6, 2, 3u << 0}, row{4, 1, 7u << 0}, row{4, 1, 3u << 1}}) {
-        const cell c{.n = r.n, .ranks_per_host = r.ranks_per_host, .timeout_ms = 3000};
+        const cell c{.n = r.n, .ranks_per_host = r.ranks_per_host, .timeout_ms = limit_ms};
         const auto is_lost = [&](int rank) { return (r.lost >> (rank / r.ranks_per_host) & 1) != 0; };
         unsigned alive = 0;
         for (int k = 0; k < r.n; ++k) alive |= is_lost(k) ? 0u : 1u << k;
