@@ -43,7 +43,7 @@ using spread_ranks = std::vector<int>; // the host of each rank
 // ranks that need a core for it: ThreadSanitizer takes several times as long.
 std::chrono::milliseconds circle_limit(const spread_ranks& host_of) {
     const int slower = is_under_thread_sanitizer ? 2 : 1;
-    return heard_within(std::chrono::milliseconds(host_of.back() == 0 ? 3000 : 8000) * slower);
+    return heard_within(std::chrono::milliseconds(host_of.back() == 0 ? 2000 : 8000) * slower);
 }
 
 void run_circle(const spread_ranks& host_of) {
