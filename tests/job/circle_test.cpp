@@ -109,7 +109,7 @@ TEST_CASE("the error of a rank that waits for itself says so") {
         collx::run_threads(spread_ranks{0}, [&](collx::communicator& w) {
             std::vector<int> x(4u << 20);
             const auto e = thrown<timed_out>(w, [&] {
-                constexpr std::chrono::milliseconds limit(300); // nobody else is waited for
+                constexpr std::chrono::milliseconds limit(300); // no other rank is waited for
                 if (sends) collx::send(w, x, 0, {.timeout = limit});
                 else collx::recv(w, x, 0, {.timeout = limit});
             });
