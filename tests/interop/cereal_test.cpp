@@ -4,6 +4,7 @@
 // Ranks exchange objects that cereal can serialise.
 #include "comm/support.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -141,18 +142,25 @@ TEST_CASE("a rank without room for an object ends the communicator, so that its 
 
 TEST_CASE("the time limit of a call for objects includes the exchange of their lengths") {
     const auto limit = collx_test::patient(std::chrono::milliseconds(800));
-    std::atomic<bool> has_thrown{false};
-    on_ranks(2, [&](collx::communicator& w) {
-        std::size_t length = 8;
-        if (w.rank() == 1) { // late, and without the second half
-            std::this_thread::sleep_for(limit * 9 / 10);
-            (void)collx::by_value::all_gather(w, length);
-            collx_test::until([&] { return has_thrown.load(); });
-            return EXPECT(has_thrown);
-        }
-        const auto begun = std::chrono::steady_clock::now();
-        (void)thrown<collx::timed_out>(w, [&] { (void)objects::all_gather(w, 1.5, {.timeout = limit}); });
-        has_thrown = true;
-        EXPECT(std::chrono::steady_clock::now() - begun < limit * 17 / 10);
-    });
+    auto least = std::chrono::nanoseconds::max();
+    for (int tries = 0; tries < 4 && least >= limit * 17 / 10; ++tries) { // one may be late because it had no core
+        std::atomic<bool> has_thrown{false};
+        on_ranks(2, [&](collx::communicator& w) {
+            const std::size_t length = 8;
+            if (w.rank() == 1) { // late, and without the second half
+                std::this_thread::sleep_for(limit * 9 / 10);
+                try {
+                    EXPECT(collx::by_value::all_gather(w, length) == std::vector<std::size_t>(2, 8));
+                } catch (const collx::error& e) {
+                    EXPECT(e.peer() == 0); // which has given up already
+                }
+                return collx_test::until([&] { return has_thrown.load(); });
+            }
+            const auto begun = std::chrono::steady_clock::now();
+            (void)thrown<collx::timed_out>(w, [&] { (void)objects::all_gather(w, 1.5, {.timeout = limit}); });
+            least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - begun);
+            has_thrown = true;
+        });
+    }
+    CHECK(least < limit * 17 / 10);
 }

@@ -157,7 +157,7 @@ TEST_CASE("a file that cannot be read hides no other, and a FIFO does not hang")
     CAPTURE(all.out, all.err);
     CHECK(all.status == 0);
     CHECK(all.prints("communicator 1, 2 ranks:\n  ranks 0, 1: ended collective 3 (barrier)\n"));
-    CHECK(all.complains("/a.calls: Not a regular file\n"));
+    CHECK(all.complains("/a.calls: Is a directory\n"));
     CHECK(all.complains("/b.calls: No such file or directory\n"));
     CHECK(all.complains("/c.calls: Not a regular file\n"));
     CHECK(all.complains("/d.calls: collx: no file of recorded calls: it is too short"));
