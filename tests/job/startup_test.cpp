@@ -294,7 +294,8 @@ TEST_CASE("a rank that goes between the store and the exchange of addresses is n
     };
     constexpr int victims[] = {3, 4, 5}; // a leaf, a rank with others below it, the last one
     collx::memory_store shared[3];       // a job for each victim, at the same time: all of them wait for a limit
-    const auto limit_ns = collx_test::patient(5'000'000'000);
+    const std::int64_t limit_ns =
+        std::chrono::nanoseconds(collx_test::heard_within(std::chrono::milliseconds(3000))).count();
     const auto thrown = on_threads(18, [&](int i) {
         leaving_store mine(shared[i / 6], i % 6 == victims[i / 6]);
         (void)join_alone(i % 6, 6, mine, limit_ns);

@@ -46,7 +46,7 @@ std::chrono::nanoseconds time_of_two_parts(bool is_checked, std::chrono::nanosec
 // Rank 0 must not begin its limit anew for the second part. It may be late because it had no core, but not each time.
 template <class Call>
 void expect_one_limit(bool is_checked, Call&& call) {
-    const auto limit = patient(std::chrono::milliseconds(800));
+    const auto limit = heard_within(std::chrono::milliseconds(600));
     auto least = std::chrono::nanoseconds::max();
     for (int tries = 0; tries < 4 && least >= limit * 17 / 10; ++tries)
         least = std::min(least, time_of_two_parts(is_checked, limit, call));

@@ -6,9 +6,11 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include <collx/transport/shm.hpp>
 
@@ -52,7 +54,7 @@ inline bool wait_for_guests(const std::string& job, int guests) {
 }
 
 // Gives connected guests time to be heard: nothing outside rank 0 shows that it has received their messages.
-inline void give_time_for_words() { ::usleep(static_cast<useconds_t>(patient(1'000'000))); }
+inline void give_time_for_words() { std::this_thread::sleep_for(heard_within(std::chrono::milliseconds(1000))); }
 
 inline int entries_of(const char* folder) {
     DIR* d = ::opendir(folder);
