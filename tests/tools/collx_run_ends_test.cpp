@@ -39,6 +39,30 @@ bool is_stopped_within(pid_t pid, std::chrono::nanoseconds limit) {
     return false;
 }
 
+struct child_end {
+    int status;
+    std::string said; // on standard error
+};
+// start() becomes another program.
+template <class Start>
+child_end end_of_child(Start&& start) {
+    int err[2];
+    REQUIRE(pipe2(err, O_CLOEXEC) == 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(err[1], 2);
+        start();
+        _exit(99);
+    }
+    close(err[1]);
+    child_end e{0, ""};
+    char buffer[256];
+    for (ssize_t n; (n = read(err[0], buffer, sizeof buffer)) > 0;) e.said.append(buffer, static_cast<std::size_t>(n));
+    close(err[0]);
+    REQUIRE(waitpid(pid, &e.status, 0) == pid);
+    return e;
+}
+
 } // namespace
 
 TEST_CASE("what a rank leaves in the background ends with the job") {
@@ -81,21 +105,11 @@ TEST_CASE("output that a full disk does not take is reported, and the status is 
     if (!have_binary()) return;
     const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
     REQUIRE(full >= 0);
-    int err[2];
-    REQUIRE(pipe2(err, O_CLOEXEC) == 0);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        dup2(full, 1), dup2(err[1], 2);
+    const auto [status, said] = end_of_child([&] {
+        dup2(full, 1);
         execl(std::getenv("RUN_BINARY"), "collx_run", "-n", "2", "echo", "lost", nullptr);
-        _exit(99);
-    }
-    close(full), close(err[1]);
-    std::string said;
-    char buffer[256];
-    for (ssize_t n; (n = read(err[0], buffer, sizeof buffer)) > 0;) said.append(buffer, static_cast<std::size_t>(n));
-    close(err[0]);
-    int status = 0;
-    REQUIRE(waitpid(pid, &status, 0) == pid);
+    });
+    close(full);
     INFO(said);
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 1));
     CHECK(contains(said, "the output of the ranks is not complete: No space left on device"));
@@ -200,24 +214,12 @@ TEST_CASE("where no file may have a byte, a job of several hosts is refused, and
     if (!have_binary()) return;
     char folder[] = "/tmp/collx-run-limit-XXXXXX";
     REQUIRE(mkdtemp(folder) != nullptr);
-    int err[2];
-    REQUIRE(pipe2(err, O_CLOEXEC) == 0);
-    const pid_t pid = fork();
-    if (pid == 0) {
+    const auto [status, said] = end_of_child([&] {
         setenv("TMPDIR", folder, 1);
-        dup2(err[1], 2);
         const rlimit none{0, 0};
         setrlimit(RLIMIT_FSIZE, &none);
         execl(std::getenv("RUN_BINARY"), "collx_run", "-n", "2", "--hosts", "2", "echo", "hi", nullptr);
-        _exit(99);
-    }
-    close(err[1]);
-    std::string said;
-    char buffer[256];
-    for (ssize_t n; (n = read(err[0], buffer, sizeof buffer)) > 0;) said.append(buffer, static_cast<std::size_t>(n));
-    close(err[0]);
-    int status = 0;
-    REQUIRE(waitpid(pid, &status, 0) == pid);
+    });
     INFO(status << said);
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 126));
     CHECK(contains(said, "cannot keep a key for the job: File too large (raise the limit of file size (ulimit -f))"));

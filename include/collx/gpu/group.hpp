@@ -208,11 +208,7 @@ private:
         }
     }
 
-    void require_current() {
-        if (const int now = runtime_.current(); now != device_)
-            fail(errc::invalid_argument, rank(), -1, "choose it with cudaSetDevice before the call",
-                 "device %d is current, and this communicator's memory is on device %d", now, device_);
-    }
+    void require_current() const { require_current_device(runtime_, device_, rank(), "communicator"); }
     communicator_core& core() { return side_.internals(); }
     // If there is no device, the setup that follows reports so on all ranks; an error here would be on this one alone.
     static bool is_capturing(Runtime& r, void* stream) {

@@ -53,6 +53,14 @@ inline call_options while_leaving(std::int64_t timeout_ns, bool has_failed = fal
     return {.timeout = duration::from_ns(has_failed || std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns)};
 }
 
+// CUDA launches on the current device, and a null stream is that device's. what: "communicator" or "window".
+template <class Runtime>
+void require_current_device(const Runtime& r, int device, int rank, const char* what) {
+    if (const int now = r.current(); now != device)
+        fail(errc::invalid_argument, rank, -1, "choose it with cudaSetDevice before the call",
+             "device %d is current, and this %s's memory is on device %d", now, what, device);
+}
+
 // Runs f on every rank. Throws on all ranks if one rank could not.
 template <class F>
 void together(communicator_core& c, const char* what, F&& f) {

@@ -124,11 +124,7 @@ public:
     }
 
 private:
-    void require_current() const {
-        if (const int now = runtime_.current(); now != device_)
-            fail(errc::invalid_argument, rank(), -1, "choose it with cudaSetDevice before the call",
-                 "device %d is current, and this window's memory is on device %d", now, device_);
-    }
+    void require_current() const { require_current_device(runtime_, device_, rank(), "window"); }
     communicator_core& core() { return side_.internals(); }
     device::window_host* host() const { return reinterpret_cast<device::window_host*>(host_); }
     device::window_report* report(unsigned k) const { return reinterpret_cast<device::window_report*>(host() + 1) + k; }
