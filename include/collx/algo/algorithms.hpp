@@ -3,6 +3,8 @@
 // known to all of these by one word here. Includes every algorithm, so ordinary programs should not include it.
 #pragma once
 
+#include <type_traits>
+
 #include <collx/algo/binomial.hpp>
 #include <collx/algo/bruck.hpp>
 #include <collx/algo/chain.hpp>
@@ -31,84 +33,43 @@ struct algorithm_list {
     static constexpr void for_each(F&& f) {
         (f(Algorithms{}), ...);
     }
+    template <class... More>
+    algorithm_list<Algorithms..., More...> operator+(algorithm_list<More...>) const;
 };
 
-// algorithms<collective::broadcast>: the algorithms for it, the plain ones first. Names are unique within a list.
-template <collective>
-struct algorithms_of {
-    using type = algorithm_list<>;
-};
+// All algorithms, collective by collective, the plain ones first. Names are unique within a collective.
+// clang-format off
+using all_algorithms = algorithm_list<
+    ring_all_reduce, linear_all_reduce, recursive_doubling_all_reduce, halving_doubling_all_reduce,
+    binomial_all_reduce, double_tree_all_reduce, one_shot_all_reduce, two_shot_all_reduce,
+    multicast_two_shot_all_reduce, zero_copy_all_reduce,
+    linear_reduce, chain_reduce, binomial_reduce, double_tree_reduce, one_shot_reduce, direct_reduce,
+    zero_copy_reduce,
+    linear_broadcast, chain_broadcast, binomial_broadcast, double_tree_broadcast, one_shot_broadcast,
+    direct_broadcast, zero_copy_broadcast,
+    ring_all_gather, bruck_all_gather, recursive_doubling_all_gather, pairwise_all_gather, one_shot_all_gather,
+    direct_all_gather, zero_copy_all_gather,
+    ring_reduce_scatter, linear_reduce_scatter, pairwise_reduce_scatter, halving_reduce_scatter,
+    one_shot_reduce_scatter, direct_reduce_scatter, zero_copy_reduce_scatter,
+    linear_gather, binomial_gather, direct_gather,
+    linear_scatter, binomial_scatter, direct_scatter,
+    pairwise_all_to_all, bruck_all_to_all, one_shot_all_to_all, direct_all_to_all, zero_copy_all_to_all,
+    chain_scan, doubling_scan, one_shot_scan,
+    chain_exclusive_scan, doubling_exclusive_scan, one_shot_exclusive_scan,
+    dissemination_barrier, flag_barrier>;
+// clang-format on
+
+// algorithms<collective::broadcast>: the algorithms for it, in the order of the list.
+template <collective C, class... A>
+auto algorithms_of(algorithm_list<A...>)
+    -> decltype((algorithm_list<>{} + ... + std::conditional_t<A::op == C, algorithm_list<A>, algorithm_list<>>{}));
 template <collective C>
-using algorithms = typename algorithms_of<C>::type;
-
-template <>
-struct algorithms_of<collective::all_reduce> {
-    using type =
-        algorithm_list<ring_all_reduce, linear_all_reduce, recursive_doubling_all_reduce, halving_doubling_all_reduce,
-                       binomial_all_reduce, double_tree_all_reduce, one_shot_all_reduce, two_shot_all_reduce,
-                       multicast_two_shot_all_reduce, zero_copy_all_reduce>;
-};
-template <>
-struct algorithms_of<collective::reduce> {
-    using type = algorithm_list<linear_reduce, chain_reduce, binomial_reduce, double_tree_reduce, one_shot_reduce,
-                                direct_reduce, zero_copy_reduce>;
-};
-template <>
-struct algorithms_of<collective::broadcast> {
-    using type = algorithm_list<linear_broadcast, chain_broadcast, binomial_broadcast, double_tree_broadcast,
-                                one_shot_broadcast, direct_broadcast, zero_copy_broadcast>;
-};
-template <>
-struct algorithms_of<collective::all_gather> {
-    using type = algorithm_list<ring_all_gather, bruck_all_gather, recursive_doubling_all_gather, pairwise_all_gather,
-                                one_shot_all_gather, direct_all_gather, zero_copy_all_gather>;
-};
-template <>
-struct algorithms_of<collective::reduce_scatter> {
-    using type =
-        algorithm_list<ring_reduce_scatter, linear_reduce_scatter, pairwise_reduce_scatter, halving_reduce_scatter,
-                       one_shot_reduce_scatter, direct_reduce_scatter, zero_copy_reduce_scatter>;
-};
-template <>
-struct algorithms_of<collective::gather> {
-    using type = algorithm_list<linear_gather, binomial_gather, direct_gather>;
-};
-template <>
-struct algorithms_of<collective::scatter> {
-    using type = algorithm_list<linear_scatter, binomial_scatter, direct_scatter>;
-};
-template <>
-struct algorithms_of<collective::all_to_all> {
-    using type = algorithm_list<pairwise_all_to_all, bruck_all_to_all, one_shot_all_to_all, direct_all_to_all,
-                                zero_copy_all_to_all>;
-};
-template <>
-struct algorithms_of<collective::scan> {
-    using type = algorithm_list<chain_scan, doubling_scan, one_shot_scan>;
-};
-template <>
-struct algorithms_of<collective::exclusive_scan> {
-    using type = algorithm_list<chain_exclusive_scan, doubling_exclusive_scan, one_shot_exclusive_scan>;
-};
-template <>
-struct algorithms_of<collective::barrier> {
-    using type = algorithm_list<dissemination_barrier, flag_barrier>;
-};
+using algorithms = decltype(algorithms_of<C>(all_algorithms{}));
 
 // Calls f with a default value of every algorithm, collective by collective.
 template <class F>
 constexpr void for_each_algorithm(F&& f) {
-    algorithms<collective::all_reduce>::for_each(f);
-    algorithms<collective::reduce>::for_each(f);
-    algorithms<collective::broadcast>::for_each(f);
-    algorithms<collective::all_gather>::for_each(f);
-    algorithms<collective::reduce_scatter>::for_each(f);
-    algorithms<collective::gather>::for_each(f);
-    algorithms<collective::scatter>::for_each(f);
-    algorithms<collective::all_to_all>::for_each(f);
-    algorithms<collective::scan>::for_each(f);
-    algorithms<collective::exclusive_scan>::for_each(f);
-    algorithms<collective::barrier>::for_each(f);
+    all_algorithms::for_each(f);
 }
 
 } // namespace algo
