@@ -18,19 +18,19 @@ int wrong(const std::vector<float>& x) {
 }
 
 void mean_on_gpu(lesson::host_data& host) {
-    using collx::device::cuda_check;
+    using collx::device::require_cuda;
     collx::gpu_team team(lesson::ranks);
     std::array<collx::device_view<float>, lesson::ranks> data;
     for (std::size_t r = 0; r < data.size(); ++r) {
         void* p = nullptr;
-        cuda_check(cudaMalloc(&p, host[r].size() * sizeof(float)), "allocating");
-        cuda_check(cudaMemcpy(p, host[r].data(), host[r].size() * sizeof(float), cudaMemcpyHostToDevice), "filling");
+        require_cuda(cudaMalloc(&p, host[r].size() * sizeof(float)), "allocating");
+        require_cuda(cudaMemcpy(p, host[r].data(), host[r].size() * sizeof(float), cudaMemcpyHostToDevice), "filling");
         data[r] = {static_cast<float*>(p), host[r].size()};
     }
     lesson::mean_of_ranks(team, data);
     for (std::size_t r = 0; r < data.size(); ++r) {
-        cuda_check(cudaMemcpy(host[r].data(), data[r].data(), data[r].size() * sizeof(float), cudaMemcpyDeviceToHost),
-                   "reading");
+        require_cuda(cudaMemcpy(host[r].data(), data[r].data(), data[r].size() * sizeof(float), cudaMemcpyDeviceToHost),
+                     "reading");
         cudaFree(data[r].data());
     }
     std::printf("one kernel on the GPU, %d ranks\n", lesson::ranks);

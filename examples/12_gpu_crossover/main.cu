@@ -15,7 +15,7 @@
 
 namespace {
 
-using collx::device::cuda_check;
+using collx::device::require_cuda;
 
 void compare_on_gpu(std::size_t most) {
     collx::gpu_team team(lesson::ranks);
@@ -23,9 +23,9 @@ void compare_on_gpu(std::size_t most) {
     std::vector<float*> in(lesson::ranks), out(lesson::ranks);
     for (std::size_t r = 0; r < in.size(); ++r) {
         for (std::size_t i = 0; i < most; ++i) host[i] = static_cast<float>(r + i % 10);
-        cuda_check(cudaMalloc(&in[r], most * sizeof(float)), "allocating");
-        cuda_check(cudaMalloc(&out[r], most * sizeof(float)), "allocating");
-        cuda_check(cudaMemcpy(in[r], host.data(), most * sizeof(float), cudaMemcpyHostToDevice), "filling");
+        require_cuda(cudaMalloc(&in[r], most * sizeof(float)), "allocating");
+        require_cuda(cudaMalloc(&out[r], most * sizeof(float)), "allocating");
+        require_cuda(cudaMemcpy(in[r], host.data(), most * sizeof(float), cudaMemcpyHostToDevice), "filling");
     }
     using views = std::vector<collx::device_view<float>>;
     lesson::compare(
@@ -39,9 +39,9 @@ void compare_on_gpu(std::size_t most) {
         [&](std::size_t n) {
             std::size_t bad = 0;
             for (float* p : out) {
-                cuda_check(cudaMemcpy(host.data(), p, n * sizeof(float), cudaMemcpyDeviceToHost), "reading");
+                require_cuda(cudaMemcpy(host.data(), p, n * sizeof(float), cudaMemcpyDeviceToHost), "reading");
                 for (std::size_t i = 0; i < n; ++i) bad += host[i] != 6.0f + 4.0f * static_cast<float>(i % 10);
-                cuda_check(cudaMemset(p, 0xff, n * sizeof(float)), "clearing");
+                require_cuda(cudaMemset(p, 0xff, n * sizeof(float)), "clearing");
             }
             example::expect(bad == 0, "every rank has the sums");
         });

@@ -15,7 +15,7 @@
 
 namespace {
 
-using collx::device::cuda_check;
+using collx::device::require_cuda;
 
 __global__ void multiply(const float* x, const float* w, float* partial) {
     const std::size_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -26,8 +26,8 @@ __global__ void multiply(const float* x, const float* w, float* partial) {
 class on_gpu {
 public:
     explicit on_gpu(const float* from, std::size_t n) : n_(n) {
-        cuda_check(cudaMalloc(&p_, n * sizeof(float)), "allocating");
-        if (from != nullptr) cuda_check(cudaMemcpy(p_, from, n * sizeof(float), cudaMemcpyHostToDevice), "filling");
+        require_cuda(cudaMalloc(&p_, n * sizeof(float)), "allocating");
+        if (from != nullptr) require_cuda(cudaMemcpy(p_, from, n * sizeof(float), cudaMemcpyHostToDevice), "filling");
     }
     on_gpu(on_gpu&& o) noexcept : p_(o.p_), n_(o.n_) { o.p_ = nullptr; }
     ~on_gpu() { cudaFree(p_); }
@@ -48,13 +48,13 @@ lesson::results run_on_gpu(const lesson::layer& l) {
         const on_gpu x(share.data(), share.size()), w(l.w_share(r), lesson::share * lesson::cols);
         partial.emplace_back(nullptr, lesson::out_elems), y.emplace_back(nullptr, lesson::out_elems);
         multiply<<<(lesson::out_elems + 255) / 256, 256>>>(x.data(), w.data(), partial.back().data());
-        cuda_check(cudaDeviceSynchronize(), "multiplying");
+        require_cuda(cudaDeviceSynchronize(), "multiplying");
     }
     lesson::sum_with_epilogue(team, partial, y, {bias.data(), residual.data()});
     lesson::results out(lesson::ranks, std::vector<float>(lesson::out_elems));
     for (std::size_t r = 0; r < out.size(); ++r)
-        cuda_check(cudaMemcpy(out[r].data(), y[r].data(), lesson::out_elems * sizeof(float), cudaMemcpyDeviceToHost),
-                   "reading");
+        require_cuda(cudaMemcpy(out[r].data(), y[r].data(), lesson::out_elems * sizeof(float), cudaMemcpyDeviceToHost),
+                     "reading");
     return out;
 }
 

@@ -25,6 +25,11 @@ job_description describe(int rank, int size, const std::string& more) {
 }
 deadline soon(std::int64_t ms = collx_test::patient(30'000)) { return deadline::in_ns(ms * 1'000'000); }
 
+kept_text agree_on_job(job_description d, const deadline& until) {
+    meet(d, until);
+    return d.job;
+}
+
 // A port that was free a moment ago.
 int some_port() { return tcp_server().port(); }
 

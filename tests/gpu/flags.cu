@@ -14,7 +14,7 @@
 #include <collx/exec/fused.cuh>
 
 using namespace collx;
-using device::cuda_check;
+using device::require_cuda;
 
 namespace {
 
@@ -61,7 +61,7 @@ void sums(device::team<open_machine>& team, const A& a, std::size_t n, int calls
         team.run<types, Protocol>(a, layout, layout, [&](int r) {
             return device::rank_operands<types>{{at(r), n}, {at(r), n}, {}};
         });
-        cuda_check(cudaDeviceSynchronize(), "adding");
+        require_cuda(cudaDeviceSynchronize(), "adding");
         team.check();
         const auto base = static_cast<float>(ranks * (ranks + 1) / 2 + ranks * (call % 97));
         for (const auto& part : x) {
@@ -80,14 +80,14 @@ void begin_from(open_machine& machine, const device::exchange_shape& s, std::uin
         for (int lane = 0; lane < s.lanes; ++lane) {
             std::byte* at = memory + s.lane_at(lane);
             device::lane_control c;
-            cuda_check(cudaMemcpy(&c, at, sizeof c, cudaMemcpyDeviceToHost), "reading counts");
+            require_cuda(cudaMemcpy(&c, at, sizeof c, cudaMemcpyDeviceToHost), "reading counts");
             for (auto* counts : {c.tail, c.head, c.sent, c.received})
                 for (int k = 0; k < device::max_ranks; ++k) counts[k] = first;
             c.packets = first;
-            cuda_check(cudaMemcpy(at, &c, sizeof c, cudaMemcpyHostToDevice), "setting counts");
+            require_cuda(cudaMemcpy(at, &c, sizeof c, cudaMemcpyHostToDevice), "setting counts");
             for (const auto& [begin, end] : {std::pair{s.packets_at(), s.windows_at()}, {s.words_at(), s.lines_at()}}) {
                 const std::vector<std::uint64_t> words((end - begin) / 8, old);
-                cuda_check(cudaMemcpy(at + begin, words.data(), end - begin, cudaMemcpyHostToDevice), "old words");
+                require_cuda(cudaMemcpy(at + begin, words.data(), end - begin, cudaMemcpyHostToDevice), "old words");
             }
         }
 }

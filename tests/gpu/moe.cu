@@ -15,7 +15,7 @@
 
 #include <collx/gpu/team.cuh>
 
-using collx::device::cuda_check;
+using collx::device::require_cuda;
 
 namespace {
 
@@ -56,9 +56,9 @@ T* at(vector<T>& v) {
 template <class F>
 void with_scratch(const char* what, F&& f) {
     std::size_t bytes = 0;
-    cuda_check(f(nullptr, bytes), what);
+    require_cuda(f(nullptr, bytes), what);
     vector<unsigned char> scratch(bytes + 1);
-    cuda_check(f(at(scratch), bytes), what);
+    require_cuda(f(at(scratch), bytes), what);
 }
 
 struct sorted_tokens {
@@ -99,7 +99,7 @@ int wrong_tokens(int tokens) {
         sorted.emplace_back(expert_of[static_cast<std::size_t>(r)]);
         vector<float> there(mine.begin(), mine.end());
         permute<<<blocks, 256>>>(sorted.back().where(), at(there), at(out[static_cast<std::size_t>(r)]));
-        cuda_check(cudaDeviceSynchronize(), "permuting");
+        require_cuda(cudaDeviceSynchronize(), "permuting");
         y.emplace_back(mine.size());
     }
     team.all_to_all(out, in);

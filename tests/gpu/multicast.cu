@@ -22,8 +22,8 @@
 #include <collx/gpu/team.cuh>
 
 using namespace collx;
-using device::cuda_check;
 using device::fused_options;
+using device::require_cuda;
 
 namespace {
 
@@ -130,16 +130,16 @@ void collectives(int n, std::size_t size, std::size_t first, const char* type) {
         for (std::size_t r = 0; r < ranks; ++r) {
             std::vector<T> host;
             for (std::size_t i = 0; i < views[r].size(); ++i) host.push_back(static_cast<T>(f(r, i)));
-            cuda_check(cudaMemcpy(views[r].data(), host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice),
-                       "filling");
+            require_cuda(cudaMemcpy(views[r].data(), host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice),
+                         "filling");
         }
     };
     const auto wrong = [&](const auto& views, auto want) {
         std::size_t count = 0;
         for (std::size_t r = 0; r < ranks; ++r) {
             std::vector<T> host(views[r].size());
-            cuda_check(cudaMemcpy(host.data(), views[r].data(), host.size() * sizeof(T), cudaMemcpyDeviceToHost),
-                       "reading");
+            require_cuda(cudaMemcpy(host.data(), views[r].data(), host.size() * sizeof(T), cudaMemcpyDeviceToHost),
+                         "reading");
             for (std::size_t i = 0; i < host.size(); ++i) count += static_cast<float>(host[i]) != want(r, i);
         }
         return count;
@@ -229,7 +229,7 @@ int main() {
             std::printf("SKIPPED: no two devices whose switch multicasts\n");
             return 77;
         }
-        for (int d = 1; d < devices; ++d) cuda_check(cudaDeviceEnablePeerAccess(d, 0), "enabling peer access");
+        for (int d = 1; d < devices; ++d) require_cuda(cudaDeviceEnablePeerAccess(d, 0), "enabling peer access");
         for (int n = 2; n <= devices && n <= 4; ++n)
             for (const std::size_t size : {1u, 16u, 1003u, 70'001u})
                 for (const std::size_t first : {0u, 1u}) {

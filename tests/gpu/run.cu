@@ -20,7 +20,7 @@
 #include <collx/gpu/team.cuh>
 
 using namespace collx;
-using device::cuda_check;
+using device::require_cuda;
 
 namespace {
 
@@ -32,7 +32,7 @@ public:
     device_buffers(int ranks, std::size_t n, std::size_t offset = 0) : n_(n), offset_(offset) {
         for (int r = 0; r < ranks; ++r) {
             void* p = nullptr;
-            cuda_check(cudaMalloc(&p, (n + offset + 1) * sizeof(T)), "allocating");
+            require_cuda(cudaMalloc(&p, (n + offset + 1) * sizeof(T)), "allocating");
             memory_.push_back(static_cast<T*>(p));
         }
     }
@@ -47,14 +47,14 @@ public:
         std::vector<T> host(n_);
         for (std::size_t r = 0; r < size(); ++r) {
             for (std::size_t i = 0; i < n_; ++i) host[i] = f(static_cast<int>(r), i);
-            cuda_check(cudaMemcpy((*this)[r].data(), host.data(), n_ * sizeof(T), cudaMemcpyHostToDevice), "filling");
+            require_cuda(cudaMemcpy((*this)[r].data(), host.data(), n_ * sizeof(T), cudaMemcpyHostToDevice), "filling");
         }
         // These copies return when the host's memory may be reused; other streams do not wait for their end.
-        cuda_check(cudaDeviceSynchronize(), "filling");
+        require_cuda(cudaDeviceSynchronize(), "filling");
     }
     std::vector<T> read(std::size_t r) const {
         std::vector<T> host(n_);
-        cuda_check(cudaMemcpy(host.data(), (*this)[r].data(), n_ * sizeof(T), cudaMemcpyDeviceToHost), "reading");
+        require_cuda(cudaMemcpy(host.data(), (*this)[r].data(), n_ * sizeof(T), cudaMemcpyDeviceToHost), "reading");
         return host;
     }
 
@@ -268,10 +268,10 @@ __global__ void compare_conversions(unsigned long long* wrong, unsigned every) {
 template <class T, class Soft>
 void conversions(const char* name) {
     unsigned long long *counts = nullptr, wrong[3];
-    cuda_check(cudaMalloc(&counts, sizeof wrong), "allocating");
-    cuda_check(cudaMemset(counts, 0, sizeof wrong), "clearing");
+    require_cuda(cudaMalloc(&counts, sizeof wrong), "allocating");
+    require_cuda(cudaMemset(counts, 0, sizeof wrong), "clearing");
     compare_conversions<T, Soft><<<is_sample ? 8 : 512, 512>>>(counts, is_sample ? 65'521 : 1);
-    cuda_check(cudaMemcpy(wrong, counts, sizeof wrong, cudaMemcpyDeviceToHost), "comparing conversions");
+    require_cuda(cudaMemcpy(wrong, counts, sizeof wrong, cudaMemcpyDeviceToHost), "comparing conversions");
     cudaFree(counts);
     expect(wrong[0] + wrong[1] + wrong[2] == 0, std::string(name) + ": conversions differ from the host's in " +
                                                     std::to_string(wrong[0]) + " floats, " + std::to_string(wrong[1]) +
@@ -340,17 +340,17 @@ void graphs() {
     const int n = 4;
     gpu_team team(n);
     cudaStream_t stream = nullptr;
-    cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
     for (const std::size_t size : {std::size_t{1000}, std::size_t{200'000}}) {
         device_buffers<float> in(n, size), out(n, size);
         in.fill(element<float>), out.fill(none<float>);
         cudaGraph_t graph = nullptr;
         cudaGraphExec_t ready = nullptr;
-        cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
+        require_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
         team.all_reduce(in, out, plus{}, {.stream = stream});
-        cuda_check(cudaStreamEndCapture(stream, &graph), "capturing");
-        cuda_check(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
-        for (int i = 0; i < 5; ++i) cuda_check(cudaGraphLaunch(ready, stream), "launching a graph");
+        require_cuda(cudaStreamEndCapture(stream, &graph), "capturing");
+        require_cuda(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
+        for (int i = 0; i < 5; ++i) require_cuda(cudaGraphLaunch(ready, stream), "launching a graph");
         team.synchronize({.stream = stream});
         expect_sums(out, n, size, label("a captured call, five times", n, size));
         cudaGraphExecDestroy(ready);
@@ -378,7 +378,7 @@ void another_device(int devices) {
     gpu_team team(2);
     device_buffers<float> x(2, 100);
     x.fill(element<float>);
-    cuda_check(cudaSetDevice(1), "choosing a device");
+    require_cuda(cudaSetDevice(1), "choosing a device");
     for (const bool is_call : {true, false}) {
         std::string said;
         try {
@@ -390,7 +390,7 @@ void another_device(int devices) {
         expect(said.find("device 1 is current, and the team runs on device 0") != std::string::npos,
                "another device than the team's is refused: " + said);
     }
-    cuda_check(cudaSetDevice(0), "choosing a device");
+    require_cuda(cudaSetDevice(0), "choosing a device");
     team.all_reduce(x, x);
     team.synchronize();
     expect_sums(x, 2, 100, "after the refusals");

@@ -19,13 +19,6 @@ COLLX_HD constexpr int power_below(int n) {
 // The lowest bit set in x, x >= 1.
 COLLX_HD constexpr int lowest_bit(int x) { return x & -x; }
 
-// The number of times 1 is doubled until it reaches n: ceil(log2 n).
-COLLX_HD constexpr int doublings(int n) {
-    int k = 0;
-    for (int p = 1; p < n; ++k) p = p <= n / 2 ? 2 * p : n;
-    return k;
-}
-
 // n ranks as a power of two of teams: the first `excess` teams are pairs (2t, 2t + 1), led by the even rank, the others
 // single ranks. Teams are intervals of ranks in rank order, so that a reduction over consecutive teams is over
 // consecutive ranks.

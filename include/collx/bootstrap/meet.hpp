@@ -140,12 +140,6 @@ template <class Listener>
         detail::with_store(d, until, key, [&](any_store& store) { return rendezvous(store, d.rank, d.size, until); });
 }
 
-// Returns only the name that meet() finds.
-[[gnu::cold]] inline kept_text agree_on_job(job_description d, const deadline& until) {
-    meet(d, until);
-    return d.job;
-}
-
 // Like meet(), and also finds each rank's host. Then returns join(meeting, watch), which brings the job up; the watch
 // still detects ranks that die or fall silent. A job that its launcher named is on one host. See meet_at().
 template <class Listener, class Join>

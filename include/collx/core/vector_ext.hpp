@@ -27,15 +27,6 @@ struct short_vector {
 template <class T, unsigned Bytes>
 using short_vector_t = typename short_vector<T, Bytes>::type;
 
-#if defined(__AVX512F__)
-// The widest vector that this translation unit may pass around without a warning about the calling convention.
-inline constexpr unsigned short_vector_bytes = 64;
-#elif defined(__AVX__)
-inline constexpr unsigned short_vector_bytes = 32;
-#else
-inline constexpr unsigned short_vector_bytes = 16;
-#endif
-
 // True for short vectors. No other types can be subscripted and are neither class, union, array nor pointer.
 template <class T>
 inline constexpr bool is_short_vector_v = [] {

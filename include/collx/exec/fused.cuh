@@ -41,18 +41,16 @@ __global__ void __launch_bounds__(block_threads, 1)
     run_calls(env, calls, shared, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
 }
 
-// Throws whatever the CUDA runtime refuses.
-inline void cuda_check(cudaError_t e, const char* what) { require_cuda(e, what); }
-
 // One device for all ranks: the one that was current when the machine was made.
 class cuda_machine {
 public:
     // Errors: unsupported without a device, or on one that cannot launch cooperatively.
     cuda_machine() {
-        cuda_check(cudaGetDevice(&device_), "looking for a CUDA device");
+        require_cuda(cudaGetDevice(&device_), "looking for a CUDA device");
         int cooperates = 0;
-        cuda_check(cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device_), "asking the device");
-        cuda_check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, device_), "asking the device");
+        require_cuda(cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device_), "asking the device");
+        require_cuda(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, device_),
+                     "asking the device");
         if (cooperates == 0)
             fail(errc::unsupported, -1, -1, "use a device of compute capability 8.0 or more",
                  "device %d cannot launch cooperatively", device_);
@@ -62,7 +60,7 @@ public:
 
     std::byte* allocate(int, std::size_t bytes) {
         void* p = nullptr;
-        cuda_check(allocate_cleared(&p, bytes), "allocating and clearing exchange memory");
+        require_cuda(allocate_cleared(&p, bytes), "allocating and clearing exchange memory");
         return static_cast<std::byte*>(p);
     }
     void free(int, std::byte* p) {
@@ -72,7 +70,7 @@ public:
     std::byte* allocate_host(std::size_t bytes) {
         const beside_captures free_to_allocate;
         void* p = nullptr;
-        cuda_check(cudaHostAlloc(&p, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "allocating mapped memory");
+        require_cuda(cudaHostAlloc(&p, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "allocating mapped memory");
         __builtin_memset(p, 0, bytes);
         return static_cast<std::byte*>(p);
     }
@@ -82,7 +80,7 @@ public:
     }
     std::byte* on_device(std::byte* p) const {
         void* d = nullptr;
-        cuda_check(cudaHostGetDevicePointer(&d, p, 0), "mapping host memory");
+        require_cuda(cudaHostGetDevicePointer(&d, p, 0), "mapping host memory");
         return static_cast<std::byte*>(d);
     }
     std::uint64_t load_host(const std::uint64_t* p) const { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
@@ -110,7 +108,7 @@ public:
         if (p == known && p != nullptr) return;
         const beside_captures free_to_ask;
         cudaPointerAttributes a{};
-        if (p != nullptr) cuda_check(cudaPointerGetAttributes(&a, p), "asking where a buffer lies");
+        if (p != nullptr) require_cuda(cudaPointerGetAttributes(&a, p), "asking where a buffer lies");
         if (a.type != cudaMemoryTypeDevice && a.type != cudaMemoryTypeManaged)
             fail(errc::invalid_argument, rank, -1, "allocate it with cudaMalloc, or pass a thrust::device_vector",
                  p == nullptr ? "the %s buffer is null" : "the %s buffer lies in the host's memory", which);
@@ -122,7 +120,7 @@ public:
 
     void synchronize(const fused_options& o) const {
         require_current();
-        cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(o.stream)), "waiting for a stream");
+        require_cuda(cudaStreamSynchronize(static_cast<cudaStream_t>(o.stream)), "waiting for a stream");
     }
 
     template <class Protocol, int Groups, class Algorithm, class Types>
@@ -151,14 +149,14 @@ private:
         void* parameters[] = {arguments};
         const dim3 grid(static_cast<unsigned>(lanes), static_cast<unsigned>(ranks - (leaves_out_last_ ? 1 : 0)));
         const auto stream = static_cast<cudaStream_t>(o.stream);
-        cuda_check(together ? cudaLaunchCooperativeKernel(kernel, grid, dim3(block_threads), parameters, 0, stream)
-                            : cudaLaunchKernel(kernel, grid, dim3(block_threads), parameters, 0, stream),
-                   "launching a fused kernel");
+        require_cuda(together ? cudaLaunchCooperativeKernel(kernel, grid, dim3(block_threads), parameters, 0, stream)
+                              : cudaLaunchKernel(kernel, grid, dim3(block_threads), parameters, 0, stream),
+                     "launching a fused kernel");
     }
     // A null stream is the current device's.
     void require_current() const {
         int now = 0;
-        cuda_check(cudaGetDevice(&now), "looking for the current device");
+        require_cuda(cudaGetDevice(&now), "looking for the current device");
         if (now != device_)
             fail(errc::invalid_argument, -1, -1, "choose it with cudaSetDevice before the call",
                  "device %d is current, and the team runs on device %d", now, device_);

@@ -47,7 +47,6 @@ template <class Call>
 class call_array {
 public:
     using args_type = decltype(Call::args);
-    using call_type = Call;
     // What a launch copies, however few calls there are.
     static constexpr std::size_t bytes = 16 * 1024;
     static constexpr int most = sizeof(args_type) * 16 <= bytes ? 16
