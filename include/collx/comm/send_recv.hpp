@@ -323,6 +323,11 @@ private:
     }
 };
 
+template <class Mode>
+using send_fn = message_fn<Mode, true>;
+template <class Mode>
+using recv_fn = message_fn<Mode, false>;
+
 } // namespace detail
 
 // Sends x to rank `peer`, which must receive as many elements. Returns when x may be written again: small messages are
@@ -332,32 +337,19 @@ private:
 // Errors: as all_reduce; mismatch if the receiver expects another size.
 // Example: if (world.rank() == 0) collx::send(world, x, 1);
 //     else if (world.rank() == 1) collx::recv(world, x, 0);
-inline constexpr detail::message_fn<detail::blocking, true> send{};
+COLLX_VERB(send)
+
 // Receives into x from rank `peer`, which must send as many elements. Returns when they have arrived.
 // Cost, Errors: as send.
 // Example: collx::recv(world, x, 0);
-inline constexpr detail::message_fn<detail::blocking, false> recv{};
+COLLX_VERB(recv)
+
 // Sends to one rank while receiving from another (or the same). Safe in rings, where all ranks would wait for ever if
 // all sent first. The two buffers may not overlap. Async: one handle for both messages; wait() returns the received
 // buffer if it was moved in.
 // Cost: as send and recv, both under way at once.
 // Errors: as send; invalid_argument where the buffers overlap.
 // Example: collx::sendrecv(world, last_row, below, halo, above);
-inline constexpr detail::sendrecv_fn<detail::blocking> sendrecv{};
-namespace async {
-inline constexpr detail::message_fn<detail::nonblocking, true> send{};
-inline constexpr detail::message_fn<detail::nonblocking, false> recv{};
-inline constexpr detail::sendrecv_fn<detail::nonblocking> sendrecv{};
-} // namespace async
-namespace try_ {
-inline constexpr detail::message_fn<detail::tried, true> send{};
-inline constexpr detail::message_fn<detail::tried, false> recv{};
-inline constexpr detail::sendrecv_fn<detail::tried> sendrecv{};
-} // namespace try_
-namespace persistent {
-inline constexpr detail::message_fn<detail::repeated, true> send{};
-inline constexpr detail::message_fn<detail::repeated, false> recv{};
-inline constexpr detail::sendrecv_fn<detail::repeated> sendrecv{};
-} // namespace persistent
+COLLX_VERB(sendrecv)
 
 COLLX_END_NAMESPACE
