@@ -76,21 +76,24 @@ inline std::size_t sum_of(const std::vector<std::size_t>& counts) {
     return sum;
 }
 
-// all_reduce, reduce, scan, exclusive_scan: a result of the input's shape.
-template <class Verb>
+// Verbs that reduce: a result of the input's shape; reduce_scatter: of this rank's part.
+template <verb V>
 struct reduction_by_value {
+    static constexpr bool gives_part = row_of(V).out == extent::part;
+    using verb_fn = reducing_fn<blocking, V>;
+
     template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
     auto operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
-        auto out = list_of<value_list_t<X>>(in.size());
-        Verb{}(comm, in, out, op, o);
+        auto out = list_of<value_list_t<X>>(gives_part ? part_of(base_of(comm).internals(), in.size()) : in.size());
+        verb_fn{}(comm, in, out, op, o);
         return out;
     }
     template <Communicates Comm, SingleValue T, class Op = plus>
-    T operator()(Comm&& comm, const T& x, Op op = {}, const call_options& o = {}) const {
+    requires(!gives_part) T operator()(Comm&& comm, const T& x, Op op = {}, const call_options& o = {}) const {
         T out = blank_element<T>();
-        Verb{}(comm, contiguous_view<const T>(&x, 1), contiguous_view<T>(&out, 1), op, o);
+        verb_fn{}(comm, contiguous_view<const T>(&x, 1), contiguous_view<T>(&out, 1), op, o);
         return out;
     }
     // Options may take the operator's place, and then the operator is the sum.
@@ -99,22 +102,7 @@ struct reduction_by_value {
         return (*this)(comm, x, plus{}, o);
     }
     template <Communicates Comm, SingleValue T>
-    T operator()(Comm&& comm, const T& x, const call_options& o) const {
-        return (*this)(comm, x, plus{}, o);
-    }
-};
-
-struct reduce_scatter_by_value {
-    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
-    auto operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
-        require_list_of<typename buffer_t<X>::value_type>();
-        const auto in = buffer(x);
-        auto out = list_of<value_list_t<X>>(part_of(base_of(comm).internals(), in.size()));
-        reduce_scatter_fn<blocking>{}(comm, in, out, op, o);
-        return out;
-    }
-    template <Communicates Comm, HostBuffer X>
-    auto operator()(Comm&& comm, const X& x, const call_options& o) const {
+    requires(!gives_part) T operator()(Comm&& comm, const T& x, const call_options& o) const {
         return (*this)(comm, x, plus{}, o);
     }
 };
@@ -142,48 +130,33 @@ struct broadcast_by_value {
     }
 };
 
-struct all_gather_by_value {
-    template <Communicates Comm, HostBuffer X>
-    auto operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
-        require_list_of<typename buffer_t<X>::value_type>();
-        const auto in = buffer(x);
-        if (o.root != 0) refuse_needless_root(base_of(comm).internals(), o.root); // before counts are exchanged
-        return base_of(comm).internals().or_abandon([&] {
-            const call_end end(o.timeout);
-            const auto counts = counts_of_all(comm, in.size(), o);
-            auto out = list_of<value_list_t<X>>(sum_of(counts));
-            all_gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), end.left_of(o));
-            return out;
-        });
-    }
-    template <Communicates Comm, SingleValue T>
-    std::vector<T> operator()(Comm&& comm, const T& x, const call_options& o = {}) const {
-        require_list_of<T>();
-        auto out = list_of<std::vector<T>>(static_cast<std::size_t>(comm.size()));
-        all_gather_fn<blocking>{}(comm, contiguous_view<const T>(&x, 1), out, o);
-        return out;
-    }
-};
+// all_gather; gather: a result at the root alone.
+template <verb V>
+struct gathering_by_value {
+    static constexpr verb_row row = row_of(V);
 
-struct gather_by_value {
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
-        require_root(base_of(comm).internals(), o.root); // before counts are exchanged
-        return base_of(comm).internals().or_abandon([&] {
+        auto& c = base_of(comm).internals();
+        if constexpr (row.is_rooted()) require_root(c, o.root); // before counts are exchanged
+        else if (o.root != 0) refuse_needless_root(c, o.root);
+        return c.or_abandon([&] {
             const call_end end(o.timeout);
             const auto counts = counts_of_all(comm, in.size(), o);
-            auto out = list_of<value_list_t<X>>(comm.rank() == o.root ? sum_of(counts) : 0);
-            gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), end.left_of(o));
+            auto out = list_of<value_list_t<X>>(has_output(row, comm.rank(), o.root) ? sum_of(counts) : 0);
+            moving_v_fn<blocking, counted_verb_of(row.does)>{}(comm, in, out, counts, growing_array<std::size_t>(),
+                                                               end.left_of(o));
             return out;
         });
     }
     template <Communicates Comm, SingleValue T>
     std::vector<T> operator()(Comm&& comm, const T& x, const call_options& o = {}) const {
         require_list_of<T>();
-        auto out = list_of<std::vector<T>>(comm.rank() == o.root ? static_cast<std::size_t>(comm.size()) : 0);
-        gather_fn<blocking>{}(comm, contiguous_view<const T>(&x, 1), out, o);
+        const int parts = has_output(row, comm.rank(), o.root) ? comm.size() : 0;
+        auto out = list_of<std::vector<T>>(static_cast<std::size_t>(parts));
+        moving_fn<blocking, V>{}(comm, contiguous_view<const T>(&x, 1), out, o);
         return out;
     }
 };
@@ -191,6 +164,18 @@ struct gather_by_value {
 // parts[r] of each rank goes to rank r. scatter reads only the root's list.
 template <class Lists>
 using part_of_lists = std::remove_cvref_t<decltype(*std::declval<const Lists&>().begin())>;
+
+// The elements of all parts, one part after the other, and the length of each part.
+template <class Lists>
+auto flatten(const Lists& parts) {
+    std::pair<std::vector<typename value_list_t<part_of_lists<Lists>>::value_type>, std::vector<std::size_t>> flat;
+    for (const auto& part : parts) {
+        const auto v = buffer(part);
+        flat.second.push_back(v.size());
+        for (std::size_t i = 0; i < v.size(); ++i) flat.first.push_back(v[i]);
+    }
+    return flat;
+}
 
 struct all_to_all_by_value {
     template <Communicates Comm, class Lists>
@@ -201,13 +186,8 @@ struct all_to_all_by_value {
             if (parts.size() != static_cast<std::size_t>(comm.size()))
                 fail(errc::invalid_argument, comm.rank(), -1, "give one part for each rank",
                      "all_to_all: %zu parts for %d ranks", parts.size(), comm.size());
-            std::vector<typename list::value_type> in;
-            std::vector<std::size_t> send_counts, recv_counts(parts.size());
-            for (const auto& part : parts) {
-                const auto v = buffer(part);
-                send_counts.push_back(v.size());
-                for (std::size_t i = 0; i < v.size(); ++i) in.push_back(v[i]);
-            }
+            const auto [in, send_counts] = flatten(parts);
+            std::vector<std::size_t> recv_counts(parts.size());
             const call_end end(o.timeout);
             all_to_all_fn<blocking>{}(base_of(comm), send_counts, recv_counts, {.timeout = o.timeout});
             auto out = list_of<std::vector<typename list::value_type>>(sum_of(recv_counts));
@@ -232,18 +212,9 @@ struct scatter_by_value {
         auto& c = base_of(comm).internals();
         require_root(c, o.root);
         return base_of(comm).internals().or_abandon([&] {
-            std::vector<typename list::value_type> in;
-            std::vector<std::size_t> counts;
-            if (comm.rank() == o.root) {
-                for (const auto& part : parts) {
-                    const auto v = buffer(part);
-                    counts.push_back(v.size());
-                    for (std::size_t i = 0; i < v.size(); ++i) in.push_back(v[i]);
-                }
-                // A list that is too long or too short must not leave other ranks waiting, so all ranks learn its
-                // length.
-            }
+            const auto [in, counts] = comm.rank() == o.root ? flatten(parts) : decltype(flatten(parts))();
             const call_end end(o.timeout);
+            // A list that is too long or too short must not leave other ranks waiting, so all ranks learn its length.
             std::size_t lists = counts.size(), mine = 0;
             broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&lists, 1), o);
             if (lists != static_cast<std::size_t>(comm.size()))
@@ -275,14 +246,14 @@ struct scatter_by_value {
 // Example: for (const std::string& name : collx::by_value::all_to_all(world, names)) use(name);
 namespace by_value {
 // The verbs by value, each as above.
-inline constexpr detail::reduction_by_value<detail::all_reduce_fn<detail::blocking>> all_reduce{};
-inline constexpr detail::reduction_by_value<detail::reduce_fn<detail::blocking>> reduce{};
-inline constexpr detail::reduction_by_value<detail::scan_fn<detail::blocking>> scan{};
-inline constexpr detail::reduction_by_value<detail::exclusive_scan_fn<detail::blocking>> exclusive_scan{};
-inline constexpr detail::reduce_scatter_by_value reduce_scatter{};
+inline constexpr detail::reduction_by_value<detail::verb::all_reduce> all_reduce{};
+inline constexpr detail::reduction_by_value<detail::verb::reduce> reduce{};
+inline constexpr detail::reduction_by_value<detail::verb::scan> scan{};
+inline constexpr detail::reduction_by_value<detail::verb::exclusive_scan> exclusive_scan{};
+inline constexpr detail::reduction_by_value<detail::verb::reduce_scatter> reduce_scatter{};
 inline constexpr detail::broadcast_by_value broadcast{};
-inline constexpr detail::all_gather_by_value all_gather{};
-inline constexpr detail::gather_by_value gather{};
+inline constexpr detail::gathering_by_value<detail::verb::all_gather> all_gather{};
+inline constexpr detail::gathering_by_value<detail::verb::gather> gather{};
 inline constexpr detail::all_to_all_by_value all_to_all{};
 inline constexpr detail::scatter_by_value scatter{};
 } // namespace by_value
