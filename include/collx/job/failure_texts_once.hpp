@@ -21,15 +21,24 @@ public:
         else std::snprintf(call_, sizeof call_, "call %llu", static_cast<unsigned long long>(c.calls()));
     }
 
+    // Where other ranks report a failure of this rank, it says what they report.
     [[noreturn, gnu::cold]] void say(failure f, int waiting_for) const {
         const int who = f.rank();
         if (f.is_circle()) circle(who);
-        if (who == me_) own(f);
+        const bool is_mine = who == me_;
         switch (f.code()) {
             case errc::peer_failed:
-                fail(errc::peer_failed, me_, who, "see its output; shrink() makes a communicator of the survivors",
-                     "%s: rank %d has ended", call_, who);
+                if (is_mine)
+                    others(f, "took this rank for dead",
+                           "its connections broke or its process was taken for another; shrink() of the others leaves "
+                           "it out");
+                rank(f, "has ended", "see its output; shrink() makes a communicator of the survivors");
             case errc::timeout:
+                if (is_mine)
+                    others(f, "gave up waiting for this rank",
+                           is_checked_ ? "was it busy, stopped or in another call? set_timeout() waits longer"
+                                       : "was it busy, stopped or in another call? set_checked(true) compares "
+                                         "calls; set_timeout() waits longer");
                 if (who < 0)
                     fail(errc::timeout, me_, who,
                          is_checked_ ? "is every rank in this call? set_timeout() waits longer"
@@ -37,30 +46,52 @@ public:
                          "%s: timed out waiting for several ranks", call_);
                 fail(errc::timeout, me_, who, remedy_of_timeout(), "%s: timed out waiting for rank %d", call_, who);
             case errc::aborted:
-                fail(errc::aborted, me_, who,
-                     "by abort(), a handle or group it dropped, an operator that threw or no memory; shrink() makes "
-                     "a new communicator",
-                     "%s: rank %d aborted the communicator", call_, who);
-            case errc::mismatch: differing_part(who, who < 0 ? waiting_for : who);
-            case errc::resource:
-                fail(errc::resource, me_, who, remedy_there(f.short_of()),
-                     "%s: rank %d has no descriptor or no memory left", call_, who);
+                rank(f, "aborted the communicator",
+                     is_mine ? "by abort(), a handle or group it dropped, an operator that threw or no memory"
+                             : "by abort(), a handle or group it dropped, an operator that threw or no memory; "
+                               "shrink() makes a new communicator");
+            case errc::mismatch:
+                if (is_mine)
+                    others(f,
+                           "report that the part of this rank has another size than this call expects, or is of "
+                           "another call",
+                           remedy_of_mismatch());
+                differing_part(who, who < 0 ? waiting_for : who);
+            case errc::resource: rank(f, "has no descriptor or no memory left", remedy_there(f.short_of()));
             case errc::unsupported:
+                if (is_mine) break;
                 fail(errc::unsupported, me_, who,
                      "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
                      "%s: cannot read the memory of rank %d", call_, who);
-            case errc::security:
-                fail(errc::security, me_, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
-                     "%s: rank %d did not prove to have this job's key, or its bytes were changed on the way", call_,
-                     who);
-            case errc::protocol:
-                fail(errc::protocol, me_, who, "are all ranks the same program, built with the same version of collx?",
-                     "%s: rank %d sent what this call does not allow", call_, who);
-            default: fail(f.code(), me_, who, "see the output of that rank", "%s: rank %d failed", call_, who);
+            case errc::security: {
+                const char* const remedy = "give all ranks the same key and COLLX_SECURITY; see docs/security.md";
+                if (is_mine)
+                    others(f,
+                           "refused this rank: it did not prove to have the job's key, or its bytes were changed on "
+                           "the way",
+                           remedy);
+                rank(f, "did not prove to have this job's key, or its bytes were changed on the way", remedy);
+            }
+            case errc::protocol: {
+                const char* const remedy = "are all ranks the same program, built with the same version of collx?";
+                if (is_mine) others(f, "refused what this rank sent", remedy);
+                rank(f, "sent what this call does not allow", remedy);
+            }
+            default:
+                if (!is_mine) rank(f, "failed", "see the output of that rank");
         }
+        others(f, "reported a failure of this rank", "see what this rank printed before, and their output");
     }
 
 private:
+    [[noreturn, gnu::cold]] void rank(failure f, const char* what, const char* remedy) const {
+        if (f.rank() == me_) fail(f.code(), me_, me_, remedy, "%s: this rank %s", call_, what);
+        fail(f.code(), me_, f.rank(), remedy, "%s: rank %d %s", call_, f.rank(), what);
+    }
+    [[noreturn, gnu::cold]] void others(failure f, const char* what, const char* remedy) const {
+        fail(f.code(), me_, me_, remedy, "%s: other ranks %s", call_, what);
+    }
+
     // guilty: the rank whose part it is; who: the error's peer.
     [[noreturn, gnu::cold]] void differing_part(int who, int guilty) const {
         const char* const remedy = remedy_of_mismatch();
@@ -77,48 +108,6 @@ private:
              "%s: the part of rank %d has the %zu bytes that this call expects, but is of another type or count, or "
              "of another call",
              call_, guilty, m.came);
-    }
-
-    // Explains a failure that other ranks report of this rank.
-    [[noreturn, gnu::cold]] void own(failure f) const {
-        const errc code = f.code();
-        const char *what = "reported a failure of this rank",
-                   *remedy = "see what this rank printed before, and their output";
-        switch (code) {
-            case errc::peer_failed:
-                what = "took this rank for dead";
-                remedy =
-                    "its connections broke or its process was taken for another; shrink() of the others leaves it out";
-                break;
-            case errc::timeout:
-                what = "gave up waiting for this rank";
-                remedy = is_checked_ ? "was it busy, stopped or in another call? set_timeout() waits longer"
-                                     : "was it busy, stopped or in another call? set_checked(true) compares "
-                                       "calls; set_timeout() waits longer";
-                break;
-            case errc::mismatch:
-                what =
-                    "report that the part of this rank has another size than this call expects, or is of another call";
-                remedy = remedy_of_mismatch();
-                break;
-            case errc::security:
-                what =
-                    "refused this rank: it did not prove to have the job's key, or its bytes were changed on the way";
-                remedy = "give all ranks the same key and COLLX_SECURITY; see docs/security.md";
-                break;
-            case errc::protocol:
-                what = "refused what this rank sent";
-                remedy = "are all ranks the same program, built with the same version of collx?";
-                break;
-            case errc::aborted:
-                fail(code, me_, me_, "by abort(), a handle or group it dropped, an operator that threw or no memory",
-                     "%s: this rank aborted the communicator", call_);
-            case errc::resource:
-                fail(code, me_, me_, remedy_there(f.short_of()), "%s: this rank has no descriptor or no memory left",
-                     call_);
-            default: break;
-        }
-        fail(code, me_, me_, remedy, "%s: other ranks %s", call_, what);
     }
 
     // Prints the circle from its lowest rank on, so that all ranks say the same; of ranks on other hosts what is known.
