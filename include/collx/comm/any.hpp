@@ -41,10 +41,16 @@ private:
     std::size_t size_ = 0;
 };
 
+// Both buffers of a call; in place they are one.
+struct any_buffers {
+    any_buffer in, out;
+    bool in_place;
+    any_buffers(const any_buffer& x) : in(x), out(x), in_place(true) {}
+    any_buffers(const any_buffer& i, const any_buffer& o) : in(i), out(o), in_place(false) {}
+};
 struct any_request {
     verb what;
-    bool in_place; // `out` is the only buffer
-    any_buffer in, out;
+    any_buffers on;
     any_op op = any_op::plus;
     any_counts counts = {}, offsets = {}, recv_counts = {}, recv_offsets = {};
     int peer = 0, from_peer = 0;
@@ -104,123 +110,80 @@ private:
     }
 };
 
-template <class Mode, verb What>
-struct any_reduction : any_refusals {
+// The forms of one verb, as its row says.
+template <class Mode, verb V>
+struct any_front : any_refusals {
+    static constexpr verb_row row = row_of(V);
+    static constexpr bool is_counted = row.counts != part_counts_of::none, has_own = row.counts == part_counts_of::own;
+    static constexpr bool moves = !row.reduces() && !row.is_message();
     using any_refusals::operator();
-    auto operator()(communicator& c, const any_buffer& x, any_op op = any_op::plus, const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .op = op, .options = o});
+
+    // ----------------------------------------------------------------------------------------------- reductions
+    auto operator()(communicator& c, const any_buffer& x, any_op op = any_op::plus, const call_options& o = {}) const
+        requires(row.reduces() && !is_counted) {
+        return call_any<Mode>(c, {.what = V, .on = {x}, .op = op, .options = o});
     }
     auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, any_op op = any_op::plus,
-                    const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = What, .in_place = false, .in = in, .out = out, .op = op, .options = o});
+                    const call_options& o = {}) const requires(row.reduces() && !is_counted) {
+        return call_any<Mode>(c, {.what = V, .on = {in, out}, .op = op, .options = o});
     }
-};
-template <class Mode>
-struct any_reduction_v : any_refusals {
-    using any_refusals::operator();
     auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, any_op op = any_op::plus,
-                    const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = verb::reduce_scatter_v,
-                                  .in_place = true,
-                                  .in = x,
-                                  .out = x,
-                                  .op = op,
-                                  .counts = counts,
-                                  .options = o});
+                    const call_options& o = {}) const requires(row.reduces() && is_counted) {
+        return call_any<Mode>(c, {.what = V, .on = {x}, .op = op, .counts = counts, .options = o});
     }
     auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
-                    any_op op = any_op::plus, const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = verb::reduce_scatter_v,
-                                  .in_place = false,
-                                  .in = in,
-                                  .out = out,
-                                  .op = op,
-                                  .counts = counts,
-                                  .options = o});
+                    any_op op = any_op::plus, const call_options& o = {}) const requires(row.reduces() && is_counted) {
+        return call_any<Mode>(c, {.what = V, .on = {in, out}, .op = op, .counts = counts, .options = o});
     }
-};
-// Takes one buffer, two, or either.
-template <class Mode, verb What, bool One, bool Two>
-struct any_movement : any_refusals {
-    using any_refusals::operator();
-    auto operator()(communicator& c, const any_buffer& x, const call_options& o = {}) const requires One {
-        return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .options = o});
+    // ------------------------------------------------------------------------------------------ parts of one length
+    auto operator()(communicator& c, const any_buffer& x, const call_options& o = {}) const
+        requires(moves && !is_counted && row.takes_one) {
+        return call_any<Mode>(c, {.what = V, .on = {x}, .options = o});
     }
-    auto operator()(communicator& c, const any_buffer& in, const any_buffer& out,
-                    const call_options& o = {}) const requires Two {
-        return call_any<Mode>(c, {.what = What, .in_place = false, .in = in, .out = out, .options = o});
+    auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const call_options& o = {}) const
+        requires(moves && !is_counted && row.takes_two) {
+        return call_any<Mode>(c, {.what = V, .on = {in, out}, .options = o});
     }
-};
-template <class Mode, verb What>
-struct any_movement_v : any_refusals {
-    using any_refusals::operator();
-    auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
-                    const any_counts& offsets = {}, const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = What,
-                                  .in_place = false,
-                                  .in = in,
-                                  .out = out,
-                                  .counts = counts,
-                                  .offsets = offsets,
-                                  .options = o});
-    }
+    // ------------------------------------------------------------------------------------------ parts of any length
     // Options in the offsets' place: one part follows the other. (A template, so that {} still means offsets.)
+    auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
+                    const any_counts& offsets = {}, const call_options& o = {}) const
+        requires(moves&& is_counted && !has_own) {
+        return call_any<Mode>(c, {.what = V, .on = {in, out}, .counts = counts, .offsets = offsets, .options = o});
+    }
     template <std::same_as<call_options> O = call_options>
     auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
-                    const O& o) const {
+                    const O& o) const requires(moves&& is_counted && !has_own) {
         return (*this)(c, in, out, counts, any_counts(), o);
     }
-};
-template <class Mode>
-struct any_exchange_v : any_refusals {
-    using any_refusals::operator();
     auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, const any_counts& offsets = {},
-                    const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = verb::all_to_all_v,
-                                  .in_place = true,
-                                  .in = x,
-                                  .out = x,
-                                  .counts = counts,
-                                  .offsets = offsets,
-                                  .options = o});
+                    const call_options& o = {}) const requires has_own {
+        return call_any<Mode>(c, {.what = V, .on = {x}, .counts = counts, .offsets = offsets, .options = o});
     }
     template <std::same_as<call_options> O = call_options>
-    auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, const O& o) const {
+    auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, const O& o) const requires has_own {
         return (*this)(c, x, counts, any_counts(), o);
     }
     auto operator()(communicator& c, const any_buffer& in, const any_counts& send_counts,
                     const any_counts& send_offsets, const any_buffer& out, const any_counts& recv_counts,
-                    const any_counts& recv_offsets, const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = verb::all_to_all_v,
-                                  .in_place = false,
-                                  .in = in,
-                                  .out = out,
+                    const any_counts& recv_offsets, const call_options& o = {}) const requires has_own {
+        return call_any<Mode>(c, {.what = V,
+                                  .on = {in, out},
                                   .counts = send_counts,
                                   .offsets = send_offsets,
                                   .recv_counts = recv_counts,
                                   .recv_offsets = recv_offsets,
                                   .options = o});
     }
-};
-template <class Mode, verb What>
-struct any_message : any_refusals {
-    using any_refusals::operator();
-    auto operator()(communicator& c, const any_buffer& x, int peer, const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .peer = peer, .options = o});
+    // ------------------------------------------------------------------------------------------ messages
+    auto operator()(communicator& c, const any_buffer& x, int peer, const call_options& o = {}) const
+        requires(row.is_message() && row.takes_one) {
+        return call_any<Mode>(c, {.what = V, .on = {x}, .peer = peer, .options = o});
     }
-};
-template <class Mode>
-struct any_sendrecv : any_refusals {
-    using any_refusals::operator();
     auto operator()(communicator& c, const any_buffer& outgoing, int to_rank, const any_buffer& incoming, int from_rank,
-                    const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = verb::sendrecv,
-                                  .in_place = false,
-                                  .in = outgoing,
-                                  .out = incoming,
-                                  .peer = to_rank,
-                                  .from_peer = from_rank,
-                                  .options = o});
+                    const call_options& o = {}) const requires(row.is_message() && row.takes_two) {
+        return call_any<Mode>(
+            c, {.what = V, .on = {outgoing, incoming}, .peer = to_rank, .from_peer = from_rank, .options = o});
     }
 };
 
@@ -236,25 +199,25 @@ struct any_sendrecv : any_refusals {
 //     invalid type or operator, memory that is not aligned for the type.
 namespace any {
 
-#define COLLX_ANY_VERBS(Mode)                                                                       \
-    inline constexpr detail::any_reduction<Mode, detail::verb::all_reduce> all_reduce{};            \
-    inline constexpr detail::any_reduction<Mode, detail::verb::reduce> reduce{};                    \
-    inline constexpr detail::any_reduction<Mode, detail::verb::reduce_scatter> reduce_scatter{};    \
-    inline constexpr detail::any_reduction_v<Mode> reduce_scatter_v{};                              \
-    inline constexpr detail::any_reduction<Mode, detail::verb::scan> scan{};                        \
-    inline constexpr detail::any_reduction<Mode, detail::verb::exclusive_scan> exclusive_scan{};    \
-    inline constexpr detail::any_movement<Mode, detail::verb::broadcast, true, false> broadcast{};  \
-    inline constexpr detail::any_movement<Mode, detail::verb::all_gather, true, true> all_gather{}; \
-    inline constexpr detail::any_movement_v<Mode, detail::verb::all_gather_v> all_gather_v{};       \
-    inline constexpr detail::any_movement<Mode, detail::verb::gather, false, true> gather{};        \
-    inline constexpr detail::any_movement_v<Mode, detail::verb::gather_v> gather_v{};               \
-    inline constexpr detail::any_movement<Mode, detail::verb::scatter, false, true> scatter{};      \
-    inline constexpr detail::any_movement_v<Mode, detail::verb::scatter_v> scatter_v{};             \
-    inline constexpr detail::any_movement<Mode, detail::verb::all_to_all, true, true> all_to_all{}; \
-    inline constexpr detail::any_exchange_v<Mode> all_to_all_v{};                                   \
-    inline constexpr detail::any_message<Mode, detail::verb::send> send{};                          \
-    inline constexpr detail::any_message<Mode, detail::verb::recv> recv{};                          \
-    inline constexpr detail::any_sendrecv<Mode> sendrecv{};
+#define COLLX_ANY_VERBS(Mode)                                                                    \
+    inline constexpr detail::any_front<Mode, detail::verb::all_reduce> all_reduce{};             \
+    inline constexpr detail::any_front<Mode, detail::verb::reduce> reduce{};                     \
+    inline constexpr detail::any_front<Mode, detail::verb::reduce_scatter> reduce_scatter{};     \
+    inline constexpr detail::any_front<Mode, detail::verb::reduce_scatter_v> reduce_scatter_v{}; \
+    inline constexpr detail::any_front<Mode, detail::verb::scan> scan{};                         \
+    inline constexpr detail::any_front<Mode, detail::verb::exclusive_scan> exclusive_scan{};     \
+    inline constexpr detail::any_front<Mode, detail::verb::broadcast> broadcast{};               \
+    inline constexpr detail::any_front<Mode, detail::verb::all_gather> all_gather{};             \
+    inline constexpr detail::any_front<Mode, detail::verb::all_gather_v> all_gather_v{};         \
+    inline constexpr detail::any_front<Mode, detail::verb::gather> gather{};                     \
+    inline constexpr detail::any_front<Mode, detail::verb::gather_v> gather_v{};                 \
+    inline constexpr detail::any_front<Mode, detail::verb::scatter> scatter{};                   \
+    inline constexpr detail::any_front<Mode, detail::verb::scatter_v> scatter_v{};               \
+    inline constexpr detail::any_front<Mode, detail::verb::all_to_all> all_to_all{};             \
+    inline constexpr detail::any_front<Mode, detail::verb::all_to_all_v> all_to_all_v{};         \
+    inline constexpr detail::any_front<Mode, detail::verb::send> send{};                         \
+    inline constexpr detail::any_front<Mode, detail::verb::recv> recv{};                         \
+    inline constexpr detail::any_front<Mode, detail::verb::sendrecv> sendrecv{};
 
 COLLX_ANY_VERBS(detail::blocking)
 namespace async {

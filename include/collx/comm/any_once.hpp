@@ -84,9 +84,10 @@ COLLX_ONCE const any_loop& any_loop_of(any_type t, any_op op) {
 // buffer of the other buffer's type.
 inline any_request without_unused(int me, any_request r) {
     const verb_row& row = row_of(r.what);
-    if (!row.is_rooted() || r.in_place) return r;
-    if (!has_input(row, me, r.options.root)) r.in = {nullptr, 0, r.out.type};
-    if (!has_output(row, me, r.options.root)) r.out = {nullptr, 0, r.in.type};
+    auto& [in, out, in_place] = r.on;
+    if (!row.is_rooted() || in_place) return r;
+    if (!has_input(row, me, r.options.root)) in = {nullptr, 0, out.type};
+    if (!has_output(row, me, r.options.root)) out = {nullptr, 0, in.type};
     return r;
 }
 inline void require_any_buffer(int me, const any_buffer& b, const char* which) {
@@ -101,18 +102,19 @@ inline void require_any_buffer(int me, const any_buffer& b, const char* which) {
              "the %s buffer is not aligned for %s", which, name_of(b.type));
 }
 inline void require_any(int me, const any_request& r) {
-    require_any_buffer(me, r.in, r.in_place ? "only" : "input");
-    require_any_buffer(me, r.out, "output");
-    if (r.in.type != r.out.type)
+    const auto& [in, out, in_place] = r.on;
+    require_any_buffer(me, in, in_place ? "only" : "input");
+    require_any_buffer(me, out, "output");
+    if (in.type != out.type)
         fail(errc::invalid_argument, me, -1, "give both the same type",
-             "the input has elements of %s, the output of %s", name_of(r.in.type), name_of(r.out.type));
+             "the input has elements of %s, the output of %s", name_of(in.type), name_of(out.type));
     if (!row_of(r.what).reduces()) return;
     if (static_cast<int>(r.op) >= any_op_count)
         fail(errc::invalid_argument, me, -1, "operators are the values of collx::any_op",
              "the operator has the number %d, which is none", static_cast<int>(r.op));
-    if (any_loop_of(r.out.type, r.op).combine == nullptr)
+    if (any_loop_of(out.type, r.op).combine == nullptr)
         fail(errc::invalid_argument, me, -1, "use another operator, or another type",
-             "%s does not combine elements of %s", name_of(r.op), name_of(r.out.type));
+             "%s does not combine elements of %s", name_of(r.op), name_of(out.type));
 }
 
 // View: a view of cells.
@@ -121,66 +123,45 @@ View cells(const any_buffer& b) {
     return {static_cast<typename View::value_type*>(b.data), b.size};
 }
 
-template <class Mode, class Verb, class View, class Op>
-auto any_reduce(const Verb& verb, communicator& c, const any_request& r, const View& in, const View& out,
-                const Op& op) {
-    return r.in_place ? verb(c, out, op, r.options) : verb(c, in, out, op, r.options);
-}
 template <class Mode, std::size_t Bytes>
-auto call_reduction(communicator& c, const any_request& r) {
+auto call_on_cells(communicator& c, const any_request& r) {
     using view = contiguous_view<cell<Bytes>>;
-    const view in = cells<view>(r.in), out = cells<view>(r.out);
-    const any_operator<Bytes> op(r.out.type, r.op);
-    switch (r.what) {
-        case verb::all_reduce: return any_reduce<Mode>(all_reduce_fn<Mode>{}, c, r, in, out, op);
-        case verb::reduce: return any_reduce<Mode>(reduce_fn<Mode>{}, c, r, in, out, op);
-        case verb::reduce_scatter: return any_reduce<Mode>(reduce_scatter_fn<Mode>{}, c, r, in, out, op);
-        case verb::scan: return any_reduce<Mode>(scan_fn<Mode>{}, c, r, in, out, op);
-        case verb::exclusive_scan: return any_reduce<Mode>(exclusive_scan_fn<Mode>{}, c, r, in, out, op);
-        default: break;
-    }
-    const reduce_scatter_v_fn<Mode> verb;
-    return r.in_place ? verb(c, out, r.counts, op, r.options) : verb(c, in, out, r.counts, op, r.options);
-}
-template <class Mode, std::size_t Bytes>
-auto call_movement(communicator& c, const any_request& r) {
-    using view = contiguous_view<cell<Bytes>>;
-    const view in = cells<view>(r.in), out = cells<view>(r.out);
+    const view in = cells<view>(r.on.in), out = cells<view>(r.on.out);
     const call_options& o = r.options;
+    // Calls a verb with the request's buffers, then what belongs to the verb.
+    const auto call = [&](const auto& verb, const auto&... more) {
+        return r.on.in_place ? verb(c, out, more...) : verb(c, in, out, more...);
+    };
+    const any_operator<Bytes> op(r.on.out.type, r.op);
     switch (r.what) {
+        case verb::all_reduce: return call(all_reduce_fn<Mode>{}, op, o);
+        case verb::reduce: return call(reduce_fn<Mode>{}, op, o);
+        case verb::reduce_scatter: return call(reduce_scatter_fn<Mode>{}, op, o);
+        case verb::reduce_scatter_v: return call(reduce_scatter_v_fn<Mode>{}, r.counts, op, o);
+        case verb::scan: return call(scan_fn<Mode>{}, op, o);
+        case verb::exclusive_scan: return call(exclusive_scan_fn<Mode>{}, op, o);
         case verb::broadcast: return broadcast_fn<Mode>{}(c, out, o);
-        case verb::all_gather:
-            return r.in_place ? all_gather_fn<Mode>{}(c, out, o) : all_gather_fn<Mode>{}(c, in, out, o);
+        case verb::all_gather: return call(all_gather_fn<Mode>{}, o);
         case verb::all_gather_v: return all_gather_v_fn<Mode>{}(c, in, out, r.counts, r.offsets, o);
         case verb::gather: return gather_fn<Mode>{}(c, in, out, o);
         case verb::gather_v: return gather_v_fn<Mode>{}(c, in, out, r.counts, r.offsets, o);
         case verb::scatter: return scatter_fn<Mode>{}(c, in, out, o);
         case verb::scatter_v: return scatter_v_fn<Mode>{}(c, in, out, r.counts, r.offsets, o);
-        case verb::all_to_all:
-            return r.in_place ? all_to_all_fn<Mode>{}(c, out, o) : all_to_all_fn<Mode>{}(c, in, out, o);
-        case verb::send: return message_fn<Mode, true>{}(c, in, r.peer, o);
-        case verb::recv: return message_fn<Mode, false>{}(c, out, r.peer, o);
+        case verb::all_to_all: return call(all_to_all_fn<Mode>{}, o);
+        case verb::send: return send_fn<Mode>{}(c, in, r.peer, o);
+        case verb::recv: return recv_fn<Mode>{}(c, out, r.peer, o);
+        case verb::sendrecv: return sendrecv_fn<Mode>{}(c, in, r.peer, out, r.from_peer, o);
         default: break;
     }
-    const all_to_all_v_fn<Mode> verb;
-    return r.in_place ? verb(c, out, r.counts, r.offsets, o)
-                      : verb(c, in, r.counts, r.offsets, out, r.recv_counts, r.recv_offsets, o);
-}
-template <class Mode, std::size_t Bytes>
-auto call_on_cells(communicator& c, const any_request& r) {
-    if (row_of(r.what).reduces()) return call_reduction<Mode, Bytes>(c, r);
-    if (r.what == verb::sendrecv) {
-        using view = contiguous_view<cell<Bytes>>;
-        const view sent = cells<view>(r.in), received = cells<view>(r.out);
-        return sendrecv_fn<Mode>{}(c, sent, r.peer, received, r.from_peer, r.options);
-    }
-    return call_movement<Mode, Bytes>(c, r);
+    const all_to_all_v_fn<Mode> exchange;
+    return r.on.in_place ? exchange(c, out, r.counts, r.offsets, o)
+                         : exchange(c, in, r.counts, r.offsets, out, r.recv_counts, r.recv_offsets, o);
 }
 template <class Mode>
 auto dispatch_any(communicator& c, const any_request& request) {
     const any_request r = without_unused(c.rank(), request);
     require_any(c.rank(), r);
-    switch (size_of(r.out.type)) {
+    switch (size_of(r.on.out.type)) {
         case 1: return call_on_cells<Mode, 1>(c, r);
         case 2: return call_on_cells<Mode, 2>(c, r);
         case 4: return call_on_cells<Mode, 4>(c, r);
