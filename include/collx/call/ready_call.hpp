@@ -19,14 +19,18 @@ namespace detail {
 class ready_call {
 public:
     virtual ~ready_call() = default;
-    // Throws if a buffer is not where it was, or has another size, as far as that can be seen.
-    virtual void require_unmoved() const = 0;
+    // Throws if a buffer is not where it was, or has another size, as far as that can be seen: of device memory a view
+    // does not show it.
+    virtual void require_unmoved() const {}
     // start() and run() throw what require_unmoved() throws, before anything has begun.
     virtual void start() = 0;
     virtual bool test() = 0;
     virtual void wait() = 0;
     // As start() and wait(), on the shortest path.
-    virtual void run() = 0;
+    virtual void run() {
+        start();
+        wait();
+    }
     // Ends a call that was started and cannot continue: nothing touches its buffers any more, and test() and wait()
     // throw.
     virtual void leave() = 0;
@@ -110,6 +114,36 @@ public:
 
 private:
     growing_array<sole_ptr<ready_call>> calls_;
+};
+
+// Several calls that begin together, as one collective call; those of a group with messages alone as none.
+class ready_parts : public ready_call {
+public:
+    void start() final {
+        begin();
+        parts.start();
+    }
+    bool test() final { return parts.test(); }
+    void wait() final { parts.wait(); }
+    void leave() final { parts.leave(); }
+
+    ready_sequence parts;
+
+protected:
+    ready_parts(communicator_core& c, std::uint64_t says, bool is_collective = true)
+        : core_(c), says_(says), is_collective_(is_collective) {}
+    void begin() {
+        require_unmoved();
+        if (!is_collective_) return;
+        core_.begin_collective();
+        (void)core_.agree(says_);
+    }
+
+    communicator_core& core_;
+
+private:
+    const std::uint64_t says_;
+    const bool is_collective_;
 };
 
 // Detects that the elements of a container have moved since the call was made. Containers are checked before each run;

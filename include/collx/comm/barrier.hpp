@@ -16,10 +16,8 @@ struct barrier_fn {
     // fixed type, because braces alone mean call_options.
     template <Communicates Comm, std::same_as<device_call_options> O>
     auto operator()(Comm&& comm, const O& o) const {
-        if constexpr (std::is_same_v<Mode, repeated>)
-            return with_device_calls<Mode>(
-                comm, [c = kept_communicator(comm), o](auto&& calls) mutable { calls.barrier(c.comm, o); });
-        else return with_device_calls<Mode>(comm, [&](auto calls) { calls.barrier(without_list(comm), o); });
+        return make_device_call<Mode>(
+            comm, [](auto& calls, auto& c, const O& with) { calls.barrier(c, with); }, o);
     }
     template <Communicates Comm>
     auto operator()(Comm&& comm, const call_options& o = {}) const {

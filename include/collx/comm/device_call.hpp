@@ -119,14 +119,27 @@ private:
         return c;
     }
 };
-struct kept_flag {
-    bool is_set;
-    bool shown() const { return is_set; }
+template <class T>
+struct kept_value {
+    T value;
+    const T& shown() const { return value; }
 };
-inline kept_flag kept_argument(bool b) { return {b}; }
+template <class T>
+kept_value<T> kept_argument(const T& x) {
+    return {x};
+}
 template <class Counts, class Offsets>
 kept_part_counts kept_argument(const part_counts<Counts, Offsets>& p) {
     return kept_part_counts(p);
+}
+
+// Calls f(device_calls, communicator, arguments); a persistent call has copies of the arguments.
+template <class Mode, class Comm, class F, class... Args>
+auto make_device_call(Comm& comm, F f, const Args&... args) {
+    if constexpr (std::is_same_v<Mode, repeated>)
+        return with_device_calls<Mode>(comm, [f, c = kept_communicator(comm), ... kept = kept_argument(args)](
+                                                 auto&& calls) mutable { f(calls, c.comm, kept.shown()...); });
+    else return with_device_calls<Mode>(comm, [&](auto calls) { f(calls, without_list(comm), args...); });
 }
 
 // Rest: whether the call is in place, or part_counts.
@@ -138,15 +151,9 @@ auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_cal
         "collx: the output lies in device memory and the input in the host's. Copy it, or say "
         "collx::on_device(x) where the type does not tell.");
     require_output<Out, In>();
-    if constexpr (std::is_same_v<Mode, repeated>)
-        return with_device_calls<Mode>(comm, [c = kept_communicator(comm), a = buffer(in), b = buffer(out), op, o,
-                                              ... r = kept_argument(rest)](auto&& calls) mutable {
-            calls.template run<C>(c.comm, a, b, op, o, r.shown()...);
-        });
-    else
-        return with_device_calls<Mode>(comm, [&](auto calls) {
-            calls.template run<C>(without_list(comm), buffer(in), buffer(out), op, o, rest...);
-        });
+    return make_device_call<Mode>(
+        comm, [](auto& calls, auto& c, const auto&... args) { calls.template run<C>(c, args...); }, buffer(in),
+        buffer(out), op, o, rest...);
 }
 // One message each way, or only one: then the other peer is no_peer. Both buffers are views.
 inline constexpr int no_peer = -0x7fff'ffff;
@@ -154,14 +161,9 @@ inline constexpr int no_peer = -0x7fff'ffff;
 template <class Mode, class Comm, class Sent, class Received>
 auto message_on_device(Comm& comm, const Sent& sent, int to, const Received& received, int from,
                        const device_call_options& o) {
-    if constexpr (std::is_same_v<Mode, repeated>)
-        return with_device_calls<Mode>(
-            comm, [c = kept_communicator(comm), sent, to, received, from, o](auto&& calls) mutable {
-                calls.message(c.comm, sent, to, received, from, o);
-            });
-    else
-        return with_device_calls<Mode>(
-            comm, [&](auto calls) { calls.message(without_list(comm), sent, to, received, from, o); });
+    return make_device_call<Mode>(
+        comm, [](auto& calls, auto& c, const auto&... args) { calls.message(c, args...); }, sent, to, received, from,
+        o);
 }
 
 } // namespace detail

@@ -41,34 +41,17 @@ auto part_of_view(const View& v, const graph_edge& e) {
 
 // A persistent call. Its messages advance independently.
 template <class Kept>
-class ready_neighbors final : public ready_call {
+class ready_neighbors final : public ready_parts {
 public:
     ready_neighbors(communicator_core& c, const Kept& kept, std::uint64_t says)
-        : core_(c), buffers_(kept), says_(says) {}
-    ready_sequence messages;
-
+        : ready_parts(c, says), buffers_(kept) {}
     void require_unmoved() const override {
         buffers_.look(
             [&](const char* which, std::size_t then, std::size_t now) { refuse_moved(core_, which, then, now); });
     }
-    void start() override {
-        require_unmoved();
-        core_.begin_collective();
-        (void)core_.agree(says_);
-        messages.start();
-    }
-    bool test() override { return messages.test(); }
-    void wait() override { messages.wait(); }
-    void run() override {
-        start();
-        wait();
-    }
-    void leave() override { messages.leave(); }
 
 private:
-    communicator_core& core_;
     const watched_buffers<Kept> buffers_;
-    const std::uint64_t says_;
 };
 
 // In checked calls every rank receives the number of its peers' edges to it and their elements, compares, and shows to
@@ -149,7 +132,7 @@ private:
     template <bool Outgoing, class View, class Ready>
     static void add_ready(communicator_core& c, Ready& all, const View& v, int peer, const call_options& o) {
         using algorithm = std::conditional_t<Outgoing, algo::send_message, algo::recv_message>;
-        all.messages.add(make_sole<ready_message<Outgoing, View, kept_buffers<>>>(
+        all.parts.add(make_sole<ready_message<Outgoing, View, kept_buffers<>>>(
             c, v, algorithm{.peer = peer}, o.timeout.count(), kept_buffers<>(), Outgoing));
     }
 };
@@ -167,16 +150,9 @@ template <class Mode, verb V, class Comm, class In, class Out, class S, class SO
 auto neighbors_on_device(Comm& comm, const neighbors& g, In& in, Out& out, const device_call_options& o,
                          const part_counts<S, SO>& sent, const part_counts<R, RO>& received) {
     require_output<Out, In>();
-    if constexpr (std::is_same_v<Mode, repeated>)
-        return with_device_calls<Mode>(comm, [c = kept_communicator(comm), g, a = buffer(in), b = buffer(out), o,
-                                              s = kept_part_counts(sent),
-                                              r = kept_part_counts(received)](auto&& calls) mutable {
-            calls.template neighbors<V>(c.comm, g, a, b, o, s.shown(), r.shown());
-        });
-    else
-        return with_device_calls<Mode>(comm, [&](auto calls) {
-            calls.template neighbors<V>(without_list(comm), g, buffer(in), buffer(out), o, sent, received);
-        });
+    return make_device_call<Mode>(
+        comm, [](auto& calls, auto& c, const auto&... args) { calls.template neighbors<V>(c, args...); }, g, buffer(in),
+        buffer(out), o, sent, received);
 }
 
 template <class Mode, verb V>

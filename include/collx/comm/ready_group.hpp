@@ -27,10 +27,9 @@ public:
         bind(elements_, {&c.schedules.bind(algo::one_shot_all_reduce{}, at_port), l, l, bytes, false, false, bytes},
              {"group", bytes});
     }
-    void require_unmoved() const override {} // the group does
 
 private:
-    void begin() override {} // the group is the call
+    void begin() override {} // the group is the call, and looks for the buffers
     typed_elements<Mover> elements_;
 };
 
@@ -45,7 +44,6 @@ public:
         const contiguous_view<std::byte> own(mine(), bytes);
         gather_ = AllGather{}(c, own, all_, call_options{.timeout = o.timeout}).release();
     }
-    void require_unmoved() const override {}
     void start() override {
         publish();
         gather_->start();
@@ -102,7 +100,6 @@ class ready_packed final : public ready_call {
 public:
     ready_packed(communicator_core& c, counted_ptr<Message> m, int queue, std::int64_t timeout_ns)
         : core_(c), message_(std::move(m)), queue_(queue), timeout_ns_(timeout_ns) {}
-    void require_unmoved() const override {}
     void start() override {
         core_.require_alive();
         under_way_.reset();
@@ -113,10 +110,6 @@ public:
     bool test() override { return !under_way_ || under_way_->test(); }
     void wait() override {
         if (under_way_) under_way_->wait();
-    }
-    void run() override {
-        start();
-        wait();
     }
     void leave() override {
         if (under_way_) under_way_->settle_failed();
@@ -146,38 +139,22 @@ using group_watches = growing_array<sole_ptr<watched_in_group>>;
 
 // Calls: the list of its collectives, which its parts refer to.
 template <class Calls>
-class ready_group final : public ready_call {
+class ready_group final : public ready_parts {
 public:
     ready_group(communicator_core& c, Calls all, group_watches buffers, std::uint64_t says)
-        : calls(std::move(all)), core_(c), buffers_(std::move(buffers)), says_(says) {}
+        : ready_parts(c, says, !all.empty()), calls(std::move(all)), buffers_(std::move(buffers)) {}
     void require_unmoved() const override {
         for (const auto& b : buffers_) b->look(core_);
     }
-    void start() override {
-        begin();
-        parts.start();
-    }
-    bool test() override { return parts.test(); }
-    void wait() override { parts.wait(); }
     void run() override {
         begin();
         parts.run();
     }
-    void leave() override { parts.leave(); }
 
     Calls calls;
-    ready_sequence parts;
 
 private:
-    void begin() {
-        require_unmoved();
-        if (calls.empty()) return;
-        core_.begin_collective();
-        (void)core_.agree(says_);
-    }
-    communicator_core& core_;
     group_watches buffers_;
-    const std::uint64_t says_;
 };
 
 } // namespace detail

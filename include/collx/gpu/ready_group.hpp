@@ -26,7 +26,6 @@ public:
         group_calls::template put<repeated, Kinds...>(comm_.comm, all_, options_, batch);
         all_ = {};
     }
-    void require_unmoved() const override {} // a view does not show whether device memory has moved
     void start() override {
         if (all_.size() != 0) {
             kernel_batch batch;
@@ -36,7 +35,6 @@ public:
     }
     bool test() override { return true; }
     void wait() override {}
-    void run() override { start(); }
     void leave() override {}
 
 private:
