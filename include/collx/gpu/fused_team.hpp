@@ -14,24 +14,12 @@
 
 #include <collx/algo/one_shot.hpp>
 #include <collx/gpu/fused_calls.hpp>
-#include <collx/gpu/team_refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 template <class Machine>
-class fused_team : public detail::team_verbs<fused_team<Machine>>, detail::team_refusals<Machine> {
-    using verbs = detail::team_verbs<fused_team<Machine>>;
-    using refusals = detail::team_refusals<Machine>;
-
+class fused_team : public detail::team_verbs<fused_team<Machine>> {
 public:
-    // Both have these members: one has the forms, the other refuses other arguments with an error message.
-    using refusals::all_gather, refusals::all_gather_v, refusals::all_reduce, refusals::all_to_all,
-        refusals::all_to_all_v, refusals::broadcast, refusals::exclusive_scan, refusals::gather, refusals::gather_v,
-        refusals::reduce, refusals::reduce_scatter, refusals::reduce_scatter_v, refusals::scan, refusals::scatter,
-        refusals::scatter_v, refusals::send_recv;
-    using verbs::all_gather, verbs::all_gather_v, verbs::all_reduce, verbs::all_to_all, verbs::all_to_all_v,
-        verbs::broadcast, verbs::exclusive_scan, verbs::gather, verbs::gather_v, verbs::reduce, verbs::reduce_scatter,
-        verbs::reduce_scatter_v, verbs::scan, verbs::scatter, verbs::scatter_v, verbs::send_recv;
     // The concept FusedTeam requires it.
     using is_fused_team = void;
     // The options of its calls.
