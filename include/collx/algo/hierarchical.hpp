@@ -54,9 +54,7 @@ struct hierarchical_all_reduce : hierarchical_base {
         const node_view at = nodes.over(n);
         return is_flat(at) ? flat_tmp_chunks(at, inner{}, outer{}, n) : chunks(n);
     }
-    constexpr int messages_between(int n) const {
-        return nodes.over(n).nodes() == 1 ? 0 : parts::messages_across(*this, n);
-    }
+    constexpr int messages_between(int n) const { return parts::messages_across(*this, n); }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
@@ -131,9 +129,7 @@ struct hierarchical_reduce_scatter : hierarchical_base {
         const node_view at = nodes.over(n);
         return is_flat(at) ? flat_tmp_chunks(at, inner{}, outer{}, n) : n;
     }
-    constexpr int messages_between(int n) const {
-        return nodes.over(n).nodes() == 1 ? 0 : parts::messages_across(*this, n);
-    }
+    constexpr int messages_between(int n) const { return parts::messages_across(*this, n); }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
@@ -183,9 +179,7 @@ struct hierarchical_all_gather : hierarchical_base {
     static constexpr collective op = collective::all_gather;
     static constexpr int min_depth = parts::min_depth<inner, outer, over, down>();
     COLLX_HD static constexpr int chunks(int n) { return n; }
-    constexpr int messages_between(int n) const {
-        return nodes.over(n).nodes() == 1 ? 0 : parts::messages_across(*this, n);
-    }
+    constexpr int messages_between(int n) const { return parts::messages_across(*this, n); }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
@@ -220,34 +214,17 @@ struct hierarchical_all_gather : hierarchical_base {
 };
 
 // hierarchical<collective::broadcast, trees>: the hierarchical algorithm of a collective.
-template <collective, class, class>
-struct hierarchical_of;
-template <class Inner, class Outer>
-struct hierarchical_of<collective::all_reduce, Inner, Outer> {
-    using type = hierarchical_all_reduce<Inner, Outer>;
-};
-template <class Inner, class Outer>
-struct hierarchical_of<collective::reduce_scatter, Inner, Outer> {
-    using type = hierarchical_reduce_scatter<Inner, Outer>;
-};
-template <class Inner, class Outer>
-struct hierarchical_of<collective::all_gather, Inner, Outer> {
-    using type = hierarchical_all_gather<Inner, Outer>;
-};
-template <class Inner, class Outer>
-struct hierarchical_of<collective::broadcast, Inner, Outer> {
-    using type = hierarchical_broadcast<Inner, Outer>;
-};
-template <class Inner, class Outer>
-struct hierarchical_of<collective::reduce, Inner, Outer> {
-    using type = hierarchical_reduce<Inner, Outer>;
-};
-template <class Inner, class Outer>
-struct hierarchical_of<collective::barrier, Inner, Outer> {
-    using type = hierarchical_barrier<Inner, Outer>;
-};
+template <collective C, class Inner, class Outer>
+constexpr auto hierarchical_of() {
+    if constexpr (C == collective::all_reduce) return hierarchical_all_reduce<Inner, Outer>();
+    else if constexpr (C == collective::reduce_scatter) return hierarchical_reduce_scatter<Inner, Outer>();
+    else if constexpr (C == collective::all_gather) return hierarchical_all_gather<Inner, Outer>();
+    else if constexpr (C == collective::broadcast) return hierarchical_broadcast<Inner, Outer>();
+    else if constexpr (C == collective::reduce) return hierarchical_reduce<Inner, Outer>();
+    else if constexpr (C == collective::barrier) return hierarchical_barrier<Inner, Outer>();
+}
 template <collective C, class Inner = rings, class Outer = Inner>
-using hierarchical = typename hierarchical_of<C, Inner, Outer>::type;
+using hierarchical = decltype(hierarchical_of<C, Inner, Outer>());
 
 } // namespace algo
 COLLX_END_NAMESPACE

@@ -42,11 +42,11 @@ struct parts {
         for (int k = 0; k < at.nodes(); ++k) ((chunks = common_multiple(chunks, Algorithms{}.chunks(at.size(k)))), ...);
         return chunks;
     }
-    // The messages of all n ranks in one phase.
+    // The messages of all n ranks between nodes.
     template <class Algorithm>
     static constexpr int messages_across(const Algorithm& a, int n) {
         sched::tally count;
-        for (int r = 0; r < n; ++r) a.across(count, a.nodes.over(n), r, n);
+        for (int r = 0; a.nodes.over(n).nodes() > 1 && r < n; ++r) a.across(count, a.nodes.over(n), r, n);
         return count.messages;
     }
 };

@@ -68,9 +68,7 @@ struct hierarchical_reduce : rooted_hierarchical_base {
         if (!is_flat(at)) return chunks(n);
         return flat_tmp_chunks(at, rooted(inner{}, root), rooted(outer{}, root), n) == 0 ? 0 : chunks(n);
     }
-    constexpr int messages_between(int n) const {
-        return nodes.over(n).nodes() == 1 ? 0 : parts::messages_across(*this, n);
-    }
+    constexpr int messages_between(int n) const { return parts::messages_across(*this, n); }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>

@@ -74,37 +74,20 @@ constexpr auto op_source_type() {
 template <class Op>
 using op_source = typename decltype(op_source_type<std::remove_cvref_t<Op>>())::type;
 
-template <class S, class T>
-constexpr bool says_commutative() {
-    if constexpr (requires { typename std::bool_constant<S::template is_commutative_for<T>>; })
-        return S::template is_commutative_for<T>;
-    else if constexpr (requires { typename std::bool_constant<S::is_commutative>; }) return S::is_commutative;
-    else return false;
-}
-
-template <class S, class T>
-constexpr bool says_associative() {
-    if constexpr (requires { typename std::bool_constant<S::template is_associative_for<T>>; })
-        return S::template is_associative_for<T>;
-    else if constexpr (requires { typename std::bool_constant<S::is_associative>; }) return S::is_associative;
-    else return true;
-}
-
-template <class S, class T>
-constexpr bool says_exact() {
-    if constexpr (requires { typename std::bool_constant<S::template is_exact_for<T>>; })
-        return S::template is_exact_for<T>;
-    else if constexpr (requires { typename std::bool_constant<S::is_exact>; }) return S::is_exact;
-    else return false;
-}
-
-template <class S, class T>
-constexpr bool says_vectorisable() {
-    if constexpr (requires { typename std::bool_constant<S::template is_vectorisable_for<T>>; })
-        return S::template is_vectorisable_for<T>;
-    else if constexpr (requires { typename std::bool_constant<S::is_vectorisable>; }) return S::is_vectorisable;
-    else return false;
-}
+// What S says of an operator on elements T: the member is_NAME_for<T>, or is_NAME; OTHERWISE, where it has neither.
+#define COLLX_SAYS(NAME, OTHERWISE)                                                                      \
+    template <class S, class T>                                                                          \
+    constexpr bool says_##NAME() {                                                                       \
+        if constexpr (requires { typename std::bool_constant<S::template is_##NAME##_for<T>>; })         \
+            return S::template is_##NAME##_for<T>;                                                       \
+        else if constexpr (requires { typename std::bool_constant<S::is_##NAME>; }) return S::is_##NAME; \
+        else return OTHERWISE;                                                                           \
+    }
+COLLX_SAYS(commutative, false)
+COLLX_SAYS(associative, true)
+COLLX_SAYS(exact, false)
+COLLX_SAYS(vectorisable, false)
+#undef COLLX_SAYS
 
 template <class S, class T>
 concept has_typed_identity = requires {
