@@ -39,6 +39,10 @@ concept HandleList = requires(X& list) {
     requires Handle<decltype(*list.begin())>;
 };
 
+// Several handles, or a list of them.
+template <class... X>
+concept Handles = (Handle<X> && ...) || (sizeof...(X) == 1 && (HandleList<X> && ...));
+
 // A handle of either kind. See call_under_way for the meaning of its functions.
 class listed_handle {
 public:
@@ -148,38 +152,24 @@ inline growing_array<std::size_t> wait_for_some(handles all, std::size_t most) {
 // Errors: if calls fail, the others are still waited for; then the error that was noticed first is thrown. No call is
 //     under way then: the buffers of all may be used. test() is true for the calls that are done; for those that
 //     failed, test() and wait() throw the reason.
-template <detail::HandleList List>
-void wait_all(List&& list) {
-    detail::wait_for_all(detail::handles(list));
-}
-template <detail::Handle... W>
-void wait_all(W&&... w) {
-    detail::wait_for_all(detail::handles(w...));
-}
+template <class... W>
+requires detail::Handles<W...>
+void wait_all(W&&... w) { detail::wait_for_all(detail::handles(w...)); }
 
 // Waits until a call is done and returns its place in the list; no_work if all have been waited for, or there are
 // none. That handle counts as waited for: the next wait_any returns another one.
 // Errors: throws the error that ended a call; its handle counts as waited for, too. The others stay as they are: a
 //     loop may continue with them. (Those of the same communicator fail, too.)
-template <detail::HandleList List>
-std::size_t wait_any(List&& list) {
-    const auto found = detail::wait_for_some(detail::handles(list), 1);
-    return found.empty() ? no_work : found[0];
-}
-template <detail::Handle... W>
-std::size_t wait_any(W&&... w) {
+template <class... W>
+requires detail::Handles<W...> std::size_t wait_any(W&&... w) {
     const auto found = detail::wait_for_some(detail::handles(w...), 1);
     return found.empty() ? no_work : found[0];
 }
 
 // The same for all calls that are done at the moment, at least one: returns their places, in order, as an array with
 // size(), [] and iterators; it is empty if all have been waited for.
-template <detail::HandleList List>
-detail::growing_array<std::size_t> wait_some(List&& list) {
-    return detail::wait_for_some(detail::handles(list), no_work);
-}
-template <detail::Handle... W>
-detail::growing_array<std::size_t> wait_some(W&&... w) {
+template <class... W>
+requires detail::Handles<W...> detail::growing_array<std::size_t> wait_some(W&&... w) {
     return detail::wait_for_some(detail::handles(w...), no_work);
 }
 
