@@ -114,59 +114,59 @@ private:
 template <class Mode, verb V>
 struct any_front : any_refusals {
     static constexpr verb_row row = row_of(V);
-    static constexpr bool is_counted = row.counts != part_counts_of::none, has_own = row.counts == part_counts_of::own;
-    static constexpr bool moves = !row.reduces() && !row.is_message();
+    static constexpr bool is_counted = row.counts != part_counts_of::none;
+    static constexpr bool reduces = row.reduces() && !is_counted, reduces_v = row.reduces() && is_counted;
+    static constexpr bool moves = !row.reduces() && !is_counted && !row.is_message();
+    static constexpr bool exchanges_v = row.counts == part_counts_of::own;
+    static constexpr bool moves_v = !row.reduces() && is_counted && !exchanges_v;
     using any_refusals::operator();
 
-    // ----------------------------------------------------------------------------------------------- reductions
-    auto operator()(communicator& c, const any_buffer& x, any_op op = any_op::plus, const call_options& o = {}) const
-        requires(row.reduces() && !is_counted) {
+    auto operator()(communicator& c, const any_buffer& x, any_op op = any_op::plus,
+                    const call_options& o = {}) const requires reduces {
         return call_any<Mode>(c, {.what = V, .on = {x}, .op = op, .options = o});
     }
     auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, any_op op = any_op::plus,
-                    const call_options& o = {}) const requires(row.reduces() && !is_counted) {
+                    const call_options& o = {}) const requires reduces {
         return call_any<Mode>(c, {.what = V, .on = {in, out}, .op = op, .options = o});
     }
     auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, any_op op = any_op::plus,
-                    const call_options& o = {}) const requires(row.reduces() && is_counted) {
+                    const call_options& o = {}) const requires reduces_v {
         return call_any<Mode>(c, {.what = V, .on = {x}, .op = op, .counts = counts, .options = o});
     }
     auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
-                    any_op op = any_op::plus, const call_options& o = {}) const requires(row.reduces() && is_counted) {
+                    any_op op = any_op::plus, const call_options& o = {}) const requires reduces_v {
         return call_any<Mode>(c, {.what = V, .on = {in, out}, .op = op, .counts = counts, .options = o});
     }
-    // ------------------------------------------------------------------------------------------ parts of one length
     auto operator()(communicator& c, const any_buffer& x, const call_options& o = {}) const
-        requires(moves && !is_counted && row.takes_one) {
+        requires(row.takes_one&& moves) {
         return call_any<Mode>(c, {.what = V, .on = {x}, .options = o});
     }
     auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const call_options& o = {}) const
-        requires(moves && !is_counted && row.takes_two) {
+        requires(row.takes_two&& moves) {
         return call_any<Mode>(c, {.what = V, .on = {in, out}, .options = o});
     }
-    // ------------------------------------------------------------------------------------------ parts of any length
-    // Options in the offsets' place: one part follows the other. (A template, so that {} still means offsets.)
     auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
-                    const any_counts& offsets = {}, const call_options& o = {}) const
-        requires(moves&& is_counted && !has_own) {
+                    const any_counts& offsets = {}, const call_options& o = {}) const requires moves_v {
         return call_any<Mode>(c, {.what = V, .on = {in, out}, .counts = counts, .offsets = offsets, .options = o});
     }
+    // Options in the offsets' place: one part follows the other. (A template, so that {} still means offsets.)
     template <std::same_as<call_options> O = call_options>
     auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
-                    const O& o) const requires(moves&& is_counted && !has_own) {
+                    const O& o) const requires moves_v {
         return (*this)(c, in, out, counts, any_counts(), o);
     }
     auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, const any_counts& offsets = {},
-                    const call_options& o = {}) const requires has_own {
+                    const call_options& o = {}) const requires exchanges_v {
         return call_any<Mode>(c, {.what = V, .on = {x}, .counts = counts, .offsets = offsets, .options = o});
     }
     template <std::same_as<call_options> O = call_options>
-    auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, const O& o) const requires has_own {
+    auto operator()(communicator& c, const any_buffer& x, const any_counts& counts,
+                    const O& o) const requires exchanges_v {
         return (*this)(c, x, counts, any_counts(), o);
     }
     auto operator()(communicator& c, const any_buffer& in, const any_counts& send_counts,
                     const any_counts& send_offsets, const any_buffer& out, const any_counts& recv_counts,
-                    const any_counts& recv_offsets, const call_options& o = {}) const requires has_own {
+                    const any_counts& recv_offsets, const call_options& o = {}) const requires exchanges_v {
         return call_any<Mode>(c, {.what = V,
                                   .on = {in, out},
                                   .counts = send_counts,
@@ -175,7 +175,6 @@ struct any_front : any_refusals {
                                   .recv_offsets = recv_offsets,
                                   .options = o});
     }
-    // ------------------------------------------------------------------------------------------ messages
     auto operator()(communicator& c, const any_buffer& x, int peer, const call_options& o = {}) const
         requires(row.is_message() && row.takes_one) {
         return call_any<Mode>(c, {.what = V, .on = {x}, .peer = peer, .options = o});
