@@ -63,11 +63,11 @@ struct binomial_reduce {
         for (int d = 1; d < span; d *= 2) children += (r <= root && r - d >= 0) + (r >= root && r + d < n);
         if (children == 0) return ex.step(send, to(parent), in(0));
         ref partial = in(0);
-        // fold: on which side of this rank's operands the child's stand.
-        const auto take = [&](auto fold, int child) {
-            if (--children > 0) ex.step(recv | fold | copy, from(child), partial, tmp(0));
-            else if (r == root) ex.step(recv | fold | copy, from(child), partial, out(0));
-            else ex.step(recv | fold | send, from(child), to(parent), partial);
+        // side: reduce, where the child's operands stand before this rank's, else reduce_after.
+        const auto take = [&](auto side, int child) {
+            if (--children > 0) ex.step(recv | side | copy, from(child), partial, tmp(0));
+            else if (r == root) ex.step(recv | side | copy, from(child), partial, out(0));
+            else ex.step(recv | side | send, from(child), to(parent), partial);
             partial = tmp(0);
         };
         for (int d = 1; d < span; d *= 2) {

@@ -16,7 +16,7 @@ struct barrier_fn {
     // fixed type, because braces alone mean call_options.
     template <Communicates Comm, std::same_as<device_call_options> O>
     auto operator()(Comm&& comm, const O& o) const {
-        return make_device_call<Mode>(
+        return with_device_calls<Mode>(
             comm, [](auto& calls, auto& c, const O& with) { calls.barrier(c, with); }, o);
     }
     template <Communicates Comm>

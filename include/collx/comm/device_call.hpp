@@ -54,26 +54,6 @@ struct device_calls; // gpu/calls.hpp
 template <class Runtime>
 struct device_recording; // gpu/ready_launch.hpp
 
-// Calls f with the device_calls of the communicator's runtime. Mode repeated: makes a ready launch of f, which then
-// owns what it needs.
-template <class Mode, class Comm, class F>
-auto with_device_calls(Comm& comm, F&& f) {
-    static_assert(!std::is_same_v<Mode, nonblocking>,
-                  "collx: a call on device memory returns at once and is done when its stream is. Drop async::.");
-    using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
-    using runtime = typename runtime_of<policies>::type;
-    if constexpr (std::is_void_v<runtime>) {
-        static_assert(!std::is_void_v<runtime>,
-                      "collx: this buffer lies in device memory. Make the call in a .cu file that includes "
-                      "<collx/gpu/calls.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).");
-    } else if constexpr (std::is_same_v<Mode, repeated>) {
-        return in_mode<Mode>(
-            comm, [&] { return persistent_call(base_of(comm).internals(), device_recording<runtime>::make_ready(f)); });
-    } else {
-        return in_mode<Mode>(comm, [&] { f(device_calls<runtime>()); });
-    }
-}
-
 // The communicator that a persistent call keeps, with its policies, which may belong to a temporary.
 template <class Kept>
 struct communicator_of_call {
@@ -133,13 +113,31 @@ kept_part_counts kept_argument(const part_counts<Counts, Offsets>& p) {
     return kept_part_counts(p);
 }
 
-// Calls f(device_calls, communicator, arguments); a persistent call has copies of the arguments.
+// Calls f(device_calls of the communicator's runtime, communicator, arguments). Mode repeated: makes a ready launch of
+// it, which has copies of the arguments.
 template <class Mode, class Comm, class F, class... Args>
-auto make_device_call(Comm& comm, F f, const Args&... args) {
-    if constexpr (std::is_same_v<Mode, repeated>)
-        return with_device_calls<Mode>(comm, [f, c = kept_communicator(comm), ... kept = kept_argument(args)](
-                                                 auto&& calls) mutable { f(calls, c.comm, kept.shown()...); });
-    else return with_device_calls<Mode>(comm, [&](auto calls) { f(calls, without_list(comm), args...); });
+auto with_device_calls(Comm& comm, const F& f, const Args&... args) {
+    static_assert(!std::is_same_v<Mode, nonblocking>,
+                  "collx: a call on device memory returns at once and is done when its stream is. Drop async::.");
+    using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
+    using runtime = typename runtime_of<policies>::type;
+    if constexpr (std::is_void_v<runtime>) {
+        static_assert(!std::is_void_v<runtime>,
+                      "collx: this buffer lies in device memory. Make the call in a .cu file that includes "
+                      "<collx/gpu/calls.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).");
+    } else if constexpr (std::is_same_v<Mode, repeated>) {
+        return in_mode<Mode>(comm, [&] {
+            auto again = [f, c = kept_communicator(comm), ... kept = kept_argument(args)](auto&& calls) mutable {
+                f(calls, c.comm, kept.shown()...);
+            };
+            return persistent_call(base_of(comm).internals(), device_recording<runtime>::make_ready(std::move(again)));
+        });
+    } else {
+        return in_mode<Mode>(comm, [&] {
+            device_calls<runtime> calls;
+            f(calls, without_list(comm), args...);
+        });
+    }
 }
 
 // Rest: whether the call is in place, or part_counts.
@@ -151,7 +149,7 @@ auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_cal
         "collx: the output lies in device memory and the input in the host's. Copy it, or say "
         "collx::on_device(x) where the type does not tell.");
     require_output<Out, In>();
-    return make_device_call<Mode>(
+    return with_device_calls<Mode>(
         comm, [](auto& calls, auto& c, const auto&... args) { calls.template run<C>(c, args...); }, buffer(in),
         buffer(out), op, o, rest...);
 }
@@ -161,7 +159,7 @@ inline constexpr int no_peer = -0x7fff'ffff;
 template <class Mode, class Comm, class Sent, class Received>
 auto message_on_device(Comm& comm, const Sent& sent, int to, const Received& received, int from,
                        const device_call_options& o) {
-    return make_device_call<Mode>(
+    return with_device_calls<Mode>(
         comm, [](auto& calls, auto& c, const auto&... args) { calls.message(c, args...); }, sent, to, received, from,
         o);
 }

@@ -150,7 +150,7 @@ template <class Mode, verb V, class Comm, class In, class Out, class S, class SO
 auto neighbors_on_device(Comm& comm, const neighbors& g, In& in, Out& out, const device_call_options& o,
                          const part_counts<S, SO>& sent, const part_counts<R, RO>& received) {
     require_output<Out, In>();
-    return make_device_call<Mode>(
+    return with_device_calls<Mode>(
         comm, [](auto& calls, auto& c, const auto&... args) { calls.template neighbors<V>(c, args...); }, g, buffer(in),
         buffer(out), o, sent, received);
 }

@@ -57,7 +57,7 @@ public:
         unmade_.are_made();
         auto all = std::exchange(all_, {});
         sole_ptr<detail::ready_call> ready;
-        detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
+        detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>, auto&) {
             if constexpr (is_persistent) {
                 ready = make_sole<detail::ready_device_group<Runtime, Comm, Kinds...>>(c, std::move(all), o);
             } else {
@@ -117,10 +117,11 @@ private:
             all_.collectives.push_back([a = buffer(in), b = buffer(out), op, root](Comm& c, device_call_options o,
                                                                                    detail::kernel_batch& batch) {
                 o.root = root; // read by rooted verbs only
-                detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
-                    detail::device_group_calls<Runtime>::template collective_of<detail::row_of(V).does, is_mixed>(
-                        c, a, b, op, o, IsInPlace, batch);
-                });
+                detail::with_device_calls<detail::blocking>(
+                    c, [&]<class Runtime>(detail::device_calls<Runtime>, auto&) {
+                        detail::device_group_calls<Runtime>::template collective_of<detail::row_of(V).does, is_mixed>(
+                            c, a, b, op, o, IsInPlace, batch);
+                    });
             });
         }
         note(detail::name_of(V));
