@@ -37,13 +37,19 @@ struct facts {
     bool in_place = false; // proved by verify(); for an all_to_all only up to races_up_to ranks
 };
 
+// Every message counts.
+struct all_messages {
+    constexpr bool operator()(int /*from*/, int /*to*/) const { return true; }
+};
+
 // Counts rounds. In one round a strand may send one message and receive one; a message received in a round can be
 // answered in the next. Signals count like messages, but any number of them may be seen in one round. A chain of S
-// ranks passes K chunks in S + K - 2 rounds.
+// ranks passes K chunks in S + K - 2 rounds. A message for which counts(from, to) is false takes no round.
+template <class Counts = all_messages>
 class round_reader {
 public:
-    constexpr explicit round_reader(const schedule& s)
-        : s_(s), by_signal_(static_cast<unsigned>(s.ranks * s.signals), 0) {
+    constexpr explicit round_reader(const schedule& s, const Counts& counts = {})
+        : s_(s), counts_(counts), by_signal_(static_cast<unsigned>(s.ranks * s.signals), 0) {
         unsigned strands = 0;
         for (const program& p : s.programs) strands += static_cast<unsigned>(p.strands.size());
         received_.resize(strands, 0);
@@ -51,22 +57,24 @@ public:
     }
     constexpr int rounds() const {
         int most = 0;
-        for (int r : received_) most = r > most ? r : most;
+        for (int r : received_) most = later(r, most);
         return most;
     }
 
     constexpr void channel_added(int depth) { by_slot_.resize(by_slot_.size() + static_cast<unsigned>(depth), 0); }
     constexpr void enter(int, int, int, int) {}
     constexpr fault leave(int, int, int, int) { return {}; }
-    constexpr fault act(const running& me, const step&, int in_slot, int out_slot) {
+    constexpr fault act(const running& me, const step& st, int in_slot, int out_slot) {
         const auto id = static_cast<unsigned>(me.id);
-        if (in_slot >= 0) received_[id] = later(received_[id] + 1, by_slot_[static_cast<unsigned>(in_slot)]);
-        if (out_slot >= 0) by_slot_[static_cast<unsigned>(out_slot)] = publish(id);
+        if (in_slot >= 0)
+            received_[id] =
+                later(received_[id] + counts_(st.peer_from, me.rank), by_slot_[static_cast<unsigned>(in_slot)]);
+        if (out_slot >= 0) by_slot_[static_cast<unsigned>(out_slot)] = publish(id, counts_(me.rank, st.peer_to));
         return {};
     }
     static constexpr bool follows_signals() { return true; }
     constexpr void signalled(const running& me, int index) {
-        by_signal_[static_cast<unsigned>(me.rank * s_.signals + index)] = publish(static_cast<unsigned>(me.id));
+        by_signal_[static_cast<unsigned>(me.rank * s_.signals + index)] = publish(static_cast<unsigned>(me.id), 1);
     }
     constexpr void waited(const running& me, int index, int rank, int) {
         int& mine = received_[static_cast<unsigned>(me.id)];
@@ -75,15 +83,20 @@ public:
 
 private:
     static constexpr int later(int a, int b) { return a > b ? a : b; }
-    constexpr int publish(unsigned strand) { return sent_[strand] = later(sent_[strand], received_[strand]) + 1; }
+    constexpr int publish(unsigned strand, int takes) {
+        return sent_[strand] = later(sent_[strand], received_[strand]) + takes;
+    }
     const schedule& s_;
+    Counts counts_;
     std::vector<int> received_, sent_, by_slot_, by_signal_; // last round by strand, slot and signal
 };
 
-// The number of messages or signals that must follow one another; -1: the schedule does not end.
-constexpr int rounds(const schedule& s) {
-    round_reader reader(s);
-    network<round_reader> run(s, reader, {.iterations = 1});
+// The number of messages or signals that must follow one another; -1: the schedule does not end. counts(from, to):
+// whether a message takes a round.
+template <class Counts = all_messages>
+constexpr int rounds(const schedule& s, const Counts& counts = {}) {
+    round_reader<Counts> reader(s, counts);
+    network<round_reader<Counts>> run(s, reader, {.iterations = 1});
     return run.run().ok() ? reader.rounds() : -1;
 }
 
@@ -95,8 +108,8 @@ constexpr int min_depth(const schedule& s) {
         for (const auto& strand : p.strands)
             most = static_cast<int>(strand.size()) > most ? static_cast<int>(strand.size()) : most;
     for (int d = 1; d <= most * s.iterations(); ++d) {
-        round_reader reader(s);
-        if (network<round_reader>(s, reader, {.depth = d}).run().what != problem::deadlock) return d;
+        round_reader<> reader(s);
+        if (network<round_reader<>>(s, reader, {.depth = d}).run().what != problem::deadlock) return d;
     }
     return -1;
 }

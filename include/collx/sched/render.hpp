@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <collx/core/markup.hpp>
 #include <collx/sched/explain.hpp>
 #include <collx/sched/timeline.hpp>
 
@@ -83,15 +84,10 @@ private:
         for (int c = 0; c < s_.chunks; ++c) s += ".c" + n(c) + "{stroke:" + hue(c * 360 / s_.chunks, low, high) + "}";
         return s + "\n";
     }
-    static std::string escaped(const std::string& text) {
-        std::string s;
-        for (char c : text) s += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-        return s;
-    }
     static std::string n(int i) { return std::to_string(i); }
     void text(int x, int y, const char* kind, const std::string& words) {
-        out_ += "<text class=\"" + std::string(kind) + "\" x=\"" + n(x) + "\" y=\"" + n(y) + "\">" + escaped(words) +
-                "</text>\n";
+        out_ += "<text class=\"" + std::string(kind) + "\" x=\"" + n(x) + "\" y=\"" + n(y) + "\">" +
+                collx::detail::marked_up(words) + "</text>\n";
     }
 
     std::string blame() const {
@@ -104,8 +100,8 @@ private:
         const int least = static_cast<int>(words) * 9 + 2 * pad;
         const int width = width_ < least ? least : width_;
         out_ += "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + n(width) + " " + n(height_) +
-                "\" width=\"" + n(width) + "\" height=\"" + n(height_) + "\" role=\"img\">\n<title>" + escaped(title) +
-                "</title>\n";
+                "\" width=\"" + n(width) + "\" height=\"" + n(height_) + "\" role=\"img\">\n<title>" +
+                collx::detail::marked_up(title) + "</title>\n";
         out_ += "<style>\n"
                 "text{font:11px "
                 "ui-monospace,Menlo,Consolas,monospace;fill:#1b1f24}.title{font-size:14px;font-weight:bold}\n"
@@ -143,7 +139,8 @@ private:
         const std::string colour =
             is_guilty(t) ? "guilty" : class_of(moves && c.count > 0 && s_.chunks > 0 ? c.at(0, s_.chunks) : -1);
         out_ += "<g><title>" +
-                escaped("rank " + n(t.rank) + ", strand " + n(t.strand) + ", step " + n(t.index) + ": " + words) +
+                collx::detail::marked_up("rank " + n(t.rank) + ", strand " + n(t.strand) + ", step " + n(t.index) +
+                                         ": " + words) +
                 "</title>";
         out_ += "<rect class=\"box " + colour + "\" x=\"" + n(x_of(t)) + "\" y=\"" + n(y_of(t)) + "\" width=\"" +
                 n(end_of(t) - x_of(t)) + "\" height=\"" + n(box_height) + "\" rx=\"" + (moves ? "3" : "11") + "\"/>";

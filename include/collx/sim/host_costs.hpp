@@ -4,7 +4,7 @@
 // sim/call_costs.hpp, separate for each kind of message; rounds are counted along the longest chain of each kind.
 #pragma once
 
-#include <collx/sched/network.hpp>
+#include <collx/sched/facts.hpp>
 #include <collx/sim/call_costs.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -16,39 +16,6 @@ struct work_by_hosts {
 };
 
 namespace detail {
-
-// As sched::rounds(), but counts only messages for which pass(from, to) holds.
-template <class Pass>
-class some_rounds {
-public:
-    some_rounds(const sched::schedule& s, const Pass& pass) : pass_(pass) {
-        std::size_t strands = 0;
-        for (const sched::program& p : s.programs) strands += p.strands.size();
-        received_.resize(strands, 0), sent_.resize(strands, 0);
-    }
-    int rounds() const { return received_.empty() ? 0 : *std::max_element(received_.begin(), received_.end()); }
-
-    void channel_added(int depth) { by_slot_.resize(by_slot_.size() + static_cast<std::size_t>(depth), 0); }
-    void enter(int, int, int, int) {}
-    sched::fault leave(int, int, int, int) { return {}; }
-    sched::fault act(const sched::running& me, const sched::step& st, int in_slot, int out_slot) {
-        const auto id = static_cast<std::size_t>(me.id);
-        if (in_slot >= 0)
-            received_[id] = std::max(received_[id] + (pass_(st.peer_from, me.rank) ? 1 : 0),
-                                     by_slot_[static_cast<std::size_t>(in_slot)]);
-        if (out_slot >= 0)
-            by_slot_[static_cast<std::size_t>(out_slot)] = sent_[id] =
-                std::max(sent_[id], received_[id]) + (pass_(me.rank, st.peer_to) ? 1 : 0);
-        return {};
-    }
-    static bool follows_signals() { return true; }
-    void signalled(const sched::running&, int) {}
-    void waited(const sched::running&, int, int, int) {}
-
-private:
-    const Pass& pass_;
-    std::vector<int> received_, sent_, by_slot_;
-};
 
 // The work of messages for which pass(from, to) holds, of ranks that share the cores of one machine.
 template <class Pass>
@@ -71,9 +38,7 @@ work work_of_some(const sched::schedule& s, const call_shape& c, const cores& on
     const double sharing = std::max(1.0, static_cast<double>(s.ranks) / on.count);
     work w;
     for (int t = 0; t < term_count; ++t) w.of[t] = std::max(most[t], all[t] / on.count);
-    some_rounds<Pass> reader(s, pass);
-    sched::network<some_rounds<Pass>> run(s, reader, {.iterations = 1});
-    w.of[round] = run.run().ok() && !overlaps_next_call(s) ? reader.rounds() * sharing : 0;
+    w.of[round] = overlaps_next_call(s) ? 0 : std::max(0, sched::rounds(s, pass)) * sharing;
     w.of[l2_byte] = w.of[byte] * missing(2 * c.bytes * sharing, on.l2_bytes);
     w.of[far_byte] = w.of[byte] * missing(2 * c.bytes * s.ranks, on.last_bytes);
     return w;

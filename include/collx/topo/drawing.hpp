@@ -12,19 +12,13 @@
 #include <vector>
 
 #include <collx/core/decimal.hpp>
+#include <collx/core/markup.hpp>
 #include <collx/topo/explain_rings.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
 namespace detail {
-
-inline std::string escaped(const std::string& text) {
-    std::string s;
-    for (const char c : text)
-        s += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
-    return s;
-}
 
 struct placed {
     int x = 0, y = 0; // of the centre
@@ -124,7 +118,7 @@ inline std::string to_svg(const graph& g, const std::vector<ring>& rings) {
                       "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\">",
                       x - 38, y - 12, std::any_of(rings.begin(), rings.end(), is_member) ? "#ffd8a8" : "#ffffff", x,
                       y + 4);
-        svg += line + detail::escaped(g.name(s)) + "</text>\n";
+        svg += line + collx::detail::marked_up(g.name(s)) + "</text>\n";
     }
     return svg + "</svg>\n";
 }

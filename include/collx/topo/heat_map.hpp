@@ -63,7 +63,7 @@ inline std::string to_heat_svg(const graph& g, const std::vector<double>& use) {
                           "<path d=\"M%d %d Q%d %d %d %d\" fill=\"none\" stroke=\"%s\" stroke-width=\"%d\"><title>",
                           from.x + aside, from.y, (from.x + to.x) / 2 + aside, (from.y + to.y) / 2 + 2 * bend,
                           to.x + aside, to.y, detail::heat_colours[heat], heat == 0 ? 2 : 4);
-            svg += line + detail::escaped(g.name(a.from) + " > " + g.name(a.to));
+            svg += line + collx::detail::marked_up(g.name(a.from) + " > " + g.name(a.to));
             std::snprintf(line, sizeof line, ", %s, %.4g GB/s, %.1f %% busy</title></path>\n", name_of(a.type),
                           a.bytes_per_s / 1e9, 100 * share);
             svg += line;
@@ -74,7 +74,7 @@ inline std::string to_heat_svg(const graph& g, const std::vector<double>& use) {
                       "<rect x=\"%d\" y=\"%d\" width=\"76\" height=\"24\" rx=\"4\" fill=\"#ffffff\" stroke=\"#333\"/>"
                       "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\">",
                       x - 38, y - 12, x, y + 4);
-        svg += line + detail::escaped(g.name(s)) + "</text>\n";
+        svg += line + collx::detail::marked_up(g.name(s)) + "</text>\n";
     }
     return svg + detail::heat_legend(p) + "</svg>\n";
 }

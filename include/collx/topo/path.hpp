@@ -175,27 +175,39 @@ inline path find_path(const graph& g, int from, int to, bool relays = true) {
     return {};
 }
 
-// The path from a GPU to a card through a GPU beside the card (PXN). That GPU is on the same host, reaches the card by
-// PCIe switches or by its own CPU (P2C), and `gpu` by NVLink. Only if it is wider than the direct path, or the direct
-// path is worse than PXN. For sending only: a card does not write to another GPU's neighbour. No arcs: there is none.
+namespace detail {
+
+// Calls visit(path) for each way from a GPU to a card through a GPU beside the card (PXN). That GPU is on the same
+// host, reaches the card by PCIe switches or by its own CPU (P2C), and `gpu` by NVLink.
+template <class Visit>
+void each_pxn(const graph& g, int gpu, int nic, Visit&& visit) {
+    for (const int peer : g.all(site_type::gpu, g.at(gpu).host)) {
+        if (peer == gpu) continue;
+        path p = find_path(g, gpu, peer);
+        if (p.type != path_class::nvl) continue;
+        const path out = find_path(g, peer, nic);
+        if (out.type > path_class::p2c) continue;
+        p.arcs.insert(p.arcs.end(), out.arcs.begin(), out.arcs.end());
+        p = measured(g, std::move(p));
+        p.type = path_class::pxn;
+        visit(std::move(p));
+    }
+}
+
+} // namespace detail
+
+// The best path from a GPU to a card through a GPU beside the card. Only if it is wider than the direct path, or the
+// direct path is worse than PXN. For sending only: a card does not write to another GPU's neighbour. No arcs: there is
+// none.
 inline path find_pxn(const graph& g, int gpu, int nic) {
     const path direct = find_path(g, gpu, nic);
     path best;
-    for (const int peer : g.all(site_type::gpu, g.at(gpu).host)) {
-        if (peer == gpu) continue;
-        const path near = find_path(g, gpu, peer);
-        if (near.type != path_class::nvl) continue;
-        const path out = find_path(g, peer, nic);
-        if (out.type > path_class::p2c) continue;
-        path p = near;
-        p.arcs.insert(p.arcs.end(), out.arcs.begin(), out.arcs.end());
-        p = detail::measured(g, p);
-        p.type = path_class::pxn;
+    detail::each_pxn(g, gpu, nic, [&](path p) {
         const bool helps = p.bytes_per_s > direct.bytes_per_s || direct.type > path_class::pxn;
         const bool is_better =
             p.bytes_per_s > best.bytes_per_s || (p.bytes_per_s == best.bytes_per_s && p.arcs.size() < best.arcs.size());
-        if (helps && is_better) best = p;
-    }
+        if (helps && is_better) best = std::move(p);
+    });
     return best;
 }
 

@@ -48,7 +48,7 @@ private:
             for (int relays = 1; relays <= limits_.relays && ways_.size() < most_ways / 2; ++relays)
                 walk(from, to, relays);
         if (g_.at(to).type == site_type::nic && g_.at(from).type == site_type::gpu && most_ >= path_class::pxn)
-            add_pxn(from, to);
+            each_pxn(g_, from, to, [&](path p) { ways_.push_back(std::move(p)); });
         std::stable_sort(ways_.begin(), ways_.end(), [](const path& a, const path& b) {
             return a.type != b.type ? a.type < b.type : a.arcs.size() < b.arcs.size();
         });
@@ -86,19 +86,6 @@ private:
         return a.type == link_type::socket &&
                std::any_of(arcs_.begin(), arcs_.end(), [&](int i) { return g_.arc_at(i).type == link_type::socket; });
     }
-    void add_pxn(int gpu, int nic) {
-        for (const int peer : g_.all(site_type::gpu, g_.at(gpu).host)) {
-            if (peer == gpu) continue;
-            const path near = find_path(g_, gpu, peer), out = find_path(g_, peer, nic);
-            if (near.type != path_class::nvl || out.type > path_class::p2c) continue;
-            path p = near;
-            p.arcs.insert(p.arcs.end(), out.arcs.begin(), out.arcs.end());
-            p = measured(g_, std::move(p));
-            p.type = path_class::pxn;
-            ways_.push_back(std::move(p));
-        }
-    }
-
     const graph& g_;
     const way_limits limits_;
     std::map<std::pair<int, int>, std::vector<path>> known_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <collx/core/error.hpp>
+#include <collx/core/markup.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace topo {
@@ -185,16 +186,7 @@ inline xml_element read_xml(const std::string& text, const std::string& file = "
 inline std::string to_xml(const xml_element& e, int depth = 0) {
     const std::string space(static_cast<std::size_t>(2 * depth), ' ');
     std::string text = space + "<" + e.name;
-    for (const auto& [name, value] : e.attributes) {
-        text += " " + name + "=\"";
-        for (const char c : value)
-            text += c == '<'   ? "&lt;"
-                    : c == '>' ? "&gt;"
-                    : c == '&' ? "&amp;"
-                    : c == '"' ? "&quot;"
-                               : std::string(1, c);
-        text += "\"";
-    }
+    for (const auto& [name, value] : e.attributes) text += " " + name + "=\"" + collx::detail::marked_up(value) + "\"";
     if (e.children.empty()) return text + "/>\n";
     text += ">\n";
     for (const xml_element& child : e.children) text += to_xml(child, depth + 1);
