@@ -11,6 +11,7 @@
 
 #include <cstring>
 
+#include <collx/bootstrap/detail/plain_word.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/atomic.hpp>
 #include <collx/core/joined.hpp>
@@ -167,18 +168,10 @@ private:
              name, std::strerror(reason));
     }
 
-    // File name of a key: letters, digits and ._- stay, other bytes become %xx. A name that gets too long becomes a
-    // hash (the file itself contains the key).
+    // File name of a key; a hash where it would be too long (the file itself contains the key).
     [[gnu::cold]] static kept_text file_of(name_view key) {
         kept_text name = "k.";
-        for (const char c : key) {
-            const bool stays = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
-                               c == '_' || c == '-';
-            char escaped[4];
-            std::snprintf(escaped, sizeof escaped, "%%%02x", static_cast<unsigned char>(c));
-            if (stays) name += c;
-            else name += escaped;
-        }
+        detail::append_plain(name, key);
         if (name.size() <= 200) return name;
         char hashed[40];
         std::snprintf(hashed, sizeof hashed, "h.%016llx%016llx",

@@ -10,6 +10,7 @@
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
+#include <collx/core/locked_mutex.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -32,12 +33,12 @@ public:
     void set(name_view key, name_view value) {
         detail::check_store_key(key);
         detail::check_store_value(value);
-        const locked guard(*this);
+        const detail::locked_mutex here(mutex_);
         put(key, value);
     }
     kept_text get(name_view key, const deadline& until) {
         detail::check_store_key(key);
-        const locked guard(*this);
+        const detail::locked_mutex here(mutex_);
         for (;;) {
             if (const kept_text* value = find(key)) return *value;
             if (until.passed()) detail::fail_store_timeout(key);
@@ -52,7 +53,7 @@ public:
     }
     std::int64_t add(name_view key, std::int64_t delta) {
         detail::check_store_key(key);
-        const locked guard(*this);
+        const detail::locked_mutex here(mutex_);
         const std::int64_t sum = detail::add_to_text(find(key), delta, key);
         put(key, detail::joined({sum}));
         return sum;
@@ -64,12 +65,6 @@ public:
 private:
     struct entry {
         kept_text key, value;
-    };
-    struct locked {
-        memory_store& store;
-        explicit locked(memory_store& s) : store(s) { ::pthread_mutex_lock(&s.mutex_); }
-        locked(const locked&) = delete;
-        ~locked() { ::pthread_mutex_unlock(&store.mutex_); }
     };
     kept_text* find(name_view key) {
         for (entry& e : entries_)

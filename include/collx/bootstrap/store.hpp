@@ -4,11 +4,8 @@
 // models are memory_store, file_store, tcp_store, and with the order of process managers pmi_store and pmix_store.
 #pragma once
 
-#include <sys/random.h>
-
 #include <concepts>
 #include <cstdint>
-#include <cstdio>
 #include <type_traits>
 
 #include <collx/bootstrap/store_alarm.hpp>
@@ -16,6 +13,7 @@
 #include <collx/core/error.hpp>
 #include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
+#include <collx/core/random_bytes.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -80,19 +78,6 @@ inline std::int64_t add_to_text(const kept_text* held, std::int64_t delta, name_
         fail(errc::invalid_argument, -1, -1, "use another key for counting", "'%.*s' in the store is not a number",
              static_cast<int>(key.size()), key.data());
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) + static_cast<std::uint64_t>(delta));
-}
-
-inline kept_text random_token() {
-    unsigned char bytes[16];
-    if (without_eintr([&] { return ::getrandom(bytes, sizeof bytes, 0); }) != static_cast<ssize_t>(sizeof bytes))
-        fail(errc::resource, 0, -1, "", "the system has no random numbers");
-    kept_text text;
-    for (const unsigned char b : bytes) {
-        constexpr char digits[] = "0123456789abcdef";
-        text += digits[b >> 4];
-        text += digits[b & 15];
-    }
-    return text;
 }
 
 } // namespace detail

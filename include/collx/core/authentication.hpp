@@ -11,7 +11,6 @@
 #pragma once
 
 #include <string.h>
-#include <sys/random.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -21,6 +20,7 @@
 
 #include <collx/core/error.hpp>
 #include <collx/core/kept_text.hpp>
+#include <collx/core/random_bytes.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -47,14 +47,6 @@ struct mac_component {
 };
 // Written by: the initialisation of a program that includes a component; read by: job_key.
 inline const mac_component* macs = nullptr;
-
-inline void draw_random(void* to, std::size_t bytes) {
-    for (std::size_t got = 0; got < bytes;) {
-        const ssize_t n = ::getrandom(static_cast<char*>(to) + got, bytes - got, 0);
-        if (n < 0 && errno != EINTR) fail(errc::resource, -1, -1, "", "the system has no random numbers");
-        if (n > 0) got += static_cast<std::size_t>(n);
-    }
-}
 
 // 32 bytes that the destructor wipes.
 struct secret {
@@ -107,10 +99,7 @@ public:
         const kept_text text = "collx fingerprint " + kept_text(about);
         detail::secret tag;
         sign(text.data(), text.size(), tag.bytes);
-        kept_text digits;
-        for (int i = 0; i < 8; ++i)
-            for (const int half : {tag.bytes[i] >> 4, tag.bytes[i] & 15}) digits += "0123456789abcdef"[half];
-        return digits;
+        return detail::hex_text(tag.bytes, 8);
     }
 
     // The accepting side. Requires: a key; a Hello without padding.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include <collx/bootstrap/detail/plain_word.hpp>
 #include <collx/bootstrap/variables.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/core/kept_text.hpp>
@@ -40,18 +41,11 @@ inline std::int64_t pmi_number(name_view text, std::int64_t most) {
     return at == copy.c_str() + copy.size() ? n : -1;
 }
 
-// Writes any bytes as one word without blanks, equals signs and line ends: letters, digits and ._- stay, other bytes
-// become %xx. A first letter is added, so the word is never empty.
+// Writes any bytes as one word without blanks, equals signs and line ends. Its first letter is added, so that the word
+// is never empty.
 inline kept_text pmi_word(name_view bytes) {
     kept_text word = "c";
-    for (const char c : bytes) {
-        const bool stays = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
-                           c == '_' || c == '-';
-        char escaped[4];
-        std::snprintf(escaped, sizeof escaped, "%%%02x", static_cast<unsigned char>(c));
-        if (stays) word += c;
-        else word += escaped;
-    }
+    append_plain(word, bytes);
     return word;
 }
 // Reads such a word back. False if pmi_word() has not made it.

@@ -30,10 +30,7 @@ public:
     // not_yet, done or gone.
     greeted read(int fd, void* to, std::size_t bytes) {
         while (got_ < bytes) {
-            iovec part{static_cast<char*>(to) + got_, bytes - got_};
-            msghdr m{};
-            m.msg_iov = &part;
-            m.msg_iovlen = 1;
+            one_part m(static_cast<char*>(to) + got_, bytes - got_);
             const ssize_t n = without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_DONTWAIT); });
             if (n < 0 && would_block(errno)) return greeted::not_yet;
             if (n <= 0) return error_ = n < 0 ? errno : 0, greeted::gone;
@@ -55,10 +52,7 @@ public:
     explicit word_writer(const socket_calls& calls) : calls_(&calls) {}
     greeted write(int fd, const void* from, std::size_t bytes) {
         while (sent_ < bytes) {
-            iovec part{const_cast<char*>(static_cast<const char*>(from)) + sent_, bytes - sent_};
-            msghdr m{};
-            m.msg_iov = &part;
-            m.msg_iovlen = 1;
+            const one_part m(static_cast<const char*>(from) + sent_, bytes - sent_);
             const ssize_t n = without_eintr([&] { return calls_->sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
             if (n < 0 && (would_block(errno) || errno == ENOTCONN)) return greeted::not_yet; // still connecting
             if (n < 0) return error_ = errno, greeted::gone;

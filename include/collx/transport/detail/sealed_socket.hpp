@@ -59,10 +59,7 @@ public:
     }
     bool flush(int fd) override {
         while (sent_ < end_) {
-            iovec v{out_.data() + sent_, end_ - sent_};
-            msghdr m{};
-            m.msg_iov = &v;
-            m.msg_iovlen = 1;
+            const one_part m(out_.data() + sent_, end_ - sent_);
             const ssize_t n = without_eintr([&] { return calls_->sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
             if (n < 0) return false;
             sent_ += static_cast<std::size_t>(n);
@@ -121,10 +118,7 @@ private:
                 std::memmove(in_.data(), in_.data() + at_, got_ - at_);
                 got_ -= at_, at_ = 0;
             }
-            iovec v{in_.data() + got_, in_.size() - got_};
-            msghdr m{};
-            m.msg_iov = &v;
-            m.msg_iovlen = 1;
+            one_part m(in_.data() + got_, in_.size() - got_);
             const ssize_t n = without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_DONTWAIT); });
             if (n <= 0) return n;
             got_ += static_cast<std::size_t>(n);
@@ -162,10 +156,7 @@ public:
     ssize_t peek(int fd) {
         if (has_unread()) return 1;
         char c;
-        iovec part{&c, 1};
-        msghdr m{};
-        m.msg_iov = &part;
-        m.msg_iovlen = 1;
+        one_part m(&c, 1);
         return without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_PEEK | MSG_DONTWAIT); });
     }
     // Whether the system has something to receive, or the end.

@@ -14,6 +14,7 @@
 
 #include <collx/core/descriptor.hpp>
 #include <collx/core/error.hpp>
+#include <collx/transport/detail/one_part.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

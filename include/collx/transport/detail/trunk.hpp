@@ -159,11 +159,7 @@ private:
     }
     bool write(growing_array<std::byte>& from, std::size_t& at) {
         while (at < from.size()) {
-            iovec part{from.data() + at, from.size() - at};
-            msghdr m{};
-            m.msg_iov = &part;
-            m.msg_iovlen = 1;
-            const ssize_t n = wire_.send(socket_.get(), m);
+            const ssize_t n = wire_.send(socket_.get(), one_part(from.data() + at, from.size() - at));
             if (n < 0) return note_error(), false;
             at += static_cast<std::size_t>(n);
         }
@@ -235,13 +231,10 @@ private:
     bool fill() {
         std::memmove(stage_, stage_ + at_, got_ - at_);
         got_ -= at_, at_ = 0;
-        iovec part{stage_ + got_, stage_bytes - got_};
-        msghdr m{};
-        m.msg_iov = &part;
-        m.msg_iovlen = 1;
+        one_part m(stage_ + got_, stage_bytes - got_);
         const std::size_t got = took(wire_.receive(socket_.get(), m));
         got_ += got;
-        return got == part.iov_len;
+        return got == m.part.iov_len;
     }
     // Reads the rest of this segment to its places, and with it the head of the next.
     bool fill_directly(read_places& to) {

@@ -7,11 +7,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 
-#include <collx/core/authentication.hpp>
 #include <collx/core/kept_text.hpp>
+#include <collx/core/random_bytes.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/unix_socket.hpp>
 
@@ -25,10 +24,7 @@ inline constexpr std::size_t unix_name_bytes = 25;
 [[gnu::cold]] inline kept_text new_unix_name() {
     unsigned char random[10];
     draw_random(random, sizeof random);
-    kept_text name = "collx";
-    char two[3];
-    for (const unsigned char b : random) std::snprintf(two, sizeof two, "%02x", b), name += two;
-    return name;
+    return "collx" + hex_text(random, sizeof random);
 }
 // directory: empty for the abstract namespace. Errors: environment for a path that is too long.
 [[gnu::cold]] inline socket_address unix_address(const kept_text& directory, name_view name) {

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include <collx/core/descriptor.hpp>
+#include <collx/transport/detail/one_part.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -51,11 +52,8 @@ inline ucred peer_of(int fd) {
 // Sends one packet, with a descriptor unless it is -1. False when it cannot be sent now: the other end is gone or does
 // not read.
 [[gnu::cold]] inline bool send_packet(int to, const void* data, std::size_t bytes, int passed_fd = -1) {
-    iovec part{const_cast<void*>(data), bytes};
+    one_part m(data, bytes);
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr m{};
-    m.msg_iov = &part;
-    m.msg_iovlen = 1;
     if (passed_fd >= 0) {
         m.msg_control = control;
         m.msg_controllen = sizeof control;
@@ -80,11 +78,8 @@ enum class packet {
 // was not asked for, is closed and makes the packet wrong.
 [[gnu::cold]] inline packet receive_packet(int from, void* data, std::size_t bytes, descriptor* passed = nullptr) {
     constexpr std::size_t most_fds = 8;
-    iovec part{data, bytes};
+    one_part m(data, bytes);
     alignas(cmsghdr) char control[CMSG_SPACE(most_fds * sizeof(int))];
-    msghdr m{};
-    m.msg_iov = &part;
-    m.msg_iovlen = 1;
     m.msg_control = control;
     m.msg_controllen = sizeof control;
     const auto receive = [&] {
