@@ -18,7 +18,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
-#include <collx/core/signals_blocked.hpp>
+#include <collx/core/start_thread.hpp>
 #include <collx/core/strangers.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -50,7 +50,7 @@ public:
         if (!stop_.is_open())
             fail(errc::resource, -1, -1, detail::remedy_for_descriptor(errno), "cannot make an event: %s",
                  std::strerror(errno));
-        start();
+        thread_ = detail::start_thread<&tcp_server::serve>(this, "collx-store", "of the store");
     }
     tcp_server(const tcp_server&) = delete;
     tcp_server& operator=(const tcp_server&) = delete;
@@ -78,15 +78,6 @@ private:
     };
     using entry = detail::store_table::entry;
     entry* find(const kept_text& key) { return table_.find(key); }
-
-    void start() {
-        const detail::signals_blocked here;
-        const int r = ::pthread_create(
-            &thread_, nullptr, [](void* self) -> void* { return static_cast<tcp_server*>(self)->serve(), nullptr; },
-            this);
-        if (r != 0)
-            fail(errc::resource, -1, -1, detail::remedy_for_thread(), "cannot start a thread: %s", std::strerror(r));
-    }
 
     [[gnu::cold]] void serve() noexcept {
         try {

@@ -21,7 +21,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/locked_mutex.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/core/signals_blocked.hpp>
+#include <collx/core/start_thread.hpp>
 #include <collx/core/system_limits.hpp>
 #include <collx/exec/device/staging.hpp>
 
@@ -70,13 +70,12 @@ public:
             fail(errc::resource, side.rank(), -1, remedy_for_descriptor(errno), "cannot make an eventfd: %s",
                  std::strerror(errno));
         side.internals().heeded = &parent;
-        const signals_blocked here;
-        if (const int reason = ::pthread_create(&thread_, nullptr, &gpu_proxy::start, this); reason != 0) {
+        try {
+            thread_ = start_thread<&gpu_proxy::run>(this, "collx-proxy", "that serves kernels", side.rank());
+        } catch (...) {
             side.internals().heeded = nullptr;
-            fail(errc::resource, side.rank(), -1, remedy_for_thread(),
-                 "cannot start the thread that serves kernels: %s", std::strerror(reason));
+            throw;
         }
-        ::pthread_setname_np(thread_, "collx-proxy");
     }
     gpu_proxy(const gpu_proxy&) = delete;
     ~gpu_proxy() {
@@ -138,10 +137,6 @@ private:
     };
     static constexpr std::int64_t look_every_ns = 5'000'000;
 
-    static void* start(void* self) {
-        static_cast<gpu_proxy*>(self)->run();
-        return nullptr;
-    }
     // Null if there is none. Requires: the mutex is held.
     entry* find(std::uint64_t id) {
         std::size_t begin = 0, end = orders_.size(); // sorted, because ids grow

@@ -17,7 +17,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/locked_mutex.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/core/signals_blocked.hpp>
+#include <collx/core/start_thread.hpp>
 #include <collx/core/system_limits.hpp>
 #include <collx/job/communicator_core.hpp>
 
@@ -93,12 +93,7 @@ public:
         ::pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
         ::pthread_cond_init(&bell_, &monotonic);
         ::pthread_condattr_destroy(&monotonic);
-        const signals_blocked here;
-        const int reason = ::pthread_create(&thread_, nullptr, &progress_engine::start, this);
-        if (reason != 0)
-            fail(errc::resource, -1, -1, remedy_for_thread(), "cannot start the progress thread: %s",
-                 std::strerror(reason));
-        ::pthread_setname_np(thread_, "collx-progress");
+        thread_ = start_thread<&progress_engine::run>(this, "collx-progress", "that makes progress");
     }
     progress_engine(const progress_engine&) = delete;
     ~progress_engine() { ::pthread_cond_destroy(&bell_); }
@@ -151,10 +146,6 @@ private:
         bool stops = false, has_work = false, moved = false;
     };
 
-    static void* start(void* self) {
-        static_cast<progress_engine*>(self)->run();
-        return nullptr;
-    }
     void run() {
         std::int64_t idle_since_ns = 0;
         for (unsigned idle = 0;;) {
