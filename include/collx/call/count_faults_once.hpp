@@ -14,10 +14,10 @@ namespace detail {
 [[gnu::cold]] COLLX_ONCE void refuse_first_fault(communicator_core& c, const count_fault& mine,
                                                  std::int64_t timeout_ns) {
     count_fault first;
-    c.exchange(
-        &mine, sizeof mine,
-        [&](int, const std::byte* line) {
-            if (first.from < 0) std::memcpy(&first, line, sizeof first);
+    c.exchange_each(
+        mine,
+        [&](int, const count_fault& its) {
+            if (first.from < 0) first = its;
         },
         timeout_ns);
     if (first.from < 0) return;
@@ -37,11 +37,9 @@ namespace detail {
     const bool is_gather = row_of(f.what).only == at_root::output;
     count_fault mine;
     const call_end end(timeout_ns);
-    c.exchange(
-        &counts[me], sizeof counts[me],
-        [&](int r, const std::byte* line) {
-            std::size_t its = 0;
-            std::memcpy(&its, line, sizeof its);
+    c.exchange_each(
+        counts[me],
+        [&](int r, std::size_t its) {
             if (me != f.root || its == counts[r] || mine.from >= 0) return;
             if (is_gather) mine = {r, me, its, counts[r]};
             else mine = {me, r, counts[r], its};

@@ -41,9 +41,8 @@ struct one_sided::said {
     static_assert(sizeof s <= signal_line::inline_bytes);
     c.or_abandon([&] {
         growing_array<said> all(static_cast<std::size_t>(c.net.size()));
-        c.exchange(&s, sizeof s, [&](int r, const std::byte* line) {
-            said& it = all[static_cast<std::size_t>(r)];
-            std::memcpy(&it, line, sizeof s);
+        c.exchange_each(s, [&](int r, const said& its) {
+            said& it = all[static_cast<std::size_t>(r)] = its;
             it.type_name[sizeof it.type_name - 1] = '\0';
         });
         for (int r = 0; r < c.net.size(); ++r) {
@@ -324,14 +323,14 @@ COLLX_ONCE void one_sided::fence(std::int64_t timeout_ns) {
     if (remote_) remote_->flush_all(end);
     bool any = false;
     const bool mine = has_carried_;
-    c.exchange(
-        &mine, sizeof mine, [&](int, const std::byte* theirs) { any |= *theirs != std::byte{0}; }, end.left_ns());
+    c.exchange_each(
+        mine, [&](int, bool theirs) { any |= theirs; }, end.left_ns());
     if (!any) return;
     for (window_peer& p : peers_)
         if (p.at != nullptr) store_carried(p, p.from->word.load(memory_order::acquire));
     has_carried_ = false;
-    c.exchange(
-        &mine, sizeof mine, [](int, const std::byte*) {}, end.left_ns());
+    c.exchange_each(
+        mine, [](int, bool) {}, end.left_ns());
 }
 COLLX_ONCE void one_sided::progress() {
     const entry here(*this);

@@ -26,9 +26,7 @@ namespace detail {
     const window_peer& mine = window_.peer(window_.rank());
     transfers_ = remote_transfers::make(core_, mine.at, static_cast<std::size_t>(mine.bytes));
     const remote_transfers::shown own = transfers_ ? transfers_->own() : remote_transfers::shown();
-    core_.exchange(&own, sizeof own, [&](int r, const std::byte* line) {
-        remote_transfers::shown its;
-        std::memcpy(&its, line, sizeof its);
+    core_.exchange_each(own, [&](int r, const remote_transfers::shown& its) {
         if (transfers_ && window_.peer(r).at == nullptr && window_.peer(r).bytes != 0) transfers_->learn(r, its);
     });
 }

@@ -63,9 +63,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     const int n = c.net.size(), me = c.net.rank();
     growing_array<split_request> all(static_cast<std::size_t>(n));
     const split_request mine{color, key};
-    c.exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {
-        std::memcpy(&all[static_cast<std::size_t>(r)], line, sizeof mine);
-    });
+    c.exchange_each(mine, [&](int r, const split_request& its) { all[static_cast<std::size_t>(r)] = its; });
     const growing_array<int> group = ranks_of_color(color, all);
     int rank_there = 0;
     while (rank_there < static_cast<int>(group.size()) && group[static_cast<std::size_t>(rank_there)] != me)
@@ -84,9 +82,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
         place.has_failed = 1;
     }
     try {
-        c.exchange(&place, sizeof place, [&](int r, const std::byte* line) {
-            split_place theirs;
-            std::memcpy(&theirs, line, sizeof theirs);
+        c.exchange_each(place, [&](int r, const split_place& theirs) {
             if (r == leader) offset = theirs.offset;
             if (all[static_cast<std::size_t>(r)].color != color) return;
             if (theirs.has_failed != 0 && failed < 0) failed = r;

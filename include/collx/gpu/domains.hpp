@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include <collx/core/clock.hpp>
 #include <collx/core/joined.hpp>
 #include <collx/gpu/route.hpp>
+#include <collx/job/try_together.hpp>
 #include <collx/sched/node_map.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -36,9 +36,7 @@ public:
             if (core.home->place(core.members[static_cast<std::size_t>(q)]) >= 0) lowest[0] = q;
         if (lowest[1] < lowest[0]) lowest[0] = lowest[1];
         std::vector<int> first[2] = {std::vector<int>(n), std::vector<int>(n)};
-        core.exchange(lowest, sizeof lowest, [&](int q, const std::byte* line) {
-            std::int32_t its[2];
-            std::memcpy(its, line, sizeof its);
+        core.exchange_each(lowest, [&](int q, const std::int32_t(&its)[2]) {
             for (int k = 0; k < 2; ++k) first[k][static_cast<std::size_t>(q)] = its[k];
         });
         auto made = attempt(r, side, node_map(labels(first[0])), s, shape);
@@ -169,19 +167,7 @@ private:
     }
     template <class F>
     static bool all_could(communicator_core& c, F&& f) {
-        std::uint64_t could = 1;
-        try {
-            f();
-        } catch (const error&) {
-            could = 0;
-        }
-        bool all = true;
-        c.exchange(&could, sizeof could, [&](int, const std::byte* line) {
-            std::uint64_t x = 0;
-            std::memcpy(&x, line, sizeof x);
-            all = all && x != 0;
-        });
-        return all;
+        return try_together(c, f).first < 0;
     }
 
     Runtime runtime_;

@@ -8,16 +8,17 @@
 
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <utility>
 #include <vector>
 
 #include <collx/comm/communicator.hpp>
+#include <collx/comm/options.hpp>
 #include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/exec/device/control.hpp>
 #include <collx/exec/device/mapping_proof.hpp>
 #include <collx/gpu/switch_memory.hpp>
+#include <collx/job/try_together.hpp>
 #include <collx/plan/choose.hpp>
 #include <collx/transport/gpu_links.hpp>
 
@@ -59,29 +60,6 @@ void require_current_device(const Runtime& r, int device, int rank, const char* 
     if (const int now = r.current(); now != device)
         fail(errc::invalid_argument, rank, -1, "choose it with cudaSetDevice before the call",
              "device %d is current, and this %s's memory is on device %d", now, what, device);
-}
-
-// Runs f on every rank. Throws on all ranks if one rank could not.
-template <class F>
-void together(communicator_core& c, const char* what, F&& f) {
-    std::exception_ptr mine;
-    std::int32_t code = -1;
-    try {
-        f();
-    } catch (const error& e) {
-        mine = std::current_exception(), code = static_cast<std::int32_t>(e.code());
-    } catch (...) {
-        mine = std::current_exception(), code = static_cast<std::int32_t>(errc::resource);
-    }
-    int first = -1;
-    errc its{};
-    c.exchange(&code, sizeof code, [&](int r, const std::byte* line) {
-        std::int32_t x = -1;
-        std::memcpy(&x, line, sizeof x);
-        if (x >= 0 && first < 0) first = r, its = static_cast<errc>(x);
-    });
-    if (mine) std::rethrow_exception(mine);
-    if (first >= 0) fail(its, c.net.rank(), first, "see what that rank says", "rank %d could not %s", first, what);
 }
 
 template <device::GpuRuntime Runtime>
@@ -162,17 +140,16 @@ private:
     communicator_core& core() { return side_.internals(); }
     std::vector<device::gpu_card> show(const device::gpu_card& mine) {
         std::vector<device::gpu_card> cards(static_cast<std::size_t>(side_.size()));
-        core().exchange(&mine, sizeof mine, [&](int q, const std::byte* line) {
-            std::memcpy(static_cast<void*>(&cards[static_cast<std::size_t>(q)]), line, sizeof mine);
-        });
+        core().exchange_each(mine,
+                             [&](int q, const device::gpu_card& its) { cards[static_cast<std::size_t>(q)] = its; });
         return cards;
     }
 
     int agree_on_settings(const std::vector<device::gpu_card>& cards) {
         const std::uint64_t mine = hash_of(settings_);
         int lanes = settings_.lanes, odd = -1;
-        core().exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {
-            if (std::memcmp(line, &mine, sizeof mine) != 0 && odd < 0) odd = r;
+        core().exchange_each(mine, [&](int r, std::uint64_t its) {
+            if (its != mine && odd < 0) odd = r;
         });
         if (odd >= 0)
             fail(errc::mismatch, side_.rank(), odd, "give all ranks the same device_settings",
@@ -249,9 +226,7 @@ private:
         finding mine{links_.first_unreachable(), device::gpu_obstacle::none};
         if (mine.peer >= 0) mine.why = links_.peers()[static_cast<std::size_t>(mine.peer)].why;
         bool all = true;
-        core().exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {
-            finding f;
-            std::memcpy(&f, line, sizeof f);
+        core().exchange_each(mine, [&](int r, const finding& f) {
             if (f.peer < 0 || !all) return;
             all = false, obstacle_ = f.why, obstacle_rank_ = r, obstacle_peer_ = f.peer;
         });

@@ -5,12 +5,12 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include <collx/comm/communicator.hpp>
 #include <collx/core/joined.hpp>
 #include <collx/exec/device/switch_proof.hpp>
+#include <collx/job/try_together.hpp>
 #include <collx/transport/gpu_runtime.hpp>
 #include <collx/transport/peer_file.hpp>
 
@@ -71,9 +71,8 @@ private:
             }
             if (by_file) files.announce(own);
         });
-        core().exchange(&own, sizeof own, [&](int q, const std::byte* line) {
-            std::memcpy(static_cast<void*>(&cards[static_cast<std::size_t>(q)]), line, sizeof own);
-        });
+        core().exchange_each(
+            own, [&](int q, const device::memory_handle& its) { cards[static_cast<std::size_t>(q)] = its; });
         if (!is_shown) return false;
         if (by_file) {
             std::vector<device::memory_handle*> handles;
@@ -117,23 +116,18 @@ private:
     // Runs f. True if it succeeded on all ranks; else obstacle_ says which rank could not do what.
     template <class F>
     bool all_could(const char* what, F&& f) {
-        std::int32_t is_done = 1;
         kept_text why;
-        try {
-            f();
-        } catch (const error& e) {
-            is_done = 0, why = joined({" (", e.what(), ")"});
-        }
-        int first = -1;
-        core().exchange(&is_done, sizeof is_done, [&](int q, const std::byte* line) {
-            std::int32_t its = 1;
-            std::memcpy(&its, line, sizeof its);
-            if (its == 0 && first < 0) first = q;
+        const attempted a = try_together(core(), [&] {
+            try {
+                f();
+            } catch (const std::exception& e) {
+                why = joined({" (", e.what(), ")"});
+                throw;
+            }
         });
-        if (is_done == 0) first = first < 0 ? side_.rank() : first;
-        if (first >= 0 && obstacle_.empty())
-            obstacle_ = joined({"rank ", first, " could not ", what, first == side_.rank() ? why : kept_text()});
-        return first < 0;
+        if (a.first >= 0 && obstacle_.empty())
+            obstacle_ = joined({"rank ", a.first, " could not ", what, a.first == side_.rank() ? why : kept_text()});
+        return a.first < 0;
     }
     // Waits until all ranks have closed the object, before bound memory is freed anywhere.
     void together_at_the_end() {

@@ -133,9 +133,7 @@ private:
         const std::uint64_t own[] = {mine.elem_bytes, mine.type, mine.lines, mine.bytes};
         std::uint64_t first[4] = {};
         int odd = -1;
-        core().exchange(own, sizeof own, [&](int r, const std::byte* line) {
-            std::uint64_t its[4];
-            std::memcpy(its, line, sizeof its);
+        core().exchange_each(own, [&](int r, const std::uint64_t(&its)[4]) {
             if (r == 0) std::memcpy(first, its, sizeof first);
             if (r < device::max_ranks) table_.bytes[r] = its[3];
             if (odd < 0 && std::memcmp(its, first, 3 * sizeof *its) != 0) odd = r;

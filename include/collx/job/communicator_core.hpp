@@ -205,6 +205,18 @@ struct communicator_core {
     void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {
         or_abandon([&] { show_all(mine, bytes, visit, timeout_ns); });
     }
+    // The same with a value of a trivially copyable type: visit(rank, its value).
+    template <class T, class Visit>
+    void exchange_each(const T& mine, Visit&& visit, std::int64_t timeout_ns = 0) {
+        exchange(
+            &mine, sizeof mine,
+            [&](int r, const std::byte* line) {
+                T its;
+                std::memcpy(&its, line, sizeof its);
+                visit(r, its);
+            },
+            timeout_ns);
+    }
     template <class Visit>
     void show_all(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns) {
         (void)agree(bytes);

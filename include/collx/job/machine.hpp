@@ -164,9 +164,7 @@ public:
             std::snprintf(mine_.why, sizeof mine_.why, "%s", e.what());
         }
         all_.resize(static_cast<std::size_t>(c_.net.size()));
-        c_.exchange(&mine_, sizeof mine_, [&](int r, const std::byte* line) {
-            std::memcpy(&all_[static_cast<std::size_t>(r)], line, sizeof mine_);
-        });
+        c_.exchange_each(mine_, [&](int r, const word& its) { all_[static_cast<std::size_t>(r)] = its; });
         if (wrong) std::rethrow_exception(wrong);
         for (int r = 0; r < c_.net.size(); ++r)
             if (const word& w = all_[static_cast<std::size_t>(r)]; w.code >= 0)
