@@ -122,6 +122,13 @@ TEST_CASE("the first field in which calls differ, with both values and all odd r
             if (w.rank() == 2) both.root = 3, both.count = 9;
             const auto e = thrown<collx::mismatch>(w, [&] { compare(both); });
             EXPECT(says(e, "root is 2") && e.peer() == 2);
+            signature of_most = one; // most ranks are right: here rank 0 is the odd one
+            if (w.rank() != 0) of_most.count = 9;
+            const auto odd = thrown<collx::mismatch>(w, [&] { compare(of_most); });
+            EXPECT(says(odd, "rank 0 differs from rank 1, 2, 3: count is 8 on rank 0 and 9 on rank 1") &&
+                   odd.peer() == 0);
+            of_most.root = w.rank(); // no two alike
+            EXPECT(thrown<collx::mismatch>(w, [&] { compare(of_most); }).peer() == 1);
             compare(one); // the communicator still works
         });
 }

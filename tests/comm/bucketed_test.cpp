@@ -403,6 +403,77 @@ TEST_CASE("averages of narrow elements do not overflow on the way, and late regi
         const bool is_first = w.rank() == 0;
         const auto k = sums.add(is_first ? "weights" : "bias", is_first ? a : b);
         (void)sums.add(is_first ? "bias" : "weights", is_first ? b : a);
-        EXPECT(says(thrown<collx::mismatch>(w, [&] { sums.ready(k); }), "differ from those of rank 0"));
+        const auto e = thrown<collx::mismatch>(w, [&] { sums.ready(k); });
+        EXPECT(says(e, "the buckets of rank 0 differ from those of rank 1") && e.peer() == 0); // most ranks are right
     });
+}
+
+TEST_CASE("tensors that share memory are refused, where they are registered and where they are given") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<float> g(8), o(8), moved(8);
+        collx::bucketed<float> tied(w, {.bytes = 1, .first_bytes = 1});
+        const int embed = tied.add("embed", g);
+        (void)tied.add("middle", o);
+        (void)tied.add("head", collx::view(g.data() + 4, 4));
+        tied.ready("head");
+        const auto e = thrown<collx::error>(w, [&] { tied.ready(embed); });
+        EXPECT(e.code() == errc::invalid_argument && says(e, "tensor 'embed' shares memory with tensor 'head'"));
+        tied.ready(embed, moved), tied.ready("middle"), tied.finish(); // not there, it is a tensor as any other
+
+        collx::bucketed<float> apart(w, {.bytes = 1, .first_bytes = 1});
+        const int a = apart.add("a", g), b = apart.add("b", o);
+        g.assign(8, 1.0f), o.assign(8, 2.0f);
+        apart.ready(b), apart.ready(a), apart.finish();
+        EXPECT(g[7] == 2.0f && o[7] == 4.0f);
+        apart.ready(b, g); // a itself comes later
+        EXPECT(says(thrown<collx::error>(w, [&] { apart.ready(a); }), "tensor 'a' shares memory with tensor 'b'"));
+        apart.ready(a, o), apart.finish(); // the places are exchanged
+        EXPECT(g[7] == 4.0f && o[7] == 8.0f);
+        apart.ready(b), apart.ready(a), apart.finish();
+        EXPECT(g[7] == 8.0f && o[7] == 16.0f);
+    });
+}
+
+TEST_CASE("a number that no tensor has is refused, however large, and after an error the first cause is said again") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<float> g(8), h(8);
+        collx::bucketed<float> b(w, {.bytes = 1, .first_bytes = 1});
+        (void)b.add("g", g);
+        const int last = b.add("h", h);
+        const auto is_refused = [&](auto number) {
+            return says(thrown<collx::error>(w, [&] { b.ready(number); }), "is not registered") &&
+                   says(thrown<collx::error>(w, [&] { b.ready(number, h); }), "is not registered");
+        };
+        EXPECT(is_refused(std::size_t{1} << 32) && is_refused(std::size_t{1} << 63) && is_refused(-1) &&
+               is_refused(2u) && is_refused("i") && is_refused(std::string("")));
+        b.ready(last);
+        const auto missing = thrown<collx::error>(w, [&] { b.finish(); });
+        EXPECT(missing.code() == errc::invalid_argument);
+        EXPECT(thrown<collx::error>(w, [&] { b.ready(last); }).code() == errc::aborted); // not "ready twice"
+    });
+}
+
+TEST_CASE("the largest numbers stay finite on the wire") {
+    const auto kept = [](auto largest, auto wire) {
+        using T = decltype(largest);
+        on_ranks(2, [&](collx::communicator& w) {
+            std::vector<T> x(64, T(0));
+            for (std::size_t i = 0; i < x.size(); i += 3) x[i] = w.rank() == 0 ? largest : T(0);
+            collx::bucketed<T, decltype(wire)> b(w, {.feedback = false});
+            b.ready(b.add("x", x)), b.finish();
+            for (std::size_t i = 0; i < x.size(); ++i) {
+                at("%zu of %zu bytes: %g", i, sizeof(wire), static_cast<double>(x[i]));
+                EXPECT(i % 3 == 0 ? std::isfinite(x[i]) && x[i] > largest * T(0.8) : x[i] == T(0));
+            }
+        });
+    };
+    for (float most = std::numeric_limits<float>::max(); most > 3.3e38f; most *= 0.9991f) {
+        kept(most, collx::bf16());
+        kept(most, collx::f16());
+        kept(most, collx::e4m3());
+        kept(most, collx::e5m2());
+    }
+    kept(1e300, 0.0f);
+    kept(std::numeric_limits<double>::max(), collx::f16());
+    kept(std::numeric_limits<double>::max(), collx::bf16());
 }

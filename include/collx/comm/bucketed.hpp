@@ -18,24 +18,16 @@
 #include <string_view>
 #include <vector>
 
-#include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/all_to_all.hpp>
 #include <collx/comm/bound_communicator.hpp>
+#include <collx/comm/bucket_options.hpp>
+#include <collx/comm/compare_lists.hpp>
 #include <collx/comm/rounded_part.hpp>
 #include <collx/comm/split.hpp>
 #include <collx/core/descriptor.hpp>
 
 COLLX_BEGIN_NAMESPACE
-
-// How tensors are put into buckets, and how their sums are processed.
-struct bucket_options {
-    std::size_t bytes = std::size_t{25} << 20;      // a bucket is closed once it has this many; tensors are not cut
-    std::size_t first_bytes = std::size_t{1} << 20; // of the first bucket to go, so that it goes early
-    bool average = false;                           // divides the sums by the number of ranks
-    bool feedback = true;                           // adds to the next step what the wire type rounded off
-    duration timeout{};                             // of each call; 0: as communicator::set_timeout() says
-};
 
 namespace detail {
 template <class T>
@@ -53,9 +45,10 @@ concept gradient_number = !std::is_integral_v<T> && sizeof(T) <= sizeof(double) 
 // Cost of a step, n ranks, N elements: 2(n - 1)/n · N · sizeof(T) bytes sent by each, sizeof(W) with another wire
 //     type, in one call per bucket (two); a copy in and out. Without a wire type a bucket is not copied if its tensors
 //     lie one behind the other, as registered: one tensor does, and so does a model with one array for all gradients.
-// Errors: invalid_argument naming the tensor: registered twice or late, ready twice, not known, another size, missing
-//     in finish() (the other ranks get aborted) · mismatch naming rank and tensor, on all ranks, where registrations
-//     differ · what ends a call, with the bucket and its tensors. After errors of calls and finish() it stays ended.
+// Errors: invalid_argument naming the tensor: registered twice or late, ready twice, not known, another size, memory
+//     shared with another, missing in finish() (the other ranks get aborted) · mismatch naming rank and tensor, on all
+//     ranks, where registrations differ · what ends a call, with the bucket and its tensors. After errors of calls and
+//     finish() it stays ended.
 template <class T, class W = T>
 class bucketed {
     static_assert(detail::gradient_number<T> && detail::gradient_number<W> && sizeof(W) <= sizeof(T),
@@ -84,42 +77,22 @@ public:
         tensors_.push_back({std::string(name), v.data(), v.data(), v.size()});
         return static_cast<int>(tensors_.size()) - 1;
     }
-    // A gradient is ready. The first ready() of all compares the registrations of all ranks, and waits for them.
-    void ready(int number) {
-        if (number < 0 || number >= static_cast<int>(tensors_.size()))
-            refuse("use what add() returned", "is not registered", std::to_string(number));
-        if (buckets_.empty()) sums_.internals().or_abandon([&] { make_buckets(); });
-        tensor& t = tensors_[static_cast<std::size_t>(number)];
-        if (t.is_ready) refuse("call finish() between two steps", "is ready twice in a step", t.name);
-        t.is_ready = true;
-        --buckets_[t.bucket].missing;
-        for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_)
-            in_bucket(next_, [&] { sums_.internals().or_abandon([&] { launch(buckets_[next_]); }); });
-        while (passed_ < next_ && has_come(passed_)) pass_on();
-    }
-    void ready(std::string_view name) {
-        const int number = find(name);
-        if (number < 0) refuse("register it with add()", "is not registered", name);
-        ready(number);
+    // A gradient is ready. which: the number that add() returned, or the name. The first ready() of all compares the
+    // registrations of all ranks, and waits for them.
+    template <class Which>
+    void ready(const Which& which) {
+        make_ready(find_tensor(which), nullptr);
     }
     // The same for a tensor that lies elsewhere in this step.
     template <class Which, HostBuffer X>
     void ready(const Which& which, X&& x) {
-        int number = -1;
-        if constexpr (std::is_integral_v<Which>) number = static_cast<int>(which);
-        else number = find(which);
-        if (number >= 0 && number < static_cast<int>(tensors_.size())) {
-            tensor& t = tensors_[static_cast<std::size_t>(number)];
-            const auto v = view_of(x);
-            if (v.size() != t.size)
-                refuse(
-                    "make the buckets again",
-                    ("was registered with " + std::to_string(t.size) + " elements and has " + std::to_string(v.size()))
-                        .c_str(),
-                    t.name);
-            if (!t.is_ready) t.at = v.data();
+        tensor& t = find_tensor(which);
+        const auto v = view_of(x);
+        if (v.size() != t.size) {
+            const std::string sizes = std::to_string(t.size) + " elements and has " + std::to_string(v.size());
+            refuse("make the buckets again", ("was registered with " + sizes).c_str(), t.name);
         }
-        ready(which);
+        make_ready(t, v.data());
     }
     // Waits for all buckets. Then the tensors have the sums, and the next step may begin.
     void finish() {
@@ -130,8 +103,9 @@ public:
         for (std::size_t k = 0; k < buckets_.size(); ++k)
             in_bucket(k, [&] { buckets_[k].under_way->wait(), unpack(buckets_[k]); });
         for (bucket& b : buckets_) b.under_way.reset(), b.missing = b.tensors.size();
-        for (tensor& t : tensors_) t.is_ready = false, t.at = t.home;
+        for (tensor& t : tensors_) t.is_ready = false;
         next_ = passed_ = 0;
+        are_at_home_ = true;
     }
 
     // Applies progress::thread{} or progress::calls{} to the communicators of these calls.
@@ -151,10 +125,7 @@ public:
     links::traffic sent() const {
         links::traffic t = sums_.sent();
         if (!shares_) return t;
-        const links::traffic u = shares_->sent();
-        t.messages += u.messages, t.bytes += u.bytes;
-        t.window_bytes_written += u.window_bytes_written, t.window_bytes_read += u.window_bytes_read;
-        return t;
+        return t += shares_->sent();
     }
 
 private:
@@ -196,15 +167,51 @@ private:
             if (tensors_[i].name == name) return static_cast<int>(i);
         return -1;
     }
+    template <class Which>
+    tensor& find_tensor(const Which& which) {
+        if constexpr (std::is_integral_v<Which>) {
+            if (which < Which{} || static_cast<std::uint64_t>(which) >= tensors_.size())
+                refuse("use what add() returned", "is not registered", std::to_string(which));
+            return tensors_[static_cast<std::size_t>(which)];
+        } else {
+            const int number = find(which);
+            if (number < 0) refuse("register it with add()", "is not registered", which);
+            return tensors_[static_cast<std::size_t>(number)];
+        }
+    }
+    void make_ready(tensor& t, T* at) { // null: as registered
+        if (buckets_.empty()) sums_.internals().or_abandon([&] { make_buckets(); });
+        if (t.is_ready) {
+            sums_.internals().require_alive(); // or finish() could not end the step before
+            if (shares_) shares_->internals().require_alive();
+            refuse("call finish() between two steps", "is ready twice in a step", t.name);
+        }
+        t.at = at != nullptr ? at : t.home;
+        are_at_home_ &= t.at == t.home;
+        require_apart(t);
+        t.is_ready = true;
+        --buckets_[t.bucket].missing;
+        for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_)
+            in_bucket(next_, [&] { sums_.internals().or_abandon([&] { launch(buckets_[next_]); }); });
+        while (passed_ < next_ && has_come(passed_)) pass_on();
+    }
+    // Two sums in place of one piece of memory would add each other's results.
+    void require_apart(const tensor& t) const {
+        if (are_at_home_ && are_homes_apart_) return;
+        for (const tensor& other : tensors_)
+            if (other.is_ready && t.size != 0 && other.size != 0 && t.at < other.at + other.size &&
+                other.at < t.at + t.size)
+                refuse("register memory that several layers share as one tensor",
+                       ("shares memory with tensor '" + other.name + "'").c_str(), t.name);
+    }
     [[noreturn]] void refuse(const char* remedy, const char* what, std::string_view name) const {
         fail(errc::invalid_argument, sums_.rank(), -1, remedy, "tensor '%.*s' %s", static_cast<int>(name.size()),
              name.data(), what);
     }
-    template <class F>
-    static std::string names(std::size_t n, F&& name) {
+    static std::string quoted(const std::vector<std::string>& names) {
         std::string all;
-        for (std::size_t i = 0; i < n && i < 4; ++i) all += (i == 0 ? "'" : ", '") + name(i) + "'";
-        return n <= 4 ? all : all + " and " + std::to_string(n - 4) + " more";
+        for (std::size_t i = 0; i < names.size() && i < 4; ++i) all += (i == 0 ? "'" : ", '") + names[i] + "'";
+        return names.size() <= 4 ? all : all + " and " + std::to_string(names.size() - 4) + " more";
     }
     // Adds the bucket and its tensors to an error that ends a call.
     template <class F>
@@ -212,22 +219,21 @@ private:
         try {
             f();
         } catch (const error& e) {
-            const auto& its = buckets_[k].tensors;
-            const std::string all = names(its.size(), [&](std::size_t i) { return tensors_[its[i]].name; });
+            std::vector<std::string> its;
+            for (const std::size_t i : buckets_[k].tensors) its.push_back(tensors_[i].name);
             fail(e.code(), e.rank(), e.peer(), "is each of them ready on all ranks?", "bucket %zu, tensor(s) %s: %s", k,
-                 all.c_str(), e.what());
+                 quoted(its).c_str(), e.what());
         }
     }
     void require_all() {
-        std::vector<const tensor*> missing;
+        std::vector<std::string> missing;
         for (const tensor& t : tensors_)
-            if (!t.is_ready) missing.push_back(&t);
+            if (!t.is_ready) missing.push_back(t.name);
         if (missing.empty()) return;
         sums_.abort(); // the other ranks wait for these tensors
         if (shares_) shares_->abort();
-        const std::string all = names(missing.size(), [&](std::size_t i) { return missing[i]->name; });
         fail(errc::invalid_argument, sums_.rank(), -1, "call ready() of each tensor in each step",
-             "finish(), and %zu tensor(s) are not ready: %s", missing.size(), all.c_str());
+             "finish(), and %zu tensor(s) are not ready: %s", missing.size(), quoted(missing).c_str());
     }
 
     // ------------------------------------------------------------------ once
@@ -242,6 +248,13 @@ private:
             b.tensors.push_back(i), b.size += tensors_[i].size, ++b.missing;
             tensors_[i].bucket = made.size() - 1;
         }
+        std::vector<std::pair<const T*, const T*>> homes;
+        for (const tensor& t : tensors_)
+            if (t.size != 0) homes.emplace_back(t.home, t.home + t.size);
+        std::sort(homes.begin(), homes.end());
+        are_homes_apart_ = std::adjacent_find(homes.begin(), homes.end(), [](const auto& a, const auto& b) {
+                               return b.first < a.second;
+                           }) == homes.end();
         for (bucket& b : made) {
             std::reverse(b.tensors.begin(), b.tensors.end());
             if constexpr (has_wire) {
@@ -262,35 +275,20 @@ private:
         std::vector<std::uint64_t> mine;
         for (const tensor& t : tensors_) mine.push_back(hash_of(t.name, t.size));
         mine.push_back(hash_of({reinterpret_cast<const char*>(how), sizeof how}, 0));
-        const std::uint64_t shown[] = {mine.size(),
-                                       hash_of({reinterpret_cast<const char*>(mine.data()), mine.size() * 8}, 0)};
-        std::vector<std::uint64_t> all(2 * size_);
-        all_gather(sums_, shown, all);
-        std::size_t most = 0;
-        bool are_alike = true;
-        for (std::size_t r = 0; r < size_; ++r)
-            most = std::max<std::size_t>(most, all[2 * r]),
-            are_alike &= all[2 * r] == all[0] && all[2 * r + 1] == all[1];
-        if (are_alike) return void(is_compared_ = !tensors_.empty()); // later tensors are compared, too
-        mine.resize(most);
-        std::vector<std::size_t> tensors;
-        for (std::size_t r = 0; r < size_; ++r) tensors.push_back(all[2 * r] - 1);
-        all.resize(most * size_);
-        all_gather(sums_, mine, all);
-        for (std::size_t i = 0; i < most; ++i)
-            for (std::size_t r = 1; r < size_; ++r)
-                if (all[r * most + i] != all[i])
-                    report_difference(static_cast<int>(r), i, i == tensors[0] && i == tensors[r]);
+        const detail::list_difference d = detail::compare_lists(sums_, mine);
+        if (d.rank >= 0) report_difference(d);
+        is_compared_ = !tensors_.empty(); // later tensors are compared, too
     }
-    [[noreturn]] void report_difference(int rank, std::size_t i, bool is_of_options) const {
-        std::string here = is_of_options ? "the options, or the types" : "no tensor";
-        if (!tensors_.empty() && !is_of_options) {
-            const tensor& t = i < tensors_.size() ? tensors_[i] : tensors_.back();
-            here = (i < tensors_.size() ? "'" : "the end, after '") + t.name + "' of " + std::to_string(t.size) +
+    [[noreturn]] void report_difference(const detail::list_difference& d) const {
+        std::string here = d.is_last_of_both ? "the options, or the types" : "no tensor"; // these stand at the end
+        if (!tensors_.empty() && !d.is_last_of_both) {
+            const tensor& t = d.at < tensors_.size() ? tensors_[d.at] : tensors_.back();
+            here = (d.at < tensors_.size() ? "'" : "the end, after '") + t.name + "' of " + std::to_string(t.size) +
                    " elements";
         }
-        fail(errc::mismatch, sums_.rank(), rank, "register the same tensors in the same order with the same options",
-             "the buckets of rank %d differ from those of rank 0, first in number %zu: here %s", rank, i, here.c_str());
+        fail(errc::mismatch, sums_.rank(), d.rank, "register the same tensors in the same order with the same options",
+             "the buckets of rank %d differ from those of rank %d, first in number %zu: here %s", d.rank, d.other, d.at,
+             here.c_str());
     }
 
     // ------------------------------------------------------------------ each step
@@ -393,6 +391,8 @@ private:
     std::vector<tensor> tensors_;
     std::vector<bucket> buckets_;       // in the order in which they go; empty before the first ready()
     bool is_compared_ = false;          // the registrations
+    bool are_homes_apart_ = true;       // no two tensors share memory where they were registered
+    bool are_at_home_ = true;           // so far in this step
     std::size_t next_ = 0, passed_ = 0; // buckets that went out, and those whose second half did
     numbers scratch_;
 };

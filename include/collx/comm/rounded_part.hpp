@@ -46,12 +46,11 @@ struct rounded_part {
 private:
     static W to_wire(Wide x) { return static_cast<W>(static_cast<float>(x)); }
     static Wide from_wire(W x) { return static_cast<Wide>(static_cast<float>(x)); }
-    // The largest number of W if it has less range than float, else 0.
+    static constexpr bool has_float_range =
+        sizeof(W) > 1 && std::numeric_limits<W>::max_exponent >= std::numeric_limits<float>::max_exponent;
     static Wide largest() {
         if constexpr (sizeof(W) == 1) return from_wire(W(1e30f)); // e4m3 and e5m2 saturate
-        else if constexpr (std::numeric_limits<W>::max_exponent < std::numeric_limits<float>::max_exponent)
-            return static_cast<Wide>(std::numeric_limits<W>::max());
-        else return 0;
+        else return static_cast<Wide>(std::numeric_limits<W>::max());
     }
     static Wide scale_for(const Wide* x, std::size_t n) {
         Wide most = 0;
@@ -61,8 +60,9 @@ private:
             most = std::abs(x[i]) > most ? std::abs(x[i]) : most;
         }
         if (!is_finite) return std::numeric_limits<Wide>::quiet_NaN();
-        if (largest() == 0 || most == 0) return 1;
+        if (most == 0 || (has_float_range && most <= largest())) return 1;
         const Wide scale = most / largest(), least = std::numeric_limits<Wide>::min();
+        if (!std::isfinite(scale * largest())) return std::nextafter(scale, Wide(0)); // it was rounded up
         return scale > least ? scale : least;
     }
 };

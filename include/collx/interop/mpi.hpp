@@ -50,8 +50,8 @@ inline void check_cards(const std::vector<mpi_card>& cards, int rank) {
             fail(errc::peer_failed, rank, r, "see its output", "MPI rank %d cannot talk to other hosts", r);
         if (cards[i].settings != cards[0].settings)
             fail(errc::mismatch, rank, r,
-                 "give all ranks the same COLLX_ variables, the same key and the same build of collx",
-                 "MPI ranks 0 and %d have other settings or keys", r);
+                 "give all ranks the same COLLX_ variables, key, transports and build of collx",
+                 "MPI ranks 0 and %d have other settings, keys or transports", r);
         is_remote = is_remote || cards[i].machine != cards[0].machine;
         if (lonely < 0 && cards[i].has_address == 0) lonely = r;
     }
@@ -145,8 +145,8 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
 // Errors: environment when MPI is not initialised or fails, when another launcher started the ranks, so that MPI sees
 //     one process, or when hosts cannot reach each other · invalid_argument for an inter-communicator · those of
 //     communicator.
-// Cost: an all_gather of 8 bytes per rank and a broadcast of 128 bytes; on several hosts one more all_gather of 112
-//     bytes per rank.
+// Cost: an all_gather of 8 bytes per rank, and on one host a broadcast of 128 bytes; on several hosts one more
+//     all_gather of 112 bytes per rank and a broadcast of 32.
 inline communicator from_mpi(MPI_Comm mpi, std::optional<std::chrono::nanoseconds> timeout = {},
                              const transports& over = {}) {
     detail::require_group(mpi);
@@ -173,7 +173,7 @@ inline communicator from_mpi(MPI_Comm mpi, std::optional<std::chrono::nanosecond
     if (trouble) std::rethrow_exception(trouble);
     for (int r = 0; r < size; ++r)
         if (hosts[static_cast<std::size_t>(r)] == 0)
-            fail(errc::peer_failed, rank, r, "see its output", "MPI rank %d refuses its variables", r);
+            fail(errc::peer_failed, rank, r, "see its output", "MPI rank %d refuses its variables or arguments", r);
     for (int r = 1; r < size; ++r)
         if (hosts[static_cast<std::size_t>(r)] != hosts[0])
             return communicator(detail::join_custom(detail::join_by_mpi(mpi, rank, size, limit_ns, h, hosts, over)));

@@ -208,6 +208,12 @@ public:
     struct traffic {
         std::uint64_t messages = 0, bytes = 0;                         // through channels
         std::uint64_t window_bytes_written = 0, window_bytes_read = 0; // in windows and in other ranks' buffers
+
+        traffic& operator+=(const traffic& o) {
+            messages += o.messages, bytes += o.bytes;
+            window_bytes_written += o.window_bytes_written, window_bytes_read += o.window_bytes_read;
+            return *this;
+        }
     };
     // What this rank has sent through channels so far.
     traffic sent() const {

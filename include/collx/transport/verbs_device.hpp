@@ -22,7 +22,7 @@
 COLLX_BEGIN_NAMESPACE
 
 // Which device, port and address of it to use. Defaults: the first active port, and of its addresses the one that
-// equals `address`, else the first of RoCE v2, else the first.
+// equals `address`, else the first of RoCE v2 (link-local ones last), else the first.
 struct verbs_choice {
     const char* device = nullptr; // as `ibv_devices` names it
     int port = 0;                 // from 1
