@@ -52,7 +52,7 @@ public:
                 bytes += n, at += n;
                 if (at == v.iov_len) ++part, at = 0;
             }
-            if (!close_record(bytes)) return errno = EBADMSG, -1;
+            if (bytes != 0 && !close_record(bytes)) return errno = EBADMSG, -1;
             taken += bytes;
         }
         return taken != 0 ? static_cast<ssize_t>(taken) : -1; // flush() has set errno

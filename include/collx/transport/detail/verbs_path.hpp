@@ -246,7 +246,7 @@ private:
     [[gnu::cold]] sole_ptr<verbs_memory> try_to_register(std::byte* at) {
         try {
             return device_.register_memory(at, places_bytes());
-        } catch (const error&) {
+        } catch (...) { // nor memory for the object: the port stays with the socket
             return nullptr;
         }
     }
