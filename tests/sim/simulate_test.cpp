@@ -232,6 +232,15 @@ TEST_CASE("faults: a slow rank, a lost link, a dead rank") {
     }
     o.dead_at_ns = 2 * plain;
     CHECK(run(algo::ring_all_reduce{}, g, 4, o).time_ns == plain);
+    // A rank that nobody waits for: the others end, when they would have. In pieces, its channel has no room left.
+    o.dead_at_ns = 0, o.dead_rank = 3;
+    CHECK(run(algo::linear_broadcast{}, g, 4, o).time_ns > 0);
+    o.dead_rank = -1;
+    const double all = run(algo::linear_broadcast{}, g, 4, o).time_ns;
+    o.dead_rank = 3;
+    CHECK(run(algo::linear_broadcast{}, g, 4, o).time_ns <= all);
+    o.pieces = 9;
+    CHECK_THROWS_WITH(run(algo::linear_broadcast{}, g, 4, o), Contains("1 strands wait for it"));
 
     const topo::graph cut = sim::without_link(g, 1, 4);
     CHECK_THROWS_WITH(run(algo::ring_all_reduce{}, cut, 4, of_bytes(4000)), Contains("no path from 'C0' to 'C1'"));
@@ -323,9 +332,62 @@ TEST_CASE("what cannot be simulated is refused by name") {
     CHECK_THAT(message({}, m), Contains("0.5 bytes on the wire"));
     m = {}, m.overhead_ns = -1;
     CHECK_THAT(message({}, m), Contains("-1"));
+    o = {}, o.dead_rank = 1, o.dead_at_ns = NAN;
+    CHECK_THAT(message(o), Contains("dead from nan ns"));
     sim::fabric small(g, first(2));
     CHECK_THROWS_WITH(sim::simulate(sched::record_all(algo::ring_all_reduce{}, 4), small, {}, {}),
                       Contains("4 ranks on a machine for 2"));
+}
+
+// Rank 2 never signals.
+struct silent_third {
+    static constexpr collective op = collective::barrier;
+    [[maybe_unused]] static constexpr const char* name = "silent_third";
+    static constexpr int signals = 1;
+    static constexpr int chunks(int) { return 0; }
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int) const {
+        if (r != 2) ex.signal(0);
+        ex.wait_all(0);
+    }
+};
+
+TEST_CASE("a schedule that never ends: the rank that is silent is named, and no rank that would die later") {
+    const topo::graph g = star(4, 10, 100);
+    sim::options o;
+    for (const double dead_at : {-1.0, 1e18}) {
+        o.dead_rank = dead_at < 0 ? -1 : 3, o.dead_at_ns = std::max(dead_at, 0.0);
+        try {
+            run(silent_third{}, g, 4, o);
+            FAIL("a barrier ends without a rank");
+        } catch (const error& e) {
+            CHECK(e.code() == errc::protocol);
+            CHECK((e.rank() == 0 && e.peer() == 2));
+            CHECK_THAT(e.what(), Contains("step 1 waits for rank 2"));
+        }
+    }
+    o.dead_rank = 2, o.dead_at_ns = 0;
+    CHECK_THROWS_WITH(run(silent_third{}, g, 4, o), Contains("rank 2 is dead") && Contains("3 strands wait"));
+}
+
+TEST_CASE("links without a rate are refused, and machines that end before their fabric") {
+    const auto find = [](int, int) { return std::vector<int>{0}; };
+    for (const double rate : {0.0, -5.0, double{INFINITY}, double{NAN}}) {
+        CHECK_THROWS_WITH(sim::fabric(2, {{"a > b", topo::link_type::pcie, rate}}, find),
+                          Contains("'a > b' has a rate of") && Contains("positive rate"));
+        CHECK_THROWS_WITH(sim::fabric_of({2, 2, rate}), Contains("'rank0 > switch' has a rate of"));
+        CHECK_THROWS_WITH(sim::fabric_of({2, 2, 1e9, rate}), Contains("'rank0 > rail' has a rate of"));
+    }
+    for (const double latency : {-1.0, double{INFINITY}, double{NAN}})
+        CHECK_THROWS_WITH(sim::fabric_of({2, 2, 1e9, 1e9, latency}), Contains("a latency of"));
+    CHECK_THROWS_WITH(sim::fabric_of({0, 8}), Contains("0 hosts of 8 ranks"));
+    CHECK_THROWS_AS(sim::fabric_of({2, -1}), invalid_argument);
+    CHECK_THROWS_WITH(sim::fabric_of({65536, 65536}), Contains("65536 hosts of 65536 ranks"));
+    // A fabric searches its graph later.
+    using sites = std::vector<int>;
+    CHECK(std::is_constructible_v<sim::fabric, const topo::graph&, sites>);
+    CHECK_FALSE(std::is_constructible_v<sim::fabric, topo::graph, sites>);
+    CHECK_FALSE(std::is_constructible_v<sim::fabric, const topo::graph, sites>);
 }
 
 TEST_CASE("the formula's machine equals the graph's") {

@@ -162,6 +162,9 @@ TEST_CASE("activations that are kept: m micro-batches, or as many as there are s
     CHECK(step(small(), p).memory.activations == Approx(4 * 16 * elements(small())));
     p.sequence_parallel = true;
     CHECK(step(small(), p).memory.activations == Approx(layer));
+    sim::training_plan many; // more layers of micro-batches than an int counts
+    many.batch = 1 << 30, many.order = sim::pipeline_order::gpipe;
+    CHECK(sim::memory_of(small(), many).activations == Approx(std::ldexp(4 * 34 * elements(small()), 30)));
 }
 
 TEST_CASE("groups of one axis share links") {
@@ -195,6 +198,9 @@ TEST_CASE("what does not divide or fit is refused, with the remedy") {
         p.data = data, p.tensor = tensor, p.pipeline = pipeline, p.batch = batch;
         return p;
     };
+    sim::transformer wide = small();
+    wide.hidden = wide.layers = 1 << 12;
+    CHECK_THROWS_WITH(check(wide, plan(1 << 12, 1 << 12, 1 << 12, 1 << 12)), Contains("4096 x 4096 x 4096 ranks"));
     CHECK_THAT(refused(bad, plan(2, 2, 2, 2), small(), 4), Contains("2 x 2 x 2 ranks on a machine for 4"));
     CHECK_THAT(refused(bad, plan(2, 1, 1, 5)), Contains("a batch of 5") && Contains("2"));
     CHECK_THAT(refused(bad, plan(1, 1, 3, 1)), Contains("layers 4") && Contains("pipeline stages 3"));

@@ -33,6 +33,8 @@ inline void check(const recording& s, const fabric& f, const options& o) {
     if (!is_rank(o.slow_rank) || !is_rank(o.dead_rank) || !(o.slowdown >= 1) || !std::isfinite(o.slowdown))
         fail(errc::invalid_argument, -1, -1, "name ranks of the schedule, and a slowdown of 1 or more",
              "slow rank %d (%g times), dead rank %d of %d ranks", o.slow_rank, o.slowdown, o.dead_rank, s.ranks);
+    if (!(o.dead_at_ns >= 0))
+        fail(errc::invalid_argument, -1, -1, "give 0 or more", "a rank that is dead from %g ns on", o.dead_at_ns);
     for (const auto& order : o.orders) check_order(s, f, order);
     for (const auto& ways : o.ways)
         if (o.ways.size() != o.orders.size() || ways.size() != static_cast<std::size_t>(s.ranks))

@@ -3,6 +3,7 @@
 // when first asked for: in a machine graph, or by a formula where a search would take longer than the simulation.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <unordered_map>
@@ -40,9 +41,15 @@ class fabric {
 public:
     using finder = std::function<std::vector<int>(int from, int to)>; // links between two different ranks
 
+    // Errors: invalid_argument, with its name, for a link whose rate is not positive and finite, or whose latency is
+    // negative.
     fabric(int ranks, std::vector<link> links, finder find)
-        : ranks_(ranks), links_(std::move(links)), find_(std::move(find)) {}
-    // Rank r is at sites[r]. Errors, when a path is asked for: invalid_argument if there is none, with both names.
+        : ranks_(ranks), links_(std::move(links)), find_(std::move(find)) {
+        for (const link& l : links_) check(l);
+    }
+    // Rank r is at sites[r]. The graph must outlive the fabric, which searches it for each new pair of ranks. Errors,
+    // when a path is asked for: invalid_argument if there is none, with both names.
+    fabric(const topo::graph&& g, std::vector<int> sites) = delete;
     fabric(const topo::graph& g, std::vector<int> sites) : ranks_(static_cast<int>(sites.size())) {
         for (int i = 0; i < g.arcs(); ++i) {
             const topo::arc& a = g.arc_at(i);
@@ -58,6 +65,7 @@ public:
     // The same, but messages between hosts go through the GPU of the sender's host whose card is on the rail of the
     // receiver's card (PXN, NCCL 2.12). They reach it over NVLink, so no flow crosses rails or sockets. Ranks without
     // such a card, and ranks of one host, take the best path.
+    static fabric with_pxn(const topo::graph&& g, std::vector<int> sites) = delete;
     static fabric with_pxn(const topo::graph& g, std::vector<int> sites) {
         fabric f(g, sites);
         f.find_ = [&g, sites = std::move(sites), own = topo::own_cards(g)](int from, int to) {
@@ -92,6 +100,14 @@ public:
     }
 
 private:
+    static void check(const link& l) {
+        if (!(l.bytes_per_s > 0) || !std::isfinite(l.bytes_per_s))
+            fail(errc::invalid_argument, -1, -1, "give a positive rate, or leave the link out where there is none",
+                 "the link '%s' has a rate of %g bytes/s", l.name.c_str(), l.bytes_per_s);
+        if (!(l.latency_ns >= 0) || !std::isfinite(l.latency_ns))
+            fail(errc::invalid_argument, -1, -1, "give a latency of 0 or more", "the link '%s' has a latency of %g ns",
+                 l.name.c_str(), l.latency_ns);
+    }
     static switch_ports ports_of(const topo::graph& g, const std::vector<int>& sites, int s) {
         switch_ports p;
         for (const int site : sites)
@@ -135,8 +151,12 @@ struct rails {
     double host_bytes_per_s = 450e9, card_bytes_per_s = 50e9;
     double host_latency_ns = 0, card_latency_ns = 0;
 };
-// The fabric of these hosts.
+// The fabric of these hosts. Errors: invalid_argument for counts below 1, more than 2^20 ranks, and rates or latencies
+// that no link has.
 inline fabric fabric_of(const rails& m) {
+    if (m.hosts < 1 || m.per_host < 1 || double{1} * m.hosts * m.per_host > 1 << 20)
+        fail(errc::invalid_argument, -1, -1, "give at least one of each, and at most 1048576 ranks",
+             "%d hosts of %d ranks on rails", m.hosts, m.per_host);
     const int n = m.hosts * m.per_host;
     std::vector<link> links;
     links.reserve(static_cast<std::size_t>(4 * n));

@@ -40,7 +40,7 @@ public:
         const double shares = static_cast<double>(orders_.size()) * o.pieces * std::max(1, s.chunks);
         chunk_bytes_ = o.bytes / shares;
         result_.link_bytes.assign(f.links().size(), 0);
-        said_.resize(orders_.size() * sized(s.ranks * s.signals));
+        said_.resize(orders_.size() * sized(s.ranks) * sized(s.signals));
         waiting_.resize(said_.size());
         for (int k = 0; k < static_cast<int>(orders_.size()); ++k)
             for (const short_strand& one : s.strands) add(k, one);
@@ -58,7 +58,7 @@ public:
             }
             handle(events_.take());
         }
-        if (running_ > 0) blame();
+        require_end();
         result_.time_ns = static_cast<double>(last_) / 1e3 + model_.call_ns;
         return std::move(result_);
     }
@@ -100,7 +100,6 @@ private:
             if (const route& r = next_[sized(s.order)][sized(from)]; !r.links.empty()) return r;
         return fabric_.between(place(s, from), place(s, to));
     }
-
     const route& way_of(channel& c, const strand& s, int from, int to) {
         if (c.way == nullptr) c.way = &route_of(s, from, to);
         return *c.way;
@@ -112,7 +111,6 @@ private:
         s.begin = s.at = s_.steps.data() + one.begin;
         s.end = s_.steps.data() + one.end;
         strands_.push_back(s);
-        ++running_;
     }
     void push(picoseconds at, typename event::type what, int id, unsigned version = 0) {
         if (at >= last_picosecond) [[unlikely]]
@@ -148,13 +146,13 @@ private:
     void advance(int id) {
         strand& me = at(id);
         for (;;) {
-            if (is_dead(me)) return;
+            if (is_dead(me.rank)) return;
             if (me.at == me.end) {
                 if (++me.iteration < options_.pieces) {
                     me.at = me.begin;
                     continue;
                 }
-                me.is_over = true, --running_, last_ = std::max(last_, now_);
+                me.is_over = true, last_ = std::max(last_, now_);
                 return;
             }
             const short_step& st = *me.at;
@@ -165,8 +163,8 @@ private:
             } else if (!may_begin(id, me, st) || !begin(id, me, st)) return;
         }
     }
-    bool is_dead(const strand& s) const {
-        return s.rank == options_.dead_rank && static_cast<double>(now_) >= options_.dead_at_ns * 1e3;
+    bool is_dead(int rank) const {
+        return rank == options_.dead_rank && static_cast<double>(now_) >= options_.dead_at_ns * 1e3;
     }
 
     int channel_of(int order, int from, int to) {
@@ -176,12 +174,13 @@ private:
         if (is_new) channels_.emplace_back();
         return it->second;
     }
+    static bool is_empty(const channel& c) { return c.arrived == c.taken; }
     bool may_begin(int id, strand& me, const short_step& st) {
         if ((st.what & sched::recv) != 0) {
             if (me.in_peer != st.peer_from)
                 me.in_peer = st.peer_from, me.in = channel_of(me.order, st.peer_from, me.rank);
             channel& c = channels_[sized(me.in)];
-            if (c.arrived == c.taken) return c.receiver = id, false;
+            if (is_empty(c)) return c.receiver = id, false;
         }
         if ((st.what & sched::send) != 0) {
             if (me.out_peer != st.peer_to) me.out_peer = st.peer_to, me.out = channel_of(me.order, me.rank, st.peer_to);
@@ -228,7 +227,7 @@ private:
     }
     void after_flows(int id) {
         strand& me = at(id);
-        if (me.is_spread ? complete(me) : compute(id, me, *me.at)) advance(id);
+        if (me.is_spread ? next(me) : compute(id, me, *me.at)) advance(id);
     }
     bool compute(int id, strand& me, const short_step& st) {
         double ns = model_.step_ns + ((st.what & sched::send) != 0 ? model_.overhead_ns : 0);
@@ -241,7 +240,7 @@ private:
     }
     void spread(int id) {
         strand& me = at(id);
-        if (!is_dead(me) && begin_spread(id, me, *me.at)) advance(id);
+        if (!is_dead(me.rank) && begin_spread(id, me, *me.at)) advance(id);
     }
     bool begin_spread(int id, strand& me, const short_step& st) {
         me.is_spread = true;
@@ -254,7 +253,7 @@ private:
         if ((st.what & sched::to_all) != 0 && !options_.by_switch)
             for (int k = 0; k < s_.ranks; ++k)
                 if (k != me.rank) start(id, me.rank, k, bytes, -1);
-        const bool is_over = me.pending == 0 && complete(me);
+        const bool is_over = me.pending == 0 && next(me);
         if (in >= 0) { // the message has left its slot; waking may run other strands, so it comes last
             channel& c = channels_[sized(in)];
             ++c.taken;
@@ -262,11 +261,8 @@ private:
         }
         return is_over;
     }
-    static void next(strand& me) {
+    static bool next(strand& me) {
         if (++me.done == me.at->times) ++me.at, me.done = 0;
-    }
-    bool complete(strand& me) {
-        next(me);
         return true;
     }
 
@@ -305,6 +301,7 @@ private:
     std::size_t counter(int order, int rank, int index) const {
         return (sized(order) * sized(s_.ranks) + sized(rank)) * sized(s_.signals) + sized(index);
     }
+    bool has_said(std::size_t signal, int iteration) const { return said_[signal].size() > sized(iteration); }
     void give(strand& me, const short_step& st) {
         const std::size_t id = counter(me.order, me.rank, st.index);
         said_[id].push_back(now_);
@@ -318,7 +315,7 @@ private:
         const bool all = st.peer_from == sched::all_ranks;
         for (int k = all ? 0 : st.peer_from; k < (all ? s_.ranks : st.peer_from + 1); ++k) {
             const std::size_t c = counter(me.order, k, st.index);
-            if (said_[c].size() <= sized(iteration)) return waiting_[c].push_back(id), false;
+            if (!has_said(c, iteration)) return waiting_[c].push_back(id), false;
             if (k == me.rank) continue;
             const route& r = route_of(me, k, me.rank);
             const double ns = model_.hop.of(r.worst) + (model_.with_link_latency ? r.latency_ns : 0);
@@ -328,22 +325,24 @@ private:
         return true;
     }
 
-    // Strands wait and nothing is under way: a rank is dead, or the schedule is wrong.
-    [[noreturn]] void blame() const {
-        const strand* first = nullptr;
+    // Nothing is under way any more. Errors: where strands of living ranks wait, because of the dead one, or because
+    // the schedule is wrong.
+    void require_end() const {
+        const strand* first = nullptr; // of those that wait for the dead rank, or else of all
+        int waiting = 0;
+        const bool is_any_dead = options_.dead_rank >= 0 && is_dead(options_.dead_rank);
         for (const strand& s : strands_) {
-            if (s.is_over || s.rank == options_.dead_rank) continue;
-            if (first == nullptr) first = &s;
-            if (options_.dead_rank >= 0 && peer_of(s) == options_.dead_rank) {
-                first = &s;
-                break;
-            }
+            if (s.is_over || is_dead(s.rank)) continue;
+            ++waiting;
+            const bool is_his = is_any_dead && peer_of(s) == options_.dead_rank;
+            if (first == nullptr || (is_his && peer_of(*first) != options_.dead_rank)) first = &s;
         }
-        if (options_.dead_rank >= 0)
-            fail(errc::peer_failed, first == nullptr ? -1 : first->rank, options_.dead_rank,
+        if (first == nullptr) return;
+        if (is_any_dead)
+            fail(errc::peer_failed, first->rank, options_.dead_rank,
                  "a job goes on without it after shrink(); simulate the ranks that are left",
                  "rank %d is dead from %g ns on, and %d strands wait for it or for each other at %g ns",
-                 options_.dead_rank, options_.dead_at_ns, running_, static_cast<double>(now_) / 1e3);
+                 options_.dead_rank, options_.dead_at_ns, waiting, static_cast<double>(now_) / 1e3);
         fail(errc::protocol, first->rank, peer_of(*first), "verify the schedule first; sched::verify names the step",
              "the schedule does not end: step %d waits for rank %d", step_number(*first), peer_of(*first));
     }
@@ -352,9 +351,16 @@ private:
         for (const short_step* k = s.begin; k != s.at; ++k) before += k->times;
         return before;
     }
-    static int peer_of(const strand& s) {
-        if (s.at == s.end) return -1;
-        return (s.at->what & (sched::recv | sched::wait)) != 0 ? s.at->peer_from : s.at->peer_to;
+    // The rank whose signal, message or room in a channel a blocked strand lacks.
+    int peer_of(const strand& s) const {
+        const short_step& st = *s.at;
+        if ((st.what & sched::wait) != 0) {
+            int k = st.peer_from == sched::all_ranks ? 0 : st.peer_from;
+            while (has_said(counter(s.order, k, st.index), s.iteration - st.lag)) ++k;
+            return k;
+        }
+        const bool lacks_message = (st.what & sched::recv) != 0 && is_empty(channels_[sized(s.in)]);
+        return lacks_message ? st.peer_from : st.peer_to;
     }
 
     const recording& s_;
@@ -374,7 +380,7 @@ private:
     event_queue<event> events_;
     picoseconds now_ = 0, last_ = 0;
     double chunk_bytes_ = 0;
-    int depth_ = 1, running_ = 0;
+    int depth_ = 1;
     result result_;
 };
 
@@ -382,7 +388,7 @@ private:
 
 // Simulates a collective: its time, and the bytes on each link. Cost: one or two events for each message, more where
 // flows share links. Errors: invalid_argument for options, costs, or ranks without a path; peer_failed where a strand
-// waits for a dead rank; protocol where the schedule never ends.
+// waits for a dead rank; protocol where the schedule never ends. What the dead rank itself leaves undone is no error.
 inline result simulate(const recording& s, fabric& f, const cost_model& m, const options& o) {
     return detail::simulation(s, f, m, o).run();
 }

@@ -56,7 +56,8 @@ struct training_memory {
     double total() const { return parameters + gradients + optimizer + activations; }
 };
 
-// Errors: invalid_argument, which names the number that does not divide, and by what.
+// Errors: invalid_argument, which names the number that does not divide, and by what, or the count that is out of
+// range.
 inline void check(const transformer& m, const training_plan& p) {
     for (const int v : {m.layers, m.hidden, m.sequence, m.experts_per_token, p.data, p.tensor, p.pipeline, p.expert,
                         p.batch, p.micro_batch})
@@ -66,6 +67,9 @@ inline void check(const transformer& m, const training_plan& p) {
         fail(errc::invalid_argument, -1, -1, "ZeRO has the stages 0 to 3, a bucket more than 0 bytes",
              "a vocabulary of %d, %d experts, ZeRO stage %d, buckets of %g bytes", m.vocabulary, m.experts, p.zero,
              p.bucket_bytes);
+    if (double{1} * p.data * p.tensor * p.pipeline > 1 << 24)
+        fail(errc::invalid_argument, -1, -1, "a job has at most 16777216 ranks", "%d x %d x %d ranks", p.data, p.tensor,
+             p.pipeline);
     const auto divides = [](const char* whole, long n, const char* part, long by) {
         if (n % by != 0)
             fail(errc::invalid_argument, -1, -1, "choose numbers that divide", "%s %ld cannot be divided by %s %ld",
@@ -122,7 +126,7 @@ inline training_memory memory_of(const transformer& m, const training_plan& p) {
         return bytes * (own.dense / p.data + own.expert / (p.data / p.expert));
     };
     const int kept = p.order == pipeline_order::gpipe ? p.micro_batches() : std::min(p.micro_batches(), p.pipeline);
-    return {held(2, 3), held(2, 2), held(12, 1), kept * (m.layers / p.pipeline) * activation_bytes(m, p)};
+    return {held(2, 3), held(2, 2), held(12, 1), double{1} * kept * (m.layers / p.pipeline) * activation_bytes(m, p)};
 }
 
 } // namespace sim
