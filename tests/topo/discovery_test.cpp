@@ -139,6 +139,29 @@ TEST_CASE("cards that are down, and those of unknown speed, are no way") {
     CHECK(find_path(g, 1, 0).bytes_per_s == 1e9);
 }
 
+TEST_CASE("interfaces that are called as other sites are") {
+    discovered d;
+    d.nodes = {{0, {0}, 0, {10}}};
+    d.cards = {{"CPU0", 0, 8000, true}};
+    CHECK(graph_of(d).at(1).name == "NIC CPU0");
+    d.cards.clear();
+    std::vector<pci_device> devices;
+    for (const char* name : {"GPU0", "NVSwitch", "PCI 0000:00:03.0", "NIC 0000:00:05.0", "eth0", "eth0", "GPUs"}) {
+        pci_device card;
+        card.bus_id = "0000:00:0" + std::to_string(devices.size()) + ".0", card.type = 0x020000, card.numa = 0;
+        card.names = {name};
+        devices.push_back(card);
+    }
+    pci_device gpu;
+    gpu.bus_id = "0000:00:10.0", gpu.type = 0x030200, gpu.numa = 0;
+    devices.push_back(gpu);
+    const graph g = with_devices(graph_of(d), devices);
+    CHECK(g.at(g.require("GPU0")).type == site_type::gpu);
+    for (const char* name : {"NIC GPU0", "NIC NVSwitch", "NIC PCI 0000:00:03.0", "NIC NIC 0000:00:05.0", "eth0",
+                             "NIC 0000:00:05.0", "GPUs"})
+        CHECK(g.at(g.require(name)).type == site_type::nic);
+}
+
 TEST_CASE("what is missing or makes no sense is left out") {
     CHECK(discover("/no-such-tree").nodes.empty());
     CHECK(graph_of(discover("/no-such-tree")).size() == 0);
@@ -160,6 +183,8 @@ TEST_CASE("what is missing or makes no sense is left out") {
     CHECK(graph_of(d).arcs() == 0);
     CHECK(detail::list_in("0-2,8,10-11") == std::vector{0, 1, 2, 8, 10, 11});
     CHECK(detail::list_in("0-999999999").size() == 65536);
+    CHECK(detail::list_in("9223372036854775806-9223372036854775807").empty());
+    CHECK(detail::list_in("2147483646-9223372036854775807,3") == std::vector{2147483646, 2147483647, 3});
 }
 
 TEST_CASE("GPUs, cards and switches of a recorded DGX-1V") {

@@ -208,6 +208,67 @@ TEST_CASE("what is wrong in a topology file is named with its line and the remed
     CHECK_THAT(what_of(deep), Contains("too many elements"));
 }
 
+TEST_CASE("devices of one bus id, and elements that the reader would drop, are refused with their lines") {
+    const auto below = [](const std::string& devices) {
+        return what_of("<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\">\n" + devices + "</cpu></system>");
+    };
+    const std::string card = "<pci busid=\"A\"><nic><net name=\"m\" dev=\"0\"/></nic></pci>\n",
+                      gpu = "<pci busid=\"a\"><gpu dev=\"0\" sm=\"80\"/></pci>\n";
+    for (const std::string& second : {card, gpu, std::string("<pci busid=\"a\"/>")})
+        for (const std::string& one : {card, gpu, std::string("<pci busid=\"a\"/>\n")})
+            CHECK_THAT(below(one + second), Contains("node.xml:3:") && Contains("busid a comes twice"));
+    // Hosts have bus ids of their own, and NVLinks lead to GPUs of theirs.
+    const std::string link = "<nvlink target=\"b\" count=\"2\" tclass=\"0x030200\"/>";
+    std::string two = "<system version=\"1\">";
+    for (const char* host : {"0x1", "0x2"})
+        two += "<cpu numaid=\"0\" host_hash=\"" + std::string(host) +
+               "\" arch=\"x86_64\"><pci busid=\"a\"><gpu dev=\"0\" sm=\"80\">" + link +
+               "</gpu></pci><pci busid=\"b\"><gpu dev=\"1\" sm=\"80\"/></pci></cpu>";
+    const graph g = read_nccl_topology(two + "</system>");
+    CHECK(find_path(g, g.require("h1.GPU0"), g.require("h1.GPU1")).type == path_class::nvl);
+    CHECK(find_path(g, g.require("GPU0"), g.require("h1.GPU1")).type == path_class::dis);
+    // An NVLink to a card or a PCIe switch is none.
+    for (const char* other : {"<pci busid=\"b\"><nic/></pci>", "<pci busid=\"b\"/>"})
+        CHECK_THAT(below("<pci busid=\"a\"><gpu dev=\"0\" sm=\"80\">\n" + link + "</gpu></pci>" + other),
+                   Contains("node.xml:3:") && Contains("target b is no other GPU"));
+
+    for (const char* beside : {"<nic><net name=\"m\" dev=\"0\"/></nic>", "<foo/>", "<pci busid=\"x\"/>", "<pcilink/>"})
+        for (const bool is_first : {false, true}) {
+            const std::string a = "\n<gpu dev=\"0\" sm=\"80\"/>", b = "\n" + std::string(beside);
+            CHECK_THAT(below("<pci busid=\"a\">" + (is_first ? b + a : a + b) + "</pci>"),
+                       Contains(is_first ? "node.xml:3:" : "node.xml:4:") && Contains("not known beside <gpu>"));
+        }
+    for (const char* outer :
+         {"<pci busid=\"a\"><gpu dev=\"0\" sm=\"80\"><nvlink tclass=\"0x068000\">\n<foo/></nvlink></gpu></pci>",
+          "<pci busid=\"a\"><gpu dev=\"0\" sm=\"80\"><c2c bw=\"1\">\n<foo/></c2c></gpu></pci>",
+          "<nic><net name=\"m\" dev=\"0\">\n<foo/></net></nic>",
+          "<pci busid=\"a\"><pcilink target=\"b\">\n<foo/></pcilink></pci>"})
+        CHECK_THAT(below(outer), Contains("node.xml:3:") && Contains("<foo>: not known in <"));
+}
+
+TEST_CASE("a card of any name is no other site, and errors keep their lines") {
+    const graph g = read_nccl_topology(
+        R"(<system version="1"><cpu numaid="0" arch="x86_64"><nic><net name="GPU0" dev="0"/><net name="NVSwitch" dev="1"/>
+<net name="NVSwitch" dev="2"/><net name="CPU0" dev="3"/><net name="m#8" dev="4"/><net name="m" dev="5"/><net name="m" dev="6"/></nic>
+<pci busid="a"><gpu dev="0" sm="90" rank="0"><nvlink target="f" count="18" tclass="0x068000"/></gpu></pci></cpu></system>)");
+    CHECK(g.at(g.require("GPU0")).type == site_type::gpu);
+    CHECK(g.at(g.require("NVSwitch")).type == site_type::nvswitch);
+    CHECK(g.all(site_type::nic).size() == 7);
+    CHECK(g.at(g.require("NIC GPU0")).device == 0);
+}
+
+TEST_CASE("the XML and topology readers take no time that grows with the square of a file") {
+    std::string wide = "<a\n";
+    for (int k = 0; k < 64; ++k) wide += " a" + std::to_string(k) + "=''";
+    CHECK(read_xml(wide + "/>").attributes.size() == 64);
+    CHECK_THROWS_WITH(read_xml(wide + "\n a64=''/>", "w.xml"), Contains("w.xml:3: <a> has more than 64 attributes"));
+    std::string many = "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\">";
+    for (int k = 1; k < 4096; ++k) many += "<pci busid=\"" + std::to_string(k) + "\"/>";
+    CHECK(what_of(many + "</cpu></system>") == "accepted");
+    CHECK_THAT(what_of(many + "\n<pci busid=\"x\"/></cpu></system>"),
+               Contains("node.xml:2:") && Contains("more than 4096 sites"));
+}
+
 TEST_CASE("rings go to a graph file and come back") {
     const graph g = on_rails(dgx_1v(), 2, 12.5);
     const ring_set set = find_rings(g, g.all(site_type::gpu));
@@ -238,6 +299,13 @@ TEST_CASE("rings go to a graph file and come back") {
     CHECK_THAT(refused("<gpu dev=\"0\"/>", "<cpu/>"), Contains("'dev' is missing"));
     CHECK_THAT(refused("pattern=\"4\"", "pattern=\"9\""), Contains("1 to 6"));
     CHECK_THAT(refused("version=\"1\"", "version=\"0\""), Contains("version 1"));
+    // What would be dropped: a second graph of one id, a GPU twice in a ring, a third card, elements inside of a stop.
+    CHECK_THAT(refused("</graph>", "</graph>\n<graph id=\"0\" typeintra=\"NVL\" typeinter=\"PIX\"/>"),
+               Contains("id 0 comes twice"));
+    CHECK_THAT(refused("<gpu dev=\"0\"/>", "<gpu dev=\"0\"/><gpu dev=\"0\"/>"), Contains("dev 0 comes twice"));
+    CHECK_THAT(refused("<net dev=\"0\"/>", "<net dev=\"0\"/><net dev=\"1\"/>"),
+               Contains("graph.xml:4:") && Contains("two cards in a row"));
+    CHECK_THAT(refused("<gpu dev=\"0\"/>", "<gpu dev=\"0\"><foo/></gpu>"), Contains("<foo>: not known in <gpu>"));
 }
 
 TEST_CASE("the matrix of nvidia-smi is read and printed") {
@@ -276,6 +344,12 @@ TEST_CASE("the matrix of nvidia-smi is read and printed") {
     CHECK_THAT(wrong("NIC0\tPXB\tSYS\t X ", "NIC0\tPXB"), Contains("topo.txt:4:") && Contains("1 cells of 3"));
     CHECK_THAT(wrong("\nGPU1\t", "\nGPU2\t"), Contains("'GPU2' where 'GPU1' is due"));
     CHECK_THAT(wrong("\nNIC0\tPXB\tSYS\t X ", ""), Contains("2 rows of 3"));
+    CHECK_THROWS_WITH(read_smi_matrix("\n\tGPU0\tGPU0\nGPU0\tX\tSYS\nGPU0\tSYS\tX\n", "m"),
+                      Contains("m:2:") && Contains("'GPU0' comes twice"));
+    CHECK_THROWS_WITH(read_smi_matrix("\tGPU0\tGPU1\nGPU0\tX\tNV0\nGPU1\tNV0\tX\n", "m"),
+                      Contains("m:2:") && Contains("the cell 'NV0'"));
+    CHECK_THROWS_WITH(read_smi_matrix("\tGPU0\nGPU0\tX\nGPU1\tSYS\tX\n", "m"),
+                      Contains("m:3:") && Contains("a row of 'GPU1', which has no column"));
     CHECK_THROWS_WITH(read_smi_matrix(""), Contains("0 rows"));
     CHECK_THROWS_WITH(read_smi_matrix("no GPU here\n"), Contains("no header"));
 }

@@ -75,6 +75,7 @@ TEST_CASE("what is no machine is refused with the place and the remedy") {
     CHECK_THROWS_AS(refused(NAN)(), invalid_argument);
     CHECK_THROWS_WITH(refused(1, 0, -5)(), Contains("latency of -5"));
     CHECK_THROWS_WITH(refused(1, 0, 0, 0)(), Contains("0 lanes"));
+    CHECK_THROWS_WITH(refused(1, 0, 0, 1 << 30)(), Contains("1073741824 lanes"));
     CHECK_THROWS_WITH(g.link(a, 7, link_type::pcie, {1}), Contains("site 7") && Contains("add both"));
     CHECK_THROWS_WITH(g.link(a, a, link_type::pcie, {1}), Contains("linked to itself"));
     CHECK_THROWS_WITH(g.add({"a"}), Contains("two sites") && Contains("'a'"));
@@ -87,6 +88,27 @@ TEST_CASE("what is no machine is refused with the place and the remedy") {
     CHECK_THROWS_AS(torus({2, 0}), invalid_argument);
     CHECK_THROWS_AS(on_rails(dgx_1v(), 0, 12.5), invalid_argument);
     CHECK_THROWS_AS(workstation(2, 1, 7), invalid_argument);
+    graph wide; // what two links together would be is looked at, too
+    wide.add({"a"}), wide.add({"b"});
+    wide.link(0, 1, link_type::nvlink, {1e308, 0, 1 << 29});
+    CHECK_THROWS_WITH(wide.link(0, 1, link_type::nvlink, {1e308}), Contains("'a' - 'b' has a rate of inf"));
+    CHECK_THROWS_WITH(wide.link(0, 1, link_type::nvlink, {1}), Contains("536870913 lanes"));
+    CHECK((wide.arc_at(0).bytes_per_s == 1e308 && wide.arc_at(0).lanes == 1 << 29));
+}
+
+TEST_CASE("machines of more sites or links than an int counts are refused") {
+    CHECK_THROWS_WITH(torus({65536, 65536}), Contains("places of a torus: 4294967296") && Contains("1048576"));
+    CHECK_THROWS_AS(torus({1 << 16, 1 << 15, 1 << 15, 1 << 15}), invalid_argument);
+    CHECK_THROWS_WITH(fat_tree(65536, 65536, 1), Contains("hosts of a fat tree: 4294967296"));
+    CHECK_THROWS_WITH(fat_tree(65536, 1, 65536), Contains("links between leaves and spines: 4294967296"));
+    CHECK_THROWS_WITH(dragonfly(4096, 1024, 1024), Contains("hosts of a dragonfly: 4294967296"));
+    CHECK_THROWS_WITH(dragonfly(1, 65536, 1), Contains("links inside the groups: 4294967296"));
+    CHECK_THROWS_WITH(dragonfly(65536, 1, 1), Contains("links between the groups: 4294967296"));
+    CHECK_THROWS_WITH(on_rails(dgx_1v(), 1 << 28, 12.5), Contains("hosts on rails"));
+    CHECK_THROWS_WITH(gb200_nvl72(rate_basis::published, 0), Contains("a rack of 0 trays"));
+    CHECK_THROWS_AS(gb200_nvl72(rate_basis::published, 1 << 30), invalid_argument);
+    CHECK_THROWS_AS(workstation(1 << 16, 1 << 16), invalid_argument);
+    CHECK(torus({8, 4}).all(site_type::cpu).size() == 32);
 }
 
 TEST_CASE("a second link of a kind widens the first, and directions may differ") {

@@ -128,6 +128,21 @@ TEST_CASE("version 3 has bits for the kinds of devices, and one type of distance
     CHECK(far.at(far.require("GPU0")).numa == 33);
 }
 
+TEST_CASE("interfaces of any name, and as many nodes as are linked in no time") {
+    const graph g = read_hwloc_topology(
+        replaced(replaced(machine, "name=\"eth0\"", "name=\"GPU0\""), "name=\"mlx5_0\"", "name=\"NVSwitch\""));
+    CHECK(g.at(g.require("GPU0")).type == site_type::gpu);
+    CHECK(g.at(g.require("NVSwitch")).type == site_type::nvswitch);
+    CHECK(g.at(g.require("NIC GPU0")).type == site_type::nic);
+    std::string many = "<topology version=\"2.0\"><object type=\"Machine\">";
+    for (int node = 0; node < 256; ++node)
+        many += "<object type=\"NUMANode\" os_index=\"" + std::to_string(node) + "\"/>";
+    CHECK(read_hwloc_topology(many + "</object></topology>").size() == 256);
+    CHECK_THROWS_WITH(
+        read_hwloc_topology(many + "\n<object type=\"NUMANode\" os_index=\"256\"/></object></topology>", "m.xml"),
+        Contains("m.xml:2:") && Contains("more than 256 NUMANodes"));
+}
+
 TEST_CASE("what is wrong in an export of hwloc is named with its line and the remedy") {
     const auto refused = [](const std::string& text) {
         try {
@@ -156,6 +171,25 @@ TEST_CASE("what is wrong in an export of hwloc is named with its line and the re
     CHECK_THAT(with("OSDev:34", "OSDev:99"), Contains("m.xml:45") && Contains("object 99 is not there"));
     CHECK_THAT(with("OSDev:34", "OSDev:32"), Contains("m.xml:45") && Contains("comes twice")); // GPU 0 twice
     CHECK_THAT(with("300000 300000 1000000", "300000 wide 1000000"), Contains("m.xml:47") && Contains("wide"));
+    // Halves of a matrix that contradict, in both orders, of two GPUs and of a GPU and a switch.
+    for (const char* values : {"1000000 0 300000 50000", "1000000 50000 300000 0"})
+        CHECK_THAT(with("1000000 50000 300000 50000", values),
+                   Contains("m.xml:45") && Contains("between 31 and 34 are") && Contains("0 MB/s"));
+    CHECK_THAT(with("50000 1000000 300000", "50000 1000000 0"), Contains("between 34 and 38 are 0 and 300000 MB/s"));
+    CHECK_THAT(with("OSDev:34", "OSDev:31"), Contains("m.xml:45") && Contains("object 31 comes twice"));
+    CHECK_THAT(with("PCIDev:38 ", "PCIDev:35 "), Contains("m.xml:45") && Contains("35 is no GPU, NVSwitch or package"));
+    CHECK_THAT(with("1000000 50000 300000 50000", "1000000 1e305 300000 1e305"),
+               Contains("m.xml:47:") && Contains("1e305"));
+    CHECK_THAT(with("<indexes length=\"4\">0 1 ", "<indexes length=\"4\">0 0 "),
+               Contains("m.xml:41") && Contains("object 0 comes twice"));
+    const std::size_t at = machine.find("  <distances2 "), links = machine.find("  <distances2hetero"),
+                      end = machine.find("</topology>");
+    CHECK_THAT(with("</topology>", machine.substr(at, links - at) + "</topology>"),
+               Contains("m.xml:50") && Contains("NUMALatency comes twice"));
+    CHECK_THAT(with("</topology>", machine.substr(links, end - links) + "</topology>"),
+               Contains("m.xml:50") && Contains("NVLinkBandwidth comes twice"));
+    CHECK_THAT(with("gp_index=\"33\"", "gp_index=\"30\""), Contains("m.xml:21") && Contains("gp_index 30 comes twice"));
+    CHECK_THAT(with("pci_busid=\"0000:04:00.0\"", "pci_busid=\"4\""), Contains("m.xml:21") && Contains("0000:3b:00.0"));
     CHECK_THAT(with("</topology>", ""), Contains("<topology> has no end"));
     CHECK_THAT(refused("<!DOCTYPE topology"), Contains("a document type has no end"));
     // NCCL's files still may not contain text.

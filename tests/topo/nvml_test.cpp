@@ -132,6 +132,12 @@ TEST_CASE("switches, links that are down, and GPUs of elsewhere") {
     const graph two = discover_graph(t.root, functions);
     CHECK(nvlinks(two, "GPU0", "GPU1") == 50);
     CHECK(two.arcs() - discover_graph(t.root.string()).arcs() == 2);
+    graph once; // a GPU that is listed twice
+    const int a = once.add({"GPU0", site_type::gpu}), b = once.add({"GPU1", site_type::gpu});
+    const nvml_gpu one{"0000:01:00.0", 80, 6, {{"0000:02:00.0", 2}}};
+    add_nvlinks(once, {{"0000:01:00.0", a}, {"0000:02:00.0", b}}, {{one, one}, ""});
+    CHECK(nvlinks(once, "GPU0", "NVSwitch") == 150);
+    CHECK(nvlinks(once, "GPU0", "GPU1") == 50);
 }
 
 TEST_CASE("what NVML cannot be asked is said, and the rest of the machine is there") {

@@ -269,6 +269,14 @@ TEST_CASE("hosts are joined at their rails, and messages leave by their senders'
     faster.at(faster.all(site_type::nic)[0]).port_bytes_per_s = 25e9;
     CHECK(topo::content_hash(mesh) != topo::content_hash(faster));
 
+    graph unknown = mesh; // cards of unknown rails, or without a rate: nothing says that they reach one another
+    for (const int c : unknown.all(site_type::nic)) unknown.at(c).rail = c % 2 == 0 ? -1 : 0;
+    for (const int c : unknown.all(site_type::nic)) unknown.at(c).port_bytes_per_s = 0;
+    const graph none = topo::join_hosts({&unknown, &unknown}).whole;
+    CHECK(none.all(site_type::network_switch).empty());
+    for (const int c : unknown.all(site_type::nic)) unknown.at(c).rail = -1, unknown.at(c).port_bytes_per_s = 12.5e9;
+    CHECK(topo::join_hosts({&unknown, &unknown}).whole.find("rail-1") < 0);
+
     const topo::joined_hosts two = topo::join_hosts({&mesh, &mesh});
     std::vector<int> own = topo::own_cards(mesh);
     for (const int c : topo::own_cards(mesh)) own.push_back(c < 0 ? -1 : two.first[1] + c);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Clusters of CPU hosts with one card each: fat tree, dragonfly, torus. Host k has the sites "h<k>.CPU" and "h<k>.NIC".
-// Rates in GB/s per direction. Source of the shapes: Leiserson 1985 (fat tree); Kim et al. 2008 (dragonfly).
+// Rates in GB/s per direction. Errors: invalid_argument for counts below 1, and for more than 2^20 hosts, or links of a
+// kind. Source of the shapes: Leiserson 1985 (fat tree); Kim et al. 2008 (dragonfly).
 #pragma once
 
 #include <initializer_list>
@@ -33,6 +34,8 @@ inline void positive(const char* what, std::initializer_list<int> counts) {
 // hosts' cards divided by `oversubscription` (1: full, 2: 2:1).
 inline graph fat_tree(int leaves, int per_leaf, int spines, double nic = 12.5, double oversubscription = 1) {
     detail::positive("a fat tree", {leaves, per_leaf, spines});
+    detail::require_few("hosts of a fat tree", {leaves, per_leaf});
+    detail::require_few("links between leaves and spines", {leaves, spines});
     graph g;
     for (int s = 0; s < spines; ++s) detail::add_network_switch(g, "spine" + std::to_string(s));
     for (int l = 0; l < leaves; ++l) {
@@ -48,6 +51,9 @@ inline graph fat_tree(int leaves, int per_leaf, int spines, double nic = 12.5, d
 // one link; the links of a group end at its routers in turn.
 inline graph dragonfly(int groups, int routers, int per_router, double nic = 12.5, double global = 12.5) {
     detail::positive("a dragonfly", {groups, routers, per_router});
+    detail::require_few("hosts of a dragonfly", {groups, routers, per_router});
+    detail::require_few("links inside the groups", {groups, routers, routers});
+    detail::require_few("links between the groups", {groups, groups});
     graph g;
     const auto router = [&](int group, int r) { return group * routers + r; };
     for (int a = 0; a < groups; ++a)
@@ -69,7 +75,11 @@ inline graph dragonfly(int groups, int routers, int per_router, double nic = 12.
 // 2 has one link between its two places, a length of 1 none.
 inline graph torus(const std::vector<int>& lengths, double nic = 12.5, double link = 12.5) {
     int places = 1;
-    for (const int n : lengths) detail::positive("a torus", {n}), places *= n;
+    for (const int n : lengths) {
+        detail::positive("a torus", {n});
+        detail::require_few("places of a torus", {places, n});
+        places *= n;
+    }
     graph g;
     for (int p = 0; p < places; ++p) detail::add_network_switch(g, "r" + std::to_string(p));
     int stride = places;

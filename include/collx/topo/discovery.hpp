@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include <collx/topo/graph.hpp>
+#include <collx/topo/machine_parts.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace topo {
@@ -70,12 +70,13 @@ inline std::uint64_t bytes_of(const std::string& text) {
     const std::uint64_t n = std::strtoull(text.c_str(), &end, 10);
     return *end == 'K' ? n << 10 : *end == 'M' ? n << 20 : *end == 'G' ? n << 30 : n;
 }
-// Parses a list such as "0-3,8,10-11", at most 64 Ki numbers.
+// Parses a list such as "0-3,8,10-11", at most 64 Ki numbers. Numbers that no int has are left out.
 inline std::vector<int> list_in(const std::string& text) {
     std::vector<int> all;
     for (const char* at = text.c_str(); *at >= '0' && *at <= '9';) {
         char* end = nullptr;
-        const long first = std::strtol(at, &end, 10), last = *end == '-' ? std::strtol(end + 1, &end, 10) : first;
+        const long first = std::strtol(at, &end, 10);
+        const long last = std::min<long>(*end == '-' ? std::strtol(end + 1, &end, 10) : first, INT32_MAX);
         for (long n = first; n <= last && all.size() < (1u << 16); ++n) all.push_back(static_cast<int>(n));
         at = *end == ',' ? end + 1 : end;
     }
@@ -151,7 +152,7 @@ inline graph graph_of(const discovered& d, double gb_per_s = 40) {
                 g.link(static_cast<int>(a), static_cast<int>(b), link_type::socket, {gb_per_s * 1e9 * 20 / distance});
     for (const auto& c : d.cards) {
         if (!c.is_up || c.speed_mbit <= 0) continue;
-        const int card = g.add({c.name, site_type::nic, 0, -1, 1, c.node});
+        const int card = g.add({detail::card_name(c.name), site_type::nic, 0, -1, 1, c.node});
         for (std::size_t n = 0; n < d.nodes.size(); ++n)
             if (c.node < 0 || d.nodes[n].number == c.node)
                 g.link(static_cast<int>(n), card, link_type::pcie, {c.speed_mbit * 125e3});

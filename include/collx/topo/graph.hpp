@@ -72,16 +72,19 @@ public:
         return size() - 1;
     }
     // Links two sites in both directions; a second link of the same type adds to the first. Returns the arc a -> b.
-    // Errors: invalid_argument, with both ends, for a site that does not exist, a link to itself, a rate that is not a
-    // positive number, or a negative latency.
+    // Errors: invalid_argument, with both ends, for a site that does not exist, a link to itself, a rate (or a sum of
+    // rates) that is not a positive number, a negative latency, or lanes below 1 or above 2^29.
     int link(int a, int b, link_type type, const link_speed& speed) {
         check(a, b, type, speed);
         const double back = speed.back_bytes_per_s > 0 ? speed.back_bytes_per_s : speed.bytes_per_s;
         for (const int i : arcs_of(a))
             if (arc& there = arcs_[index(i)]; there.to == b && there.type == type) {
-                there.bytes_per_s += speed.bytes_per_s, there.lanes += speed.lanes;
                 arc& reverse = arcs_[index(there.back)];
-                reverse.bytes_per_s += back, reverse.lanes += speed.lanes;
+                const link_speed sum{there.bytes_per_s + speed.bytes_per_s, there.latency_ns, there.lanes + speed.lanes,
+                                     reverse.bytes_per_s + back};
+                check(a, b, type, sum);
+                there.bytes_per_s = sum.bytes_per_s, reverse.bytes_per_s = sum.back_bytes_per_s;
+                there.lanes = reverse.lanes = sum.lanes;
                 return i;
             }
         const int there = arcs(), here = there + 1;
@@ -136,8 +139,8 @@ private:
             fail(errc::invalid_argument, -1, -1, "give a positive rate, or leave the link out where there is none",
                  "the %s link '%s' - '%s' has a rate of %g bytes/s (back: %g)", name_of(type), from, to,
                  speed.bytes_per_s, speed.back_bytes_per_s);
-        if (!(speed.latency_ns >= 0) || !std::isfinite(speed.latency_ns) || speed.lanes < 1)
-            fail(errc::invalid_argument, -1, -1, "give a latency of 0 or more and at least one lane",
+        if (!(speed.latency_ns >= 0) || !std::isfinite(speed.latency_ns) || speed.lanes < 1 || speed.lanes > 1 << 29)
+            fail(errc::invalid_argument, -1, -1, "give a latency of 0 or more and 1 to 536870912 lanes",
                  "the %s link '%s' - '%s' has a latency of %g ns and %d lanes", name_of(type), from, to,
                  speed.latency_ns, speed.lanes);
     }

@@ -70,7 +70,8 @@ inline std::uint64_t content_hash(const graph& g) {
     return collx::detail::hash_bytes(text.data(), text.size(), 16);
 }
 
-// Joined hosts: cards of one rail are linked to one network switch, at the rates of their ports. Site s of host h is
+// Joined hosts: cards of one rail are linked to one network switch, at the rates of their ports. Cards whose rail or
+// rate is not known stay without a link: nothing says that they reach one another. Site s of host h is
 // site first[h] + s. If there are several hosts, "h<h>." is put before names.
 struct joined_hosts {
     graph whole;
@@ -83,13 +84,14 @@ inline joined_hosts join_hosts(const std::vector<const graph*>& hosts) {
     for (std::size_t h = 0; h < hosts.size(); ++h)
         j.first.push_back(add_copy(j.whole, *hosts[h], static_cast<int>(h), "h" + std::to_string(h) + "."));
     std::map<int, std::vector<int>> rails;
-    for (const int c : j.whole.all(site_type::nic)) rails[j.whole.at(c).rail].push_back(c);
+    for (const int c : j.whole.all(site_type::nic))
+        if (const site& card = j.whole.at(c); card.rail >= 0 && card.port_bytes_per_s > 0)
+            rails[card.rail].push_back(c);
     for (const auto& [rail, cards] : rails) {
         if (cards.size() < 2) continue;
         const int s = j.whole.add({"rail" + std::to_string(rail), site_type::network_switch, -1});
         for (const int c : cards)
-            if (const double port = j.whole.at(c).port_bytes_per_s; port > 0)
-                j.whole.link(c, s, link_type::network, {port, link_latencies::network});
+            j.whole.link(c, s, link_type::network, {j.whole.at(c).port_bytes_per_s, link_latencies::network});
     }
     return j;
 }

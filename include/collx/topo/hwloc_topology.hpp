@@ -5,6 +5,7 @@
 // is read.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -40,23 +41,30 @@ public:
             if (e.name == "object") walk(e, nodes_.nodes[0].number);
         std::sort(devices_.begin(), devices_.end(),
                   [](const pci_device& a, const pci_device& b) { return a.bus_id < b.bus_id; });
-        for (const xml_element& e : root.children)
-            if (is_distances(e, "NUMALatency")) read_latencies(e);
+        if (const xml_element* e = distances_in(root, "NUMALatency")) read_latencies(*e);
         graph g = with_devices(graph_of(nodes_), devices_, &gpus_);
-        for (const xml_element& e : root.children)
-            if (is_distances(e, "NVLinkBandwidth")) add_nvlinks(g, e);
+        if (const xml_element* e = distances_in(root, "NVLinkBandwidth")) add_nvlinks(g, *e);
         return g;
     }
 
 private:
+    static constexpr std::size_t most_nodes = 256, most_devices = 1 << 14; // each node is linked to each
     struct matrix {
-        std::vector<std::string> objects;
-        std::vector<double> values; // row after row
+        std::vector<std::string> objects; // each once
+        std::vector<double> values;       // row after row
+        double at(std::size_t row, std::size_t column) const { return values[row * objects.size() + column]; }
     };
 
-    static bool is_distances(const xml_element& e, const char* name) {
-        const std::string* n = e.find("name");
-        return e.name.compare(0, 10, "distances2") == 0 && n != nullptr && *n == name;
+    // The matrix of that name; null if there is none.
+    const xml_element* distances_in(const xml_element& root, const char* name) const {
+        const xml_element* found = nullptr;
+        for (const xml_element& e : root.children) {
+            const std::string* n = e.find("name");
+            if (e.name.compare(0, 10, "distances2") != 0 || n == nullptr || *n != name) continue;
+            if (found != nullptr) attributes_of{e, file_}.wrong(*n + " comes twice", "keep one of them");
+            found = &e;
+        }
+        return found;
     }
     void collect_nodes(const xml_element& e) {
         const attributes_of of{e, file_};
@@ -65,6 +73,7 @@ private:
             if (number < 0) of.wrong("a NUMANode without os_index", "export it again");
             for (const numa_node& n : nodes_.nodes)
                 if (n.number == number) of.wrong("NUMANode " + std::to_string(number) + " comes twice", "number them");
+            if (nodes_.nodes.size() == most_nodes) of.wrong("more than 256 NUMANodes", "give the machine of one host");
             nodes_.nodes.push_back({number, {}, 0, {}});
         }
         for (const xml_element& child : e.children)
@@ -96,7 +105,7 @@ private:
         const bool is_bridge = type == "Bridge" && kind != nullptr && *kind == "1-1";
         if (type == "PCIDev" || is_bridge) add_device(of, node, is_bridge);
         if (type == "Package")
-            if (const std::string* index = e.find("gp_index")) node_of_[*index] = node;
+            if (const std::string* index = index_of(of)) node_of_[*index] = node;
         if (is_bridge) above_.push_back(devices_.back().bus_id);
         if (type == "OSDev") add_name(of);
         const bool is_device = type == "PCIDev";
@@ -109,8 +118,10 @@ private:
     void add_device(const attributes_of& of, int node, bool is_bridge) {
         pci_device d;
         d.bus_id = of.needed("pci_busid");
+        if (!is_bus_id(d.bus_id)) of.wrong("pci_busid=\"" + d.bus_id + "\"", "as hwloc writes it: 0000:3b:00.0");
         if (!seen_.insert(d.bus_id).second)
             of.wrong("pci_busid " + d.bus_id + " comes twice", "each device has its own");
+        if (devices_.size() == most_devices) of.wrong("more than 16384 devices", "give the machine of one host");
         const std::string* words = of.e.find("pci_type"); // "0302 [10de:20b0] [10de:1463] a1"
         unsigned type = is_bridge ? 0x0604 : 0, vendor = 0;
         if (words != nullptr && std::sscanf(words->c_str(), "%4x [%4x:", &type, &vendor) != 2)
@@ -132,7 +143,14 @@ private:
             d.names.insert(is_rdma ? d.names.begin() : d.names.end(), of.needed("name"));
     }
     void note_index(const attributes_of& of, const std::string& bus_id) {
-        if (const std::string* index = of.e.find("gp_index")) bus_of_[*index] = bus_id;
+        if (const std::string* index = index_of(of)) bus_of_[*index] = bus_id;
+    }
+    // The number by which matrices name an object; null if it has none.
+    const std::string* index_of(const attributes_of& of) {
+        const std::string* index = of.e.find("gp_index");
+        if (index != nullptr && !indexes_.insert(*index).second)
+            of.wrong("gp_index " + *index + " comes twice", "each object has its own");
+        return index;
     }
 
     matrix matrix_of(const xml_element& e) const {
@@ -154,8 +172,9 @@ private:
                 if (part.name == "indexes") m.objects.push_back(w.substr(w.find(':') == w.npos ? 0 : w.find(':') + 1));
                 if (part.name != "u64values") continue;
                 m.values.push_back(0);
-                if (!collx::detail::read_decimal(w, m.values.back()) || !(m.values.back() >= 0))
-                    attributes_of{part, file_}.wrong("'" + w.substr(0, 40) + "'", "give numbers of 0 or more");
+                const bool is_number = collx::detail::read_decimal(w, m.values.back());
+                if (!is_number || !(m.values.back() >= 0) || m.values.back() > 1e12)
+                    attributes_of{part, file_}.wrong("'" + w.substr(0, 40) + "'", "give numbers from 0 to 1e12");
             }
         }
         const auto size = static_cast<std::size_t>(n);
@@ -163,22 +182,25 @@ private:
             of.wrong(std::to_string(m.objects.size()) + " objects and " + std::to_string(m.values.size()) +
                          " values for nbobjs " + std::to_string(n),
                      "as many objects, and their square of values");
+        std::set<std::string> seen;
+        for (const std::string& object : m.objects)
+            if (!seen.insert(object).second) of.wrong("object " + object.substr(0, 40) + " comes twice", "each once");
         return m;
     }
     void read_latencies(const xml_element& e) {
         const matrix m = matrix_of(e);
-        const auto numbers = [&](const std::string& index) {
-            for (std::size_t k = 0; k < m.objects.size(); ++k)
-                if (m.objects[k] == index) return k;
-            return m.objects.size();
-        };
-        for (numa_node& a : nodes_.nodes) {
-            a.distances.clear();
-            for (const numa_node& b : nodes_.nodes) {
-                const std::size_t row = numbers(std::to_string(a.number)), column = numbers(std::to_string(b.number));
-                const bool is_there = row < m.objects.size() && column < m.objects.size();
-                const double v = is_there ? m.values[row * m.objects.size() + column] : 0;
-                a.distances.push_back(v < 1e6 ? static_cast<int>(v) : 0);
+        std::vector<std::size_t> place; // of each node in the matrix
+        for (const numa_node& n : nodes_.nodes) {
+            const auto it = std::find(m.objects.begin(), m.objects.end(), std::to_string(n.number));
+            place.push_back(static_cast<std::size_t>(it - m.objects.begin()));
+        }
+        for (std::size_t a = 0; a < place.size(); ++a) {
+            std::vector<int>& distances = nodes_.nodes[a].distances;
+            distances.clear();
+            for (const std::size_t column : place) {
+                const bool is_there = place[a] < m.objects.size() && column < m.objects.size();
+                const double v = is_there ? m.at(place[a], column) : 0;
+                distances.push_back(v < 1e6 ? static_cast<int>(v) : 0);
             }
         }
     }
@@ -187,15 +209,22 @@ private:
     void add_nvlinks(graph& g, const xml_element& e) {
         const matrix m = matrix_of(e);
         const attributes_of of{e, file_};
+        std::vector<int> gpus, cpus; // -1: another object
+        for (const std::string& object : m.objects) gpus.push_back(gpu_of(object, of)), cpus.push_back(cpu_of(object));
         int switches = -1;
         for (std::size_t a = 0; a < m.objects.size(); ++a)
             for (std::size_t b = 0; b < m.objects.size(); ++b) {
-                const double rate = m.values[a * m.objects.size() + b] * 1e6;
-                const int from = gpu_of(m.objects[a], of), to = gpu_of(m.objects[b], of);
-                if (a == b || rate <= 0 || from < 0 || (to >= 0 && a > b)) continue;
+                const int from = gpus[a], to = gpus[b];
+                if (a == b || from < 0 || (to >= 0 && a > b)) continue;
                 if (to == from) of.wrong("a GPU comes twice", "each object once");
-                if (const int cpu = cpu_of(m.objects[b]); cpu >= 0) {
-                    g.link(from, cpu, link_type::nvlink, {rate, link_latencies::nvlink});
+                if (m.at(a, b) != m.at(b, a))
+                    of.wrong("the rates between " + m.objects[a].substr(0, 40) + " and " + m.objects[b].substr(0, 40) +
+                                 " are " + rate_text(m.at(a, b)) + " and " + rate_text(m.at(b, a)) + " MB/s",
+                             "one of them is wrong: both ways are alike");
+                const double rate = m.at(a, b) * 1e6;
+                if (rate <= 0) continue;
+                if (cpus[b] >= 0) {
+                    g.link(from, cpus[b], link_type::nvlink, {rate, link_latencies::nvlink});
                     continue;
                 }
                 if (to < 0 && switches < 0) switches = g.add({"NVSwitch", site_type::nvswitch});
@@ -203,13 +232,19 @@ private:
                        {rate, to < 0 ? link_latencies::nvswitch : link_latencies::nvlink});
             }
     }
-    // The site of a GPU; -1: another device.
+    static std::string rate_text(double mb_per_s) { return collx::detail::decimal(mb_per_s, 6); }
+    // The site of a GPU; -1: an NVSwitch or a package.
     int gpu_of(const std::string& index, const attributes_of& of) const {
         const auto bus = bus_of_.find(index);
         if (bus == bus_of_.end() && cpu_of(index) >= 0) return -1;
         if (bus == bus_of_.end()) of.wrong("object " + index.substr(0, 40) + " is not there", "indexes are gp_index");
         const auto gpu = gpus_.find(bus->second);
-        return gpu == gpus_.end() ? -1 : gpu->second;
+        if (gpu != gpus_.end()) return gpu->second;
+        for (const pci_device& d : devices_)
+            if (d.bus_id == bus->second && d.type >> 8 != 0x0680)
+                of.wrong("object " + index.substr(0, 40) + " is no GPU, NVSwitch or package",
+                         "NVLinks join only these");
+        return -1;
     }
     // The site of a package's first node; -1: no package.
     int cpu_of(const std::string& index) const {
@@ -223,7 +258,7 @@ private:
     discovered nodes_;
     std::vector<pci_device> devices_;
     std::vector<std::string> above_; // the bridges above the object that is read
-    std::set<std::string> seen_;
+    std::set<std::string> seen_, indexes_;
     std::map<std::string, std::string> bus_of_; // by gp_index
     std::map<std::string, int> node_of_;        // of packages, by gp_index
     std::map<std::string, int> gpus_;

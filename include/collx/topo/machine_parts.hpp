@@ -3,7 +3,9 @@
 // are in topo/machines.hpp (GPUs) and topo/clusters.hpp (CPUs).
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <collx/topo/graph.hpp>
@@ -33,7 +35,25 @@ struct link_latencies {
 
 namespace detail {
 
+// Errors: invalid_argument if the product of the counts is too large for a machine's sites or links.
+inline void require_few(const char* what, std::initializer_list<int> counts) {
+    double all = 1;
+    for (const int n : counts) all *= n;
+    if (all > 1 << 20)
+        fail(errc::invalid_argument, -1, -1, "a machine has at most 1048576 sites or links of a kind",
+             "%s: %.10g of them", what, all);
+}
+
 inline std::string numbered(const char* name, int number) { return name + std::to_string(number); }
+
+// The name of a card: its system's, or "NIC " and that where it might be the name of another kind of site. (The name of
+// an interface is its owner's choice.)
+inline std::string card_name(const std::string& name) {
+    const bool is_numbered = name.compare(0, 3, "GPU") == 0 || name.compare(0, 3, "CPU") == 0;
+    const bool is_taken = is_numbered && name.find_first_not_of("0123456789", 3) == name.npos;
+    const bool is_made = name == "NVSwitch" || name.compare(0, 4, "PCI ") == 0 || name.compare(0, 4, "NIC ") == 0;
+    return is_taken || is_made ? "NIC " + name : name;
+}
 
 inline link_speed nvlinks(const link_rates& r, int lanes, double latency = link_latencies::nvlink) {
     return {r.nvlink * lanes * 1e9, latency, lanes};
@@ -103,6 +123,7 @@ inline int add_copy(graph& g, const graph& one, int host, const std::string& pre
 // GB/s in each direction. Site s of host h is site h * one.size() + s, named "h<h>.<name>"; the switches come last.
 inline graph on_rails(const graph& one, int count, double nic) {
     if (count < 1) fail(errc::invalid_argument, -1, -1, "give at least one host", "%d hosts on rails", count);
+    detail::require_few("hosts on rails", {count, one.size()});
     graph g;
     for (int h = 0; h < count; ++h) add_copy(g, one, h, "h" + std::to_string(h) + ".");
     const auto cards = one.all(site_type::nic);

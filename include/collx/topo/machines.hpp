@@ -125,6 +125,8 @@ inline graph hgx_b200(rate_basis basis = rate_basis::published) {
 inline graph gb200_nvl72(rate_basis basis = rate_basis::published, int trays = 18) {
     const bool raw = basis == rate_basis::published;
     const link_rates r{raw ? 50.0 : 40.1, raw ? 63.0 : 48.0, 6, 50};
+    if (trays < 1 || trays > 4096)
+        fail(errc::invalid_argument, -1, -1, "a rack has 18, and 4096 is the most", "a rack of %d trays", trays);
     graph tray, g;
     detail::add_cpus(tray, r, 2);
     for (int k = 0; k < 4; ++k) {
@@ -140,8 +142,8 @@ inline graph gb200_nvl72(rate_basis basis = rate_basis::published, int trays = 1
 // A workstation: GPUs at the PCIe of one or two CPUs, shared evenly, no NVLink, one card of 100 Gbit/s at the first
 // CPU. Source: common; x16 PCIe of the given generation (3 to 6: 15.75, 31.5, 63, 121 GB/s; NCCL 12, 24, 48, 96).
 inline graph workstation(int gpus, int cpus = 1, int generation = 4, rate_basis basis = rate_basis::published) {
-    if (gpus < 0 || cpus < 1 || generation < 3 || generation > 6)
-        fail(errc::invalid_argument, -1, -1, "PCIe generations 3 to 6, at least one CPU",
+    if (gpus < 0 || gpus > 4096 || cpus < 1 || cpus > 256 || generation < 3 || generation > 6)
+        fail(errc::invalid_argument, -1, -1, "PCIe generations 3 to 6, 1 to 256 CPUs, at most 4096 GPUs",
              "a workstation of %d GPUs, %d CPUs and PCIe %d", gpus, cpus, generation);
     static constexpr double raw[] = {15.75, 31.5, 63, 121}, counted[] = {12, 24, 48, 96};
     const link_rates r{0, (basis == rate_basis::published ? raw : counted)[generation - 3], 10, 12.5};

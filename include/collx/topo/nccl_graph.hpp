@@ -3,6 +3,7 @@
 // which the channel enters and leaves a host. Reads it, writes it, and makes it from the rings of topo/rings.hpp.
 #pragma once
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,35 @@ struct nccl_graph {
     std::vector<nccl_channel> channels;
 };
 
+namespace detail {
+
+// A <channel>: a card, GPUs, a card.
+inline nccl_channel channel_of(const xml_element& e, const std::string& file, bool is_ring) {
+    const attributes_of in{e, file};
+    if (e.name != "channel") in.wrong("not known in <graph>", "<channel> is");
+    nccl_channel channel;
+    std::set<int> seen;
+    for (const xml_element& stop : e.children) {
+        const attributes_of s{stop, file};
+        s.no_content();
+        (void)s.needed("dev");
+        const int dev = s.number("dev", 0, 0, 1 << 30);
+        if (stop.name == "gpu") {
+            if (!seen.insert(dev).second && is_ring)
+                s.wrong("dev " + *stop.find("dev") + " comes twice", "each GPU once");
+            channel.gpus.push_back(dev);
+        } else if (stop.name == "net") {
+            int& net = channel.gpus.empty() ? channel.net_in : channel.net_out;
+            if (net >= 0) s.wrong("two cards in a row", "one before the GPUs, one after them");
+            net = dev;
+        } else s.wrong("not known in <channel>", "<gpu> and <net> are");
+    }
+    if (channel.gpus.empty()) in.wrong("a channel without a GPU", "list its GPUs in order");
+    return channel;
+}
+
+} // namespace detail
+
 // Reads a graph file. Errors: invalid_argument as "FILE:LINE: what (remedy)".
 inline std::vector<nccl_graph> read_nccl_graphs(const std::string& text, const std::string& file = "graph") {
     const xml_element root = read_xml(text, file);
@@ -43,6 +73,7 @@ inline std::vector<nccl_graph> read_nccl_graphs(const std::string& text, const s
                 "name a class: LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS NET DIS");
     };
     std::vector<nccl_graph> graphs;
+    std::set<int> ids;
     for (const xml_element& e : root.children) {
         const detail::attributes_of a{e, file};
         if (e.name != "graph") a.wrong("not known in <graphs>", "<graph> is");
@@ -56,21 +87,8 @@ inline std::vector<nccl_graph> read_nccl_graphs(const std::string& text, const s
                      type_of(a, "typeinter"),
                      a.number("samechannels", 0, 0, 1) != 0,
                      {}};
-        for (const xml_element& c : e.children) {
-            const detail::attributes_of in{c, file};
-            if (c.name != "channel") in.wrong("not known in <graph>", "<channel> is");
-            nccl_channel channel;
-            for (const xml_element& stop : c.children) {
-                const detail::attributes_of s{stop, file};
-                (void)s.needed("dev");
-                if (stop.name == "gpu") channel.gpus.push_back(s.number("dev", 0, 0, 1 << 30));
-                else if (stop.name == "net")
-                    (channel.gpus.empty() ? channel.net_in : channel.net_out) = s.number("dev", 0, 0, 1 << 30);
-                else s.wrong("not known in <channel>", "<gpu> and <net> are");
-            }
-            if (channel.gpus.empty()) in.wrong("a channel without a GPU", "list its GPUs in order");
-            g.channels.push_back(std::move(channel));
-        }
+        if (!ids.insert(g.id).second) a.wrong("id " + std::to_string(g.id) + " comes twice", "keep one of them");
+        for (const xml_element& c : e.children) g.channels.push_back(detail::channel_of(c, file, g.pattern == 4));
         if (const int n = a.number("nchannels", -1, 0, 1 << 20); n >= 0 && n != static_cast<int>(g.channels.size()))
             a.wrong("nchannels=\"" + std::to_string(n) + "\" and " + std::to_string(g.channels.size()) + " channels",
                     "make them agree");

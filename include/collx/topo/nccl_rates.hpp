@@ -25,6 +25,10 @@ struct attributes_of {
         if (v == nullptr) wrong(std::string("the attribute '") + name + "' is missing", "add it");
         return *v;
     }
+    void no_content() const {
+        if (!e.children.empty())
+            attributes_of{e.children[0], file}.wrong("not known in <" + e.name + ">", "nothing is inside of it");
+    }
     // An integer, hexadecimal after 0x; `if_none` where the attribute is missing or empty.
     int number(const char* name, int if_none, int least, int most) const {
         const std::string* v = e.find(name);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -129,15 +130,17 @@ inline nvml_view discover_nvlinks(const nvml_functions& f) {
 }
 
 // Adds NVLinks to the GPUs of a machine, at the rate of their generation. of_gpu: sites by bus id, from with_devices().
-// A GPU that is missing there, for example one of another container, is left out. A link that only one end reports
+// A GPU that is missing there, for example one of another container, is left out; of a GPU that the view has twice the
+// first counts. A link that only one end reports
 // counts; if the ends report different counts, the larger one holds.
 inline void add_nvlinks(graph& g, const std::map<std::string, int>& of_gpu, const nvml_view& view,
                         rate_basis basis = rate_basis::published) {
     std::map<std::pair<int, int>, std::pair<int, double>> between; // lanes, and GB/s of one
+    std::set<int> seen;
     int switches = -1;
     for (const nvml_gpu& one : view.gpus) {
         const auto here = of_gpu.find(one.bus_id);
-        if (here == of_gpu.end()) continue;
+        if (here == of_gpu.end() || !seen.insert(here->second).second) continue;
         const double rate = detail::nvlink_rate(one.sm, basis);
         if (one.switch_links > 0) {
             if (switches < 0) switches = g.add({"NVSwitch", site_type::nvswitch});

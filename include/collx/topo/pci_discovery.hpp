@@ -129,7 +129,8 @@ inline graph with_devices(graph g, const std::vector<pci_device>& devices,
             if (of_gpu != nullptr) (*of_gpu)[dev.bus_id] = s;
         }
         if (!is_card) continue;
-        site s{g.find(dev.names[0]) < 0 ? dev.names[0] : "NIC " + dev.bus_id, site_type::nic, 0, cards++, 1, dev.numa};
+        const std::string name = detail::card_name(dev.names[0]);
+        site s{g.find(name) < 0 ? name : "NIC " + dev.bus_id, site_type::nic, 0, cards++, 1, dev.numa};
         s.port_bytes_per_s = dev.port_bytes_per_s;
         add(add, dev, std::move(s));
     }

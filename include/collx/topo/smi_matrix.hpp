@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,14 +39,30 @@ inline std::vector<std::string> words_of(const std::string& line) {
 inline bool is_cell(const std::string& word) {
     for (const char* known : {"X", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC"})
         if (word == known) return true;
-    return word.size() > 2 && word.size() < 6 && word.compare(0, 2, "NV") == 0 &&
+    return word.size() > 2 && word.size() < 6 && word.compare(0, 2, "NV") == 0 && word[2] != '0' &&
            word.find_first_not_of("0123456789", 2) == word.npos;
+}
+
+// The names in a header's words: those before "CPU Affinity".
+inline std::vector<std::string> columns_of(const std::vector<std::string>& words, const std::string& file, int line) {
+    std::vector<std::string> names;
+    for (const std::string& w : words)
+        if (w == "CPU" || w == "NUMA" || w == "GPU") break;
+        else names.push_back(w);
+    if (names.empty() || names[0].compare(0, 3, "GPU") != 0 || names.size() > 1024)
+        fail_at(file, line, "give all that `nvidia-smi topo -m` printed", "no header with GPU0");
+    std::set<std::string> seen;
+    for (const std::string& name : names)
+        if (!seen.insert(name).second)
+            fail_at(file, line, "each column has its own name", "'" + name + "' comes twice");
+    return names;
 }
 
 } // namespace detail
 
 // Reads the matrix. Errors: invalid_argument as "FILE:LINE: what (remedy)" for a missing header, a row that is missing,
-// short or of another name, an unknown cell, or two halves that contradict.
+// short, of another name or more than there are columns, two columns of one name, an unknown cell, or two halves that
+// contradict.
 inline smi_matrix read_smi_matrix(const std::string& text, const std::string& file = "matrix") {
     smi_matrix m;
     int line = 0;
@@ -56,15 +73,13 @@ inline smi_matrix read_smi_matrix(const std::string& text, const std::string& fi
         at = end + 1, ++line;
         if (words.empty()) continue;
         if (m.names.empty()) {
-            for (const std::string& w : words)
-                if (w == "CPU" || w == "NUMA" || w == "GPU") break;
-                else m.names.push_back(w);
-            if (m.names.empty() || m.names[0].compare(0, 3, "GPU") != 0 || m.names.size() > 1024)
-                detail::fail_at(file, line, "give all that `nvidia-smi topo -m` printed", "no header with GPU0");
+            m.names = detail::columns_of(words, file, line);
             continue;
         }
         if (words[0] == "Legend:") break;
         const std::size_t row = m.cells.size(), n = m.names.size();
+        if (row == n && words.size() > 1 && detail::is_cell(words[1]))
+            detail::fail_at(file, line, "copy the whole header", "a row of '" + words[0] + "', which has no column");
         if (row == n) continue;
         if (words[0] != m.names[row])
             detail::fail_at(file, line, "keep the rows in the order of the columns",

@@ -62,6 +62,7 @@ public:
 
 private:
     static constexpr int most_depth = 64, most_elements = 1 << 17;
+    static constexpr std::size_t most_attributes = 64; // of an element: each is compared with all before it
 
     [[noreturn]] void wrong(const std::string& what, const char* remedy) const { fail_at(file_, line_, remedy, what); }
     bool starts(const char* word) const { return text_.compare(at_, std::strlen(word), word) == 0; }
@@ -135,6 +136,8 @@ private:
         for (skip_space(); here() != '>' && here() != '/'; skip_space()) {
             std::string name = word("an attribute or the end of <" + e.name + ">");
             if (e.find(name.c_str()) != nullptr) wrong("the attribute '" + name + "' comes twice", "keep one of them");
+            if (e.attributes.size() == most_attributes)
+                wrong("<" + e.name + "> has more than 64 attributes", "keep those that docs/topology.md names");
             skip_space();
             if (here() != '=') wrong("the attribute '" + name + "' has no value", "write name=\"value\"");
             ++at_;
