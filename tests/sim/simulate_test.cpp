@@ -383,6 +383,11 @@ TEST_CASE("links without a rate are refused, and machines that end before their 
     CHECK_THROWS_WITH(sim::fabric_of({0, 8}), Contains("0 hosts of 8 ranks"));
     CHECK_THROWS_AS(sim::fabric_of({2, -1}), invalid_argument);
     CHECK_THROWS_WITH(sim::fabric_of({65536, 65536}), Contains("65536 hosts of 65536 ranks"));
+    const topo::graph g = star(4, 10, 100);
+    CHECK_THROWS_WITH(sim::fabric(g, {0, 5}), Contains("a rank is at site 5 of a machine of 5 sites"));
+    CHECK_THROWS_AS(sim::fabric::with_pxn(g, {-1}), invalid_argument);
+    CHECK_THROWS_WITH(sim::without_link(g, 0, 5), Contains("site 5"));
+    CHECK_THROWS_AS(sim::without_link(g, -1, 0), invalid_argument);
     // A fabric searches its graph later.
     using sites = std::vector<int>;
     CHECK(std::is_constructible_v<sim::fabric, const topo::graph&, sites>);

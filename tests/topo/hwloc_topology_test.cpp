@@ -167,6 +167,7 @@ TEST_CASE("what is wrong in an export of hwloc is named with its line and the re
     CHECK_THAT(with("0302 [10de:20b0]", "GPU"), Contains("m.xml:16") && Contains("pci_type"));
     CHECK_THAT(with("pci_link_speed=\"15.75\"", "pci_link_speed=\"fast\""), Contains("m.xml:21") && Contains("fast"));
     CHECK_THAT(with("nodeset=\"0x00000002\" gp_index=\"4\"", "nodeset=\"all\""), Contains("m.xml:9"));
+    CHECK_THAT(with("nbobjs=\"3\"", "nbobjs=\"513\""), Contains("m.xml:45") && Contains("1 to 512"));
     CHECK_THAT(with("PCIDev:38 ", ""), Contains("m.xml:45") && Contains("2 objects and 9 values for nbobjs 3"));
     CHECK_THAT(with("OSDev:34", "OSDev:99"), Contains("m.xml:45") && Contains("object 99 is not there"));
     CHECK_THAT(with("OSDev:34", "OSDev:32"), Contains("m.xml:45") && Contains("comes twice")); // GPU 0 twice

@@ -331,6 +331,8 @@ TEST_CASE("members that cannot be are refused with the place and the remedy") {
     ring_options o;
     o.speeds = {0};
     CHECK_THROWS_AS(find_rings(g, all, o), invalid_argument);
+    o.speeds = {1}; // more of these rings would fit than an int counts
+    CHECK(find_rings(g, all, o).rings.size() == 32);
     graph apart;
     apart.add({"a"}), apart.add({"b"});
     CHECK(find_rings(apart, {0, 1}).rings.empty());

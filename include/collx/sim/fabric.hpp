@@ -47,10 +47,15 @@ public:
         : ranks_(ranks), links_(std::move(links)), find_(std::move(find)) {
         for (const link& l : links_) check(l);
     }
-    // Rank r is at sites[r]. The graph must outlive the fabric, which searches it for each new pair of ranks. Errors,
-    // when a path is asked for: invalid_argument if there is none, with both names.
+    // Rank r is at sites[r]. The graph must outlive the fabric, which searches it for each new pair of ranks. Errors:
+    // invalid_argument for a site that the machine does not have, and, when a path is asked for, if there is none, with
+    // both names.
     fabric(const topo::graph&& g, std::vector<int> sites) = delete;
     fabric(const topo::graph& g, std::vector<int> sites) : ranks_(static_cast<int>(sites.size())) {
+        for (const int s : sites)
+            if (s < 0 || s >= g.size())
+                fail(errc::invalid_argument, -1, -1, "the sites are listed by `collx_topo tree`",
+                     "a rank is at site %d of a machine of %d sites", s, g.size());
         for (int i = 0; i < g.arcs(); ++i) {
             const topo::arc& a = g.arc_at(i);
             links_.push_back({g.name(a.from) + " > " + g.name(a.to), a.type, a.bytes_per_s, a.latency_ns});
@@ -175,8 +180,12 @@ inline fabric fabric_of(const rails& m) {
             }};
 }
 
-// The machine without the links between two sites. Errors: invalid_argument if there are none.
+// The machine without the links between two sites. Errors: invalid_argument if there are none, or no such sites.
 inline topo::graph without_link(const topo::graph& g, int a, int b) {
+    for (const int s : {a, b})
+        if (s < 0 || s >= g.size())
+            fail(errc::invalid_argument, -1, -1, "the sites are listed by `collx_topo tree`",
+                 "no link of site %d can be lost: the machine has %d sites", s, g.size());
     topo::graph left;
     for (int s = 0; s < g.size(); ++s) left.add(g.at(s));
     bool is_there = false;

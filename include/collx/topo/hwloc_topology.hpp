@@ -49,6 +49,7 @@ public:
 
 private:
     static constexpr std::size_t most_nodes = 256, most_devices = 1 << 14; // each node is linked to each
+    static constexpr int most_objects = 512;                               // of a matrix, which may link each to each
     struct matrix {
         std::vector<std::string> objects; // each once
         std::vector<double> values;       // row after row
@@ -155,7 +156,7 @@ private:
 
     matrix matrix_of(const xml_element& e) const {
         const attributes_of of{e, file_};
-        const int n = of.number("nbobjs", 0, 1, 4096);
+        const int n = of.number("nbobjs", 0, 1, most_objects);
         matrix m;
         for (const xml_element& part : e.children) {
             std::vector<std::string> words;

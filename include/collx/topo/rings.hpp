@@ -108,7 +108,7 @@ private:
         for (const double speed : speeds()) {
             if (attempts_left_ <= 0) result_.is_complete = false;
             if (attempts_left_ <= 0 || is_enough()) return;
-            const int most = std::min(options_.most_rings, static_cast<int>(bound_ * (1 + 1e-9) / speed));
+            const int most = static_cast<int>(std::min<double>(options_.most_rings, bound_ * (1 + 1e-9) / speed));
             if (most * speed <= result_.total() * (1 + 1e-9)) continue;
             int count = most;
             std::vector<const packed*> parts;
