@@ -232,7 +232,7 @@ TEST_CASE("faults: a slow rank, a lost link, a dead rank") {
     }
     o.dead_at_ns = 2 * plain;
     CHECK(run(algo::ring_all_reduce{}, g, 4, o).time_ns == plain);
-    // A rank that nobody waits for: the others end, when they would have. In pieces, its channel has no room left.
+    // A rank for which no other one waits: the others end. In nine pieces, its channel has no room for the last.
     o.dead_at_ns = 0, o.dead_rank = 3;
     CHECK(run(algo::linear_broadcast{}, g, 4, o).time_ns > 0);
     o.dead_rank = -1;
