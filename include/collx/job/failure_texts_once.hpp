@@ -33,18 +33,7 @@ public:
                            "its connections broke or its process was taken for another; shrink() of the others leaves "
                            "it out");
                 rank(f, "has ended", "see its output; shrink() makes a communicator of the survivors");
-            case errc::timeout:
-                if (is_mine)
-                    others(f, "gave up waiting for this rank",
-                           is_checked_ ? "was it busy, stopped or in another call? set_timeout() waits longer"
-                                       : "was it busy, stopped or in another call? set_checked(true) compares "
-                                         "calls; set_timeout() waits longer");
-                if (who < 0)
-                    fail(errc::timeout, me_, who,
-                         is_checked_ ? "is every rank in this call? set_timeout() waits longer"
-                                     : "is every rank in the same call? set_checked(true) names the odd one",
-                         "%s: timed out waiting for several ranks", call_);
-                fail(errc::timeout, me_, who, remedy_of_timeout(), "%s: timed out waiting for rank %d", call_, who);
+            case errc::timeout: out_of_time(f);
             case errc::aborted:
                 rank(f, "aborted the communicator",
                      is_mine ? "by abort(), a handle or group it dropped, an operator that threw or no memory"
@@ -92,6 +81,20 @@ private:
         fail(f.code(), me_, me_, remedy, "%s: other ranks %s", call_, what);
     }
 
+    [[noreturn, gnu::cold]] void out_of_time(failure f) const {
+        const int who = f.rank();
+        if (who == me_)
+            others(f, "gave up waiting for this rank",
+                   is_checked_ ? "was it busy, stopped or in another call? set_timeout() waits longer"
+                               : "was it busy, stopped or in another call? set_checked(true) compares calls; "
+                                 "set_timeout() waits longer");
+        if (who < 0)
+            fail(errc::timeout, me_, who,
+                 is_checked_ ? "is every rank in this call? set_timeout() waits longer"
+                             : "is every rank in the same call? set_checked(true) names the odd one",
+                 "%s: timed out waiting for several ranks", call_);
+        fail(errc::timeout, me_, who, remedy_of_timeout(), "%s: timed out waiting for rank %d", call_, who);
+    }
     // guilty: the rank whose part it is; who: the error's peer.
     [[noreturn, gnu::cold]] void differing_part(int who, int guilty) const {
         const char* const remedy = remedy_of_mismatch();
