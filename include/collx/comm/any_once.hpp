@@ -132,14 +132,16 @@ auto call_on_cells(communicator& c, const any_request& r) {
     const auto call = [&](const auto& verb, const auto&... more) {
         return r.on.in_place ? verb(c, out, more...) : verb(c, in, out, more...);
     };
-    const any_operator<Bytes> op(r.on.out.type, r.op);
+    const auto reduce = [&](const auto& verb, const auto&... counts) {
+        return call(verb, counts..., any_operator<Bytes>(r.on.out.type, r.op), o);
+    };
     switch (r.what) {
-        case verb::all_reduce: return call(all_reduce_fn<Mode>{}, op, o);
-        case verb::reduce: return call(reduce_fn<Mode>{}, op, o);
-        case verb::reduce_scatter: return call(reduce_scatter_fn<Mode>{}, op, o);
-        case verb::reduce_scatter_v: return call(reduce_scatter_v_fn<Mode>{}, r.counts, op, o);
-        case verb::scan: return call(scan_fn<Mode>{}, op, o);
-        case verb::exclusive_scan: return call(exclusive_scan_fn<Mode>{}, op, o);
+        case verb::all_reduce: return reduce(all_reduce_fn<Mode>{});
+        case verb::reduce: return reduce(reduce_fn<Mode>{});
+        case verb::reduce_scatter: return reduce(reduce_scatter_fn<Mode>{});
+        case verb::reduce_scatter_v: return reduce(reduce_scatter_v_fn<Mode>{}, r.counts);
+        case verb::scan: return reduce(scan_fn<Mode>{});
+        case verb::exclusive_scan: return reduce(exclusive_scan_fn<Mode>{});
         case verb::broadcast: return broadcast_fn<Mode>{}(c, out, o);
         case verb::all_gather: return call(all_gather_fn<Mode>{}, o);
         case verb::all_gather_v: return all_gather_v_fn<Mode>{}(c, in, out, r.counts, r.offsets, o);
