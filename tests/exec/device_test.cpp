@@ -503,6 +503,37 @@ TEST_CASE("a call that follows others looks at two words of the host's memory, h
     CHECK(machine.loads == 2);
 }
 
+namespace {
+// Its kernels have all given up, in this call of a group.
+struct given_up_host : twin_machine {
+    using twin_machine::twin_machine;
+    std::uint64_t load_host(const std::uint64_t*) const {
+        const device::wait_report said{device::wait_state::timed_out, device::waits_for::message, 1, 2, 3, call};
+        return loads++ == 0 ? 0 : said.pack(); // the first word that a team looks at is another one
+    }
+    unsigned call = 0;
+    mutable int loads = 0;
+};
+} // namespace
+
+TEST_CASE("the call of a group in which a kernel gave up is named, also one of many") {
+    const std::pair<unsigned, const char*> calls[] = {
+        {0, ": a kernel waited"},
+        {1, "call 1 of the group: "},
+        {255, "call 255 of the group: "},
+        {256, "call 256 of the group: "},
+        {4711, "call 4711 of the group: "},
+        {65534, "call 65534 of the group: "},
+        {65535, "call 65535 of the group or later: "},
+    };
+    for (const auto& one : calls) {
+        given_up_host machine;
+        team<given_up_host> t(machine, small_shape(2, 1));
+        machine.call = one.first;
+        CHECK_THROWS_WITH(t.check(), Catch::Contains(one.second) && Catch::Contains("for a message from rank 1"));
+    }
+}
+
 TEST_CASE("while a kernel waits, the host can read for whom, and end it") {
     twin_machine machine;
     machine.leave_out(1);

@@ -188,11 +188,13 @@ private:
     }
     template <class Call>
     bool put(Call& call, const std::vector<used_memory>& uses) {
-        call.args.call = static_cast<std::uint16_t>(number_);
+        call.args.call = static_cast<std::uint16_t>(number_ < last_call ? number_ : last_call);
         open_->last = number_;
         used_.insert(used_.end(), uses.begin(), uses.end());
         return open_->put(&kind_of<Call>, &call);
     }
+
+    static constexpr unsigned last_call = device::wait_report::last_call;
 
     grouped_kernels* kept_ = nullptr;
     sole_ptr<grouped_kernel> open_;

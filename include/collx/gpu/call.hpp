@@ -52,7 +52,10 @@ struct device_started {
         g.end(o, stream);
         has_ended_ = true;
     }
-    void made() const { is_counted_ = false; }
+    void made() const {
+        if (is_counted_) g.count_made();
+        is_counted_ = false;
+    }
 
     Comm& comm;
     communicator& c;

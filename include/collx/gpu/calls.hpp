@@ -98,7 +98,7 @@ private:
         t.first.assign(me, n, send.counts, send.offsets, "send");
         t.second.assign(me, n, receive.counts, receive.offsets, "receive");
         (void)check_on_device<verb::all_to_all_v>(call, in, out, false, &t);
-        exchange<C>(call, in, out);
+        exchange<C>(call, in, out, with_all<Out>());
     }
     // Exchanges parts along the edges of a graph, as an all_to_all_v in which most parts are empty.
     template <verb V, class Started, class In, class Out, class S, class SO, class R, class RO>
@@ -117,14 +117,15 @@ private:
                                                .out = {.elems = out.size(), .elem_bytes = sizeof(element_of<Out>)},
                                                .tables = has_counts ? &t : nullptr});
         require_no_overlap(core, in, out, SIZE_MAX);
-        edges_by_rank(call, t.first, edges.sent, "destination");
-        edges_by_rank(call, t.second, edges.received, "source");
+        const std::uint64_t hash = type_hash<element_of<Out>>() + static_cast<std::uint64_t>(V);
+        const auto to = edges_by_rank(call, t.first, edges.sent, part_kind(hash), "destination"),
+                   from = edges_by_rank(call, t.second, edges.received, part_kind(hash), "source");
         if (t.first.sizes()[me] != t.second.sizes()[me])
             fail(errc::invalid_argument, me, me, "a rank that is its own destination is its own source, too",
                  "the counts of a rank for itself differ: %zu and %zu", t.first.sizes()[me], t.second.sizes()[me]);
         call.g.require_memory(in, "input");
         call.g.require_memory(out, "output");
-        exchange<collective::all_to_all>(call, in, out);
+        exchange<collective::all_to_all>(call, in, out, {part_peers::listed(to), part_peers::listed(from), hash});
     }
     static void check_message(communicator& c, int to, int from) {
         const int me = c.rank();
@@ -145,7 +146,8 @@ private:
         require_distinct(me, seen(received), "output");
         one_part(core.tables.first, me, n, to != no_peer ? to : -1, sent.size());
         one_part(core.tables.second, me, n, from != no_peer ? from : -1, received.size());
-        exchange<collective::send_recv>(call, sent, received);
+        const std::uint32_t kind = message_kind<Received>();
+        exchange<collective::send_recv>(call, sent, received, {part_peers::one(to, kind), part_peers::one(from, kind)});
     }
     template <class Started>
     static void make_barrier(const Started& call) {
@@ -191,20 +193,24 @@ private:
         if (peer >= 0) counts[static_cast<std::size_t>(peer)] = count;
         t.assign(me, n, counts, "message");
     }
+    // Returns the kinds of the parts, for part_peers.
     template <class Comm>
-    static void edges_by_rank(const started<Comm>& call, count_table& t, const growing_array<graph_edge>& edges,
-                              const char* which) {
+    static std::vector<std::uint32_t> edges_by_rank(const started<Comm>& call, count_table& t,
+                                                    const growing_array<graph_edge>& edges, std::uint32_t kind,
+                                                    const char* which) {
         const auto n = static_cast<std::size_t>(call.g.size());
         std::vector<std::size_t> counts(n), offsets(n), times(n);
+        std::vector<std::uint32_t> kinds(n);
         for (const graph_edge& e : edges) {
             const auto k = static_cast<std::size_t>(e.peer);
             if (++times[k] > 1)
                 fail(errc::unsupported, call.g.rank(), e.peer, "make two calls, or one on host memory",
                      "rank %d is a %s more than once, and on device memory two ranks have one edge each way", e.peer,
                      which);
-            counts[k] = e.count, offsets[k] = e.at;
+            counts[k] = e.count, offsets[k] = e.at, kinds[k] = kind;
         }
         t.assign(call.g.rank(), call.g.size(), counts, offsets, which);
+        return kinds;
     }
     template <collective C, class Started, class In, class Out>
     static void equal_parts(const Started& call, const In& in, const Out& out) {
@@ -231,7 +237,10 @@ private:
         const int me = call.g.rank(), n = call.g.size(), root = call.o.root;
         one_part(gathers ? t.first : t.second, me, n, root, gathers ? in.size() : out.size());
         if (me != root) one_part(gathers ? t.second : t.first, me, n, -1, 0);
-        exchange<C, Private>(call, in, out);
+        const std::uint64_t hash = type_hash<element_of<Out>>() + static_cast<std::uint64_t>(root);
+        const std::uint32_t kind = part_kind(hash);
+        const part_peers mine = part_peers::one(root, kind), whole = me == root ? part_peers::all(kind) : part_peers();
+        exchange<C, Private>(call, in, out, {gathers ? mine : whole, gathers ? whole : mine, hash});
     }
     template <class Call, class In, class Out>
     static void gather_to_all(const Call& call, const In& in, const Out& out, const count_table& t) {
@@ -246,7 +255,7 @@ private:
             same_place(static_cast<std::size_t>(n), 0);
         std::swap(tables.first, tables.second);
         tables.first.assign(call.g.rank(), n, mine_to_all, same_place, "all_gather_v");
-        exchange<collective::all_gather, false>(call, in, out);
+        exchange<collective::all_gather, false>(call, in, out, with_all<Out>(tables.second.hash()));
     }
     template <class Call, class In, class Out, class Op>
     static void reduce_parts(const Call& call, const In& in, const Out& out, const Op& op, const count_table& t) {
@@ -257,7 +266,8 @@ private:
     // Private: ranks know only their own counts, so no algorithm may pass parts on through other ranks.
     // parts: see exchange_parts; 0: one for each rank, or one for a message.
     template <collective C, bool Private = true, class Started, class In, class Out>
-    static void exchange(const Started& call, const In& in, const Out& out, std::size_t parts = 0) {
+    static void exchange(const Started& call, const In& in, const Out& out, const exchange_ends& ends,
+                         std::size_t parts = 0) {
         using policies = typename Started::policies;
         if (parts == 0) parts = C == collective::send_recv ? 1 : static_cast<std::size_t>(call.g.size());
         [[maybe_unused]] const auto& p = policies_of(call.comm);
@@ -268,31 +278,36 @@ private:
                 fail(errc::unsupported, call.g.rank(), -1, "leave the choice of algorithm to the library",
                      "algorithm %s needs counts that all ranks know", A::name);
         }
+        const exchange_parts x = exchange_parts::of(C, core.tables, ends, parts);
         if (core.settings.checked != 0)
-            compare_parts<C>(call, static_cast<std::uint32_t>(type_hash<element_of<Out>>()), sizeof(element_of<Out>));
-        // Ranks need not know the counts of others, but the two ranks of a pair must agree.
-        call_sign sign = call_sign::of_parts();
-        if (C != collective::send_recv) sign = {C, 0, type_hash<element_of<Out>>(), true};
-        const exchange_parts x{core.tables.first, core.tables.second, parts, sign};
+            compare_parts<C>(call, x, static_cast<std::uint32_t>(type_hash<element_of<Out>>()),
+                             sizeof(element_of<Out>));
         device_exchange::run(call, in, out, x);
         call.end();
     }
-    // For checked calls: kernels do not notice that a peer sends another count. Staged messages announce their counts.
+    // Of a collective in which each rank has a part for each.
+    template <class Out>
+    static exchange_ends with_all(std::uint64_t hash = 0) {
+        hash += type_hash<element_of<Out>>();
+        return {part_peers::all(part_kind(hash)), part_peers::all(part_kind(hash)), hash};
+    }
+    // The kind of a program's messages: its element type, in which it travels.
+    template <class View>
+    static constexpr std::uint32_t message_kind() {
+        return part_kind(type_hash<element_of<View>>());
+    }
+    // For checked calls. The ends of a message are compared by their ranks' hosts, also where it has no elements, of
+    // which kernels would not notice anything. Staged parts are announced anyway.
     template <collective C, class Comm>
-    static void compare_parts(const started<Comm>& call, std::uint32_t type, std::size_t elem_bytes) {
+    static void compare_parts(const started<Comm>& call, const exchange_parts& x, std::uint32_t type,
+                              std::size_t elem_bytes) {
         communicator_core& core = call.core();
         const call_options o{.timeout = duration::from_ns(call.timeout_ns())};
         if constexpr (C == collective::send_recv) {
             if (!call.g.is_direct() && call.g.domains() == nullptr) return;
-            staged_exchange x{.timeout = o.timeout};
-            const auto n = static_cast<std::size_t>(call.g.size());
-            for (std::size_t k = 0; k < n; ++k) {
-                const std::size_t out = core.tables.first.sizes()[k] * elem_bytes;
-                const std::size_t in = core.tables.second.sizes()[k] * elem_bytes;
-                if (out != 0) x.sent.push_back({static_cast<int>(k), 0, 0, out});
-                if (in != 0) x.received.push_back({static_cast<int>(k), 0, 0, in});
-            }
-            announce_parts(call.c, x);
+            std::vector<announced_part> sent, received;
+            x.announce(sent, received, call, elem_bytes, 0, [](int) { return true; });
+            announce_parts(call.c, sent, received, o.timeout);
         } else {
             compare_signatures(core, {.type_hash = type, .root = call.o.root, .what = verb_of(C)}, o.timeout.count());
             compare_counts(call.c, core.tables, o);

@@ -144,7 +144,8 @@ private:
     static detail::device_message message(const View& v, int peer, bool outgoing) {
         static_assert(View::is_contiguous, "collx: the messages of a device_group are contiguous. Use send and recv.");
         using T = detail::element_of<View>;
-        return {peer, outgoing, reinterpret_cast<std::uintptr_t>(v.data()), v.size() * sizeof(T)};
+        return {peer, outgoing, reinterpret_cast<std::uintptr_t>(v.data()), v.size() * sizeof(T),
+                detail::part_kind(type_hash<T>())};
     }
     device_group(Comm& c, detail::device_group_list<Comm>&& all) : device_group(c) { all_ = std::move(all); }
 

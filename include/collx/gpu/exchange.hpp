@@ -13,62 +13,67 @@
 #include <vector>
 
 #include <collx/algo/pairwise.hpp>
-#include <collx/comm/all_to_all.hpp>
-#include <collx/comm/send_recv.hpp>
+#include <collx/gpu/announced_parts.hpp>
 #include <collx/gpu/by_kernel.hpp>
 #include <collx/gpu/staging.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// The parts sent to rank k and received from it: sizes and places, in elements. Refers to the caller's tables.
-struct exchange_parts {
+// The parts sent to rank k and received from it: sizes and places, in elements; and which of them there are, also
+// without elements. Refers to the caller's tables.
+struct exchange_ends {
+    part_peers to, from;
+    std::uint64_t hash = 0; // of a collective: what its ranks share beside verb, root and lengths
+};
+struct exchange_parts : exchange_ends {
     const count_table& sent;
     const count_table& received;
     // How many parts may share a buffer. All ranks know it, so both ends of a part cut it into the same pieces.
-    std::size_t parts = 1;
-    call_sign sign = call_sign::of_parts();
+    std::size_t parts;
+    call_sign sign;
+
+    // Ranks need not know the counts of others, but the two ranks of a pair must agree.
+    static exchange_parts of(collective c, const count_tables& t, const exchange_ends& ends, std::size_t parts) {
+        call_sign sign = call_sign::of_parts();
+        if (c != collective::send_recv) sign = {c, 0, ends.hash, true};
+        return {ends, t.first, t.second, parts, sign};
+    }
+    bool is_collective() const { return sign.what != collective::send_recv; }
+
+    // Adds what this rank says of its parts to peers that `takes` names, and what it expects of theirs. room: the
+    // elements of a piece; 0: there are none.
+    template <class Call, class Takes>
+    void announce(std::vector<announced_part>& said, std::vector<announced_part>& expected, const Call& call,
+                  std::size_t elem_bytes, std::size_t room, Takes&& takes) const {
+        const int root = is_rooted(sign.what) ? call.o.root : 0;
+        const std::uint64_t number = is_collective() ? call.g.number_of_call() : 0;
+        const auto add = [&](std::vector<announced_part>& list, const part_peers& peers, const count_table& t, int k) {
+            const std::uint32_t kind = peers.kind(k);
+            if (kind == 0 || k == call.g.rank() || !takes(k)) return;
+            list.push_back({k,
+                            {.bytes = t.sizes()[k] * elem_bytes,
+                             .what = part_words::what_of(sign.what, root, kind),
+                             .number = number,
+                             .piece_bytes = room * elem_bytes}});
+        };
+        for (int k = 0; k < call.g.size(); ++k) add(said, to, sent, k), add(expected, from, received, k);
+    }
 };
 
 // One staged piece: where its parts lie in the staging buffers.
 struct staged_exchange {
     struct part {
         int peer;
-        std::size_t at, bytes, all_bytes; // all_bytes: of the whole part, not of this piece
+        std::size_t at, bytes;
     };
     std::vector<part> sent, received;
-    bool is_first = false;
+    std::vector<announced_part> said, expected; // of the whole call, in its first piece
     duration timeout{};
 };
 
-// Throws because the peer sends another number of bytes than this rank expects. The peer is notified, too.
-[[noreturn, gnu::cold]] inline void fail_for_counts(communicator_core& c, int peer, std::size_t sent,
-                                                    std::size_t expected) {
-    c.net.report(failure(errc::mismatch, peer));
-    c.net.announce_failure();
-    fail(errc::mismatch, c.net.rank(), peer, "what a rank sends its peer must expect",
-         "rank %d sends %zu bytes, and this rank receives %zu", peer, sent, expected);
-}
-
-// Compares the length of each part at both ends before its first piece. Otherwise a part that is longer by whole
-// pieces would be noticed only by whatever comes next.
-inline void announce_parts(communicator& c, const staged_exchange& x) {
-    std::vector<std::size_t> announced(x.received.size());
-    std::vector<work<void>> under_way;
-    const call_options o{.timeout = x.timeout};
-    for (std::size_t i = 0; i < x.received.size(); ++i)
-        if (x.received[i].peer != c.rank())
-            under_way.push_back(async::recv(c, contiguous_view<std::size_t>(&announced[i], 1), x.received[i].peer, o));
-    for (const auto& p : x.sent)
-        if (p.peer != c.rank())
-            under_way.push_back(async::send(c, contiguous_view<const std::size_t>(&p.all_bytes, 1), p.peer, o));
-    for (auto& w : under_way) w.wait();
-    for (std::size_t i = 0; i < x.received.size(); ++i)
-        if (x.received[i].peer != c.rank() && announced[i] != x.received[i].all_bytes)
-            fail_for_counts(c.internals(), x.received[i].peer, announced[i], x.received[i].all_bytes);
-}
 inline void carry_out(communicator& c, const staged_exchange& x, const std::byte* in, std::byte* out) {
-    if (x.is_first) announce_parts(c, x);
+    announce_parts(c, x.said, x.expected, x.timeout);
     std::vector<work<void>> under_way;
     const call_options o{.timeout = x.timeout};
     for (const auto& p : x.received)
@@ -182,20 +187,26 @@ private:
             const int r = rank_of(k);
             cuts.sizes[0][k] = x.sent.sizes()[r], cuts.at[0][k] = x.sent.offsets()[r];
             cuts.sizes[1][k] = x.received.sizes()[r], cuts.at[1][k] = x.received.offsets()[r];
+            if (x.is_collective()) continue;
+            cuts.kinds[0][k] = device::part_word::of_type(x.to.kind(r));
+            cuts.kinds[1][k] = device::part_word::of_type(x.from.kind(r));
         }
         return cuts;
     }
-    // A kernel moves the parts inside the domain, while the first staged piece of the other parts is under way.
+    // A kernel moves the parts inside the domain, while the first staged piece of the other parts is under way. Kernels
+    // compare collectives; each rank of a domain makes one, because a kernel is counted by all.
     template <class Call, class In, class Out>
     static void in_domains(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
         const auto& d = *call.g.domains();
         const device::own_cuts cuts = cuts_of(x, d.size(), [&](int k) { return d.rank_of(k); });
         const node_view map = d.map();
+        const bool is_here = !is_rooted(x.sign.what) || map.node_of(call.o.root) == d.node();
+        const bool is_common = x.is_collective() && is_here && d.size() > 1;
         over_host(
             call, in, out, x, [&](int peer) { return map.node_of(peer) != d.node(); },
             [&] {
-                if (cuts.largest(0, d.size()) != 0)
-                    over_links(inside_call<Call>(call), in, out, cuts, call_sign::of_parts());
+                if (is_common || cuts.largest(0, d.size()) != 0)
+                    over_links(inside_call<Call>(call), in, out, cuts, x.sign);
             });
     }
 
@@ -243,29 +254,34 @@ private:
                                                      call.timeout_ns());
         const std::size_t parts = x.parts < device::staging_runs::most ? x.parts : device::staging_runs::most;
         const std::size_t room = pieces.room(parts * sizeof(wire));
+        staged_exchange step{.timeout = call.o.timeout};
+        x.announce(step.said, step.expected, call, sizeof(wire), room, takes);
         device::staging_runs last;
         bool is_open = false;
+        const auto put = [&](const device::staging_runs& from, const device::staging_runs& to) {
+            pieces.template put<wire>(in, from,
+                                      [step = std::exchange(step, {.timeout = call.o.timeout})](
+                                          communicator& side, const std::byte* sent, std::byte* received) {
+                                          carry_out(side, step, sent, received);
+                                      });
+            if (is_open) pieces.take(out, last);
+            else meanwhile();
+            last = to, is_open = true;
+        };
         for (int first = 0; first < n; first += most) {
             const int end = first + most < n ? first + most : n;
             for (std::size_t k = 0;; ++k) {
                 device::staging_runs from, to;
-                staged_exchange step;
-                step.is_first = k == 0, step.timeout = call.o.timeout;
                 for (int i = first; i < end; ++i) {
                     const int ahead = (me + i) % n, behind = (me + n - i) % n;
                     if (takes(ahead)) add(from, step.sent, x.sent, ahead, k, room, sizeof(wire));
                     if (takes(behind)) add(to, step.received, x.received, behind, k, room, sizeof(wire));
                 }
                 if (step.sent.empty() && step.received.empty()) break;
-                pieces.template put<wire>(
-                    in, from, [step = std::move(step)](communicator& side, const std::byte* sent, std::byte* received) {
-                        carry_out(side, step, sent, received);
-                    });
-                if (is_open) pieces.take(out, last);
-                else meanwhile();
-                last = to, is_open = true;
+                put(from, to);
             }
         }
+        if (!step.said.empty() || !step.expected.empty()) put({}, {}); // none of this rank's parts has elements
         if (is_open) pieces.take(out, last);
         else meanwhile();
     }
@@ -274,7 +290,7 @@ private:
         const std::size_t all = t.sizes()[peer], done = k * room;
         if (done >= all) return;
         const std::size_t count = all - done < room ? all - done : room;
-        parts.push_back({peer, runs.size() * elem_bytes, count * elem_bytes, all * elem_bytes});
+        parts.push_back({peer, runs.size() * elem_bytes, count * elem_bytes});
         runs.add(t.offsets()[peer] + done, count);
     }
 };

@@ -132,6 +132,11 @@ public:
         staged_.out_bytes += out_bytes, staged_.in_bytes += in_bytes;
     }
 
+    // The number of the call that is being made among this communicator's collectives on device memory. 0 once one of
+    // them was captured: replays of a graph are not seen here.
+    std::uint64_t number_of_call() const { return has_captured_ ? 0 : made_ + 1; }
+    void count_made() { ++made_; }
+
     // What this rank's proxy has sent to another rank, among all or along its rail. Requires: no call under way.
     links::traffic sent_to(int peer) const {
         links::traffic t = side_.sent_to(peer);
@@ -159,7 +164,7 @@ public:
             fail(errc::invalid_argument, rank(), -1, "end the capture and begin it anew",
                  "the stream's capture was made invalid by an earlier call");
         order_.before(o.stream, f, waits);
-        if (is_collective) ++c.internals().sequence;
+        if (is_collective) ++c.internals().sequence, has_captured_ = has_captured_ || f.is_capturing;
         return f;
     }
     // Called after the kernels of a call.
@@ -371,7 +376,8 @@ private:
     device::staging_peers staging_peers_;
     staged staged_;
     call_order<Runtime> order_;
-    bool has_failed_ = false;
+    std::uint64_t made_ = 0; // collectives
+    bool has_captured_ = false, has_failed_ = false;
     std::int64_t last_timeout_ns_ = 0;
     sole_ptr<gpu_proxy> proxy_;
     known_memory memory_;

@@ -22,6 +22,7 @@ struct device_message {
     bool outgoing;
     std::uintptr_t address;
     std::size_t bytes;
+    std::uint32_t kind; // see part_kind
 };
 
 // What a group holds until it is launched, or for as long as it is persistent.
@@ -37,9 +38,11 @@ struct device_group_list {
 struct message_side {
     std::vector<std::size_t> bytes;
     std::vector<std::uintptr_t> address;
-    explicit message_side(std::size_t ranks) : bytes(ranks), address(ranks) {}
+    std::vector<std::uint32_t> kinds; // 0: no buffer, not even an empty one
+    explicit message_side(std::size_t ranks) : bytes(ranks), address(ranks), kinds(ranks) {}
     void add(const device_message& m) {
-        bytes[static_cast<std::size_t>(m.peer)] = m.bytes, address[static_cast<std::size_t>(m.peer)] = m.address;
+        const auto k = static_cast<std::size_t>(m.peer);
+        bytes[k] = m.bytes, address[k] = m.address, kinds[k] = m.kind;
     }
     std::uintptr_t lowest() const {
         std::uintptr_t least = UINTPTR_MAX;
@@ -234,7 +237,8 @@ private:
         // One view spans all buffers of a side, from the first to the end of the last.
         device_calls<Runtime>::template exchange<collective::send_recv>(
             call, device_view<const std::uint8_t>(sides[0].template first<const std::uint8_t>(), t.first.end()),
-            device_view<std::uint8_t>(sides[1].template first<std::uint8_t>(), t.second.end()), n);
+            device_view<std::uint8_t>(sides[1].template first<std::uint8_t>(), t.second.end()),
+            {part_peers::listed(sides[0].kinds), part_peers::listed(sides[1].kinds)}, n);
         return rounds;
     }
 };

@@ -89,7 +89,9 @@ private:
             const std::vector<std::size_t> counts(static_cast<std::size_t>(call.g.size()), s.count);
             t.first.assign(call.g.rank(), call.g.size(), counts, "all_to_all");
             t.second.assign(call.g.rank(), call.g.size(), counts, "all_to_all");
-            device_exchange::run(call, in, out, {t.first, t.second, counts.size()});
+            const std::uint64_t hash = type_hash<element_of<Out>>();
+            const part_peers all = part_peers::all(part_kind(hash));
+            device_exchange::run(call, in, out, exchange_parts::of(C, t, {all, all, hash}, counts.size()));
         } else if constexpr (is_scan<C>) {
             two_level_scan<Call, In, Out, Op>(C, call, in, out, op, s).template run<C == collective::exclusive_scan>();
         } else {

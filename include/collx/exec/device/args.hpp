@@ -57,7 +57,7 @@ struct call_args {
     bool is_one_launch = true;  // these are all ranks: a launch that has ended has ended everywhere
     bool skips_signals = false; // peers' buffers are ready when the launch begins and free when it ends
     std::uint32_t piece_elems = 1;
-    std::uint16_t call = 0;        // its number in a group, from 1 on; 0: alone
+    std::uint16_t call = 0;        // its number in a group, see wait_report; 0: alone
     std::uint32_t own_cuts_at = 0; // bytes from here to the kernel's own_cuts; 0: it has other cuts
     std::uint32_t wire_bytes = 0;  // of an element
     std::uint64_t timeout_ns = 0;  // of one wait
@@ -74,9 +74,11 @@ struct call_args {
         return own_cuts_at != 0 && words.are_for_each() ? part_bytes(is_expected, r, peer) : words.count;
     }
     // Only where a kernel has own_cuts.
+    COLLX_HD const own_cuts& parts() const {
+        return *reinterpret_cast<const own_cuts*>(reinterpret_cast<const std::byte*>(this) + own_cuts_at);
+    }
     COLLX_HD std::uint64_t part_bytes(bool is_out, int r, int peer) const {
-        const auto* here = reinterpret_cast<const std::byte*>(this);
-        return reinterpret_cast<const own_cuts*>(here + own_cuts_at)->size(is_out, r, peer) * wire_bytes;
+        return parts().size(is_out, r, peer) * wire_bytes;
     }
     COLLX_HD std::size_t lane_at(int lane) const { // in each exchange memory
         return sizeof(rank_control) + static_cast<unsigned>(lane) * places.lane_bytes;

@@ -47,13 +47,19 @@ struct call_words {
     }
 };
 
-// The word beside the first message of a part, on lane 0: the message's number, the collective's (0: the message
-// belongs to none) and the part's bytes.
+// The word beside the first message of a part, on lane 0: the message's number, what it belongs to, and the part's
+// bytes. It belongs to a collective, which has a number, or is a program's message, which has an element type; 0: it is
+// neither.
 struct part_word {
     static constexpr std::uint64_t mark = ~std::uint64_t{0}; // marks such words in a report
-    COLLX_HD static constexpr std::uint64_t of(std::uint64_t message, std::uint64_t call, std::uint64_t bytes) {
-        return bytes << 24 | (call & 0xffff) << 8 | (message & 0xff);
+    COLLX_HD static constexpr std::uint64_t of(std::uint64_t message, std::uint64_t what, std::uint64_t bytes) {
+        return bytes << 24 | (what & 0xffff) << 8 | (message & 0xff);
     }
+    COLLX_HD static constexpr std::uint64_t of_call(std::uint64_t number) { return number & 0x7fff; }
+    static constexpr std::uint16_t of_type(std::uint32_t hash) {
+        return static_cast<std::uint16_t>(0x8000u | (hash ^ hash >> 15 ^ hash >> 30));
+    }
+    static constexpr bool are_of_types(std::uint64_t a, std::uint64_t b) { return (a & b & 0x80'0000) != 0; }
 };
 
 // Why a rank's kernels stop: a word in each rank's rank_control.
@@ -81,8 +87,10 @@ struct stop_word {
         const auto sent = static_cast<unsigned long long>(theirs[0] >> 24),
                    wanted = static_cast<unsigned long long>(mine[0] >> 24);
         std::snprintf(text, sizeof text,
-                      sent == wanted ? "rank %d sent %llu bytes in another call than the one that receives %llu"
-                                     : "rank %d sends %llu bytes, and this rank receives %llu",
+                      sent != wanted ? "rank %d sends %llu bytes, and this rank receives %llu"
+                      : part_word::are_of_types(theirs[0], mine[0])
+                          ? "rank %d sends %llu bytes of another element type than this rank, which receives %llu"
+                          : "rank %d sent %llu bytes in another call than the one that receives %llu",
                       peer, sent, wanted);
     } else if (verb(theirs[0]) != verb(mine[0])) {
         std::snprintf(text, sizeof text, "rank %d is in %s and this rank in %s", peer, verb(theirs[0]), verb(mine[0]));

@@ -70,22 +70,23 @@ struct wait_report {
     wait_state state = wait_state::idle;
     waits_for what = waits_for::nothing;
     int peer = 0;
-    unsigned step = 0;  // of the algorithm, counted from 1 in each piece
-    unsigned piece = 0; // of this lane, modulo 65536
-    unsigned call = 0;  // of a group, from 1 on, modulo 256; 0: alone
+    unsigned step = 0;                            // of the algorithm, counted from 1 in each piece
+    unsigned piece = 0;                           // of this lane, modulo 65536
+    unsigned call = 0;                            // of a group, from 1 to last_call; 0: alone
+    static constexpr unsigned last_call = 0xffff; // stands for all later ones, too
 
     COLLX_HD constexpr bool has_given_up() const {
         return state == wait_state::timed_out || state == wait_state::aborted;
     }
     COLLX_HD constexpr std::uint64_t pack() const {
-        return static_cast<std::uint64_t>(state) | static_cast<std::uint64_t>(what) << 8 |
-               static_cast<std::uint64_t>(peer & 0xff) << 16 | static_cast<std::uint64_t>(call & 0xffu) << 24 |
+        return static_cast<std::uint64_t>(state) | static_cast<std::uint64_t>(what) << 4 |
+               static_cast<std::uint64_t>(peer & 0xff) << 8 | static_cast<std::uint64_t>(call & 0xffffu) << 16 |
                static_cast<std::uint64_t>(step & 0xffffu) << 32 | static_cast<std::uint64_t>(piece & 0xffffu) << 48;
     }
     COLLX_HD static constexpr wait_report unpack(std::uint64_t w) {
-        return {static_cast<wait_state>(w & 0xff), static_cast<waits_for>(w >> 8 & 0xff),
-                static_cast<int>(w >> 16 & 0xff),  static_cast<unsigned>(w >> 32 & 0xffff),
-                static_cast<unsigned>(w >> 48),    static_cast<unsigned>(w >> 24 & 0xff)};
+        return {static_cast<wait_state>(w & 0xf), static_cast<waits_for>(w >> 4 & 0xf),
+                static_cast<int>(w >> 8 & 0xff),  static_cast<unsigned>(w >> 32 & 0xffff),
+                static_cast<unsigned>(w >> 48),   static_cast<unsigned>(w >> 16 & 0xffff)};
     }
 };
 

@@ -97,8 +97,10 @@ struct pair_cuts {
 struct own_cuts {
     static constexpr bool is_private = true;
     std::size_t sizes[2][max_ranks] = {}, at[2][max_ranks] = {};
+    std::uint16_t kinds[2][max_ranks] = {}; // of a program's messages: what both ends compare beside the length
 
     COLLX_HD constexpr std::size_t size(bool is_out, int, int chunk) const { return sizes[is_out ? 1 : 0][chunk]; }
+    COLLX_HD constexpr std::uint16_t kind(bool is_out, int chunk) const { return kinds[is_out ? 1 : 0][chunk]; }
     COLLX_HD constexpr std::size_t offset(bool is_out, int, int chunk) const { return at[is_out ? 1 : 0][chunk]; }
     constexpr std::size_t largest(int, int chunks) const {
         std::size_t most = 0;

@@ -121,7 +121,7 @@ private:
             if (for_room && !failed) shared_.drained[peer] = found;
             if (is_first && !failed) {
                 shared_.compared[peer] = true;
-                failed = is_other_part(peer, number, early, args_.part_bytes(true, rank_, peer));
+                failed = is_other_part(peer, number, early);
             }
         }
         return failed;
@@ -132,22 +132,21 @@ private:
         if (m.to < 0 || env_.index() != second_thread()) return;
         if (compares_parts(m) && !shared_.announced[m.to]) {
             const std::uint64_t number = shared_.sent[m.to];
-            Env::store_relaxed(part_of(m.to, rank_, number),
-                               part_word::of(number, call_number(), args_.part_bytes(false, rank_, m.to)));
+            Env::store_relaxed(part_of(m.to, rank_, number), expected_part(false, m.to, number));
             shared_.announced[m.to] = true;
         }
         const std::uint64_t sent = ++shared_.sent[m.to];
         if (!m.flagged) Env::store_release(&control(m.to)->tail[rank_], sent);
     }
 
-    // Whether the two ends of a message compare its part's length.
+    // Whether the two ends of a message compare its part.
     COLLX_HD bool compares_parts(const message_ends& m) const {
         return args_.own_cuts_at != 0 && !m.flagged && lane_ == 0;
     }
     // Whether the first message of a part from `from` is not what this rank receives. early: the word when this rank
     // began to wait; where it is right already, the comparison costs no time of its own.
-    COLLX_HD bool is_other_part(int from, std::uint64_t message, std::uint64_t early, std::uint64_t bytes) {
-        const std::uint64_t expected = part_word::of(message, call_number(), bytes);
+    COLLX_HD bool is_other_part(int from, std::uint64_t message, std::uint64_t early) {
+        const std::uint64_t expected = expected_part(true, from, message);
         if (early == expected) return false;
         const std::uint64_t word = Env::load_relaxed(part_of(rank_, from, message));
         if (word == expected) return false;
@@ -157,7 +156,12 @@ private:
     COLLX_HD std::uint64_t* part_of(int at, int from, std::uint64_t message) const {
         return &rank_words(args_.exchange[at])->parts[from][message & (args_.shape.slots - 1)];
     }
-    COLLX_HD std::uint64_t call_number() const { return args_.words.are_compared() ? shared_.number : 0; }
+    // What both ends of a part say of it.
+    COLLX_HD std::uint64_t expected_part(bool is_out, int peer, std::uint64_t message) const {
+        const std::uint64_t what =
+            args_.words.are_compared() ? part_word::of_call(shared_.number) : args_.parts().kind(is_out, peer);
+        return part_word::of(message, what, args_.part_bytes(is_out, rank_, peer));
+    }
 };
 
 } // namespace device

@@ -192,8 +192,10 @@ public:
 private:
     // A rank that is waited for may itself wait for another: the rank to name is at the end of the chain.
     [[noreturn]] void blame(int rank, int lane, wait_report found) const {
-        char call[32] = "";
-        if (found.call != 0) std::snprintf(call, sizeof call, "call %u of the group: ", found.call);
+        char call[40] = "";
+        if (found.call != 0)
+            std::snprintf(call, sizeof call, "call %u of the group%s: ", found.call,
+                          found.call == wait_report::last_call ? " or later" : "");
         for (int hops = 0; hops < shape_.ranks; ++hops) {
             wait_report next;
             for (int g = 0; g < max_groups && next.state == wait_state::idle; ++g) next = report(found.peer, lane, g);
