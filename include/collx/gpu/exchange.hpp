@@ -188,8 +188,8 @@ private:
             cuts.sizes[0][k] = x.sent.sizes()[r], cuts.at[0][k] = x.sent.offsets()[r];
             cuts.sizes[1][k] = x.received.sizes()[r], cuts.at[1][k] = x.received.offsets()[r];
             if (x.is_collective()) continue;
-            cuts.kinds[0][k] = device::part_word::of_type(x.to.kind(r));
-            cuts.kinds[1][k] = device::part_word::of_type(x.from.kind(r));
+            if (const std::uint32_t kind = x.to.kind(r)) cuts.kinds[0][k] = device::part_word::of_type(kind);
+            if (const std::uint32_t kind = x.from.kind(r)) cuts.kinds[1][k] = device::part_word::of_type(kind);
         }
         return cuts;
     }
@@ -205,7 +205,7 @@ private:
         over_host(
             call, in, out, x, [&](int peer) { return map.node_of(peer) != d.node(); },
             [&] {
-                if (is_common || cuts.largest(0, d.size()) != 0)
+                if (is_common || cuts.largest(0, d.size()) != 0 || cuts.has_messages())
                     over_links(inside_call<Call>(call), in, out, cuts, x.sign);
             });
     }

@@ -118,6 +118,7 @@ struct fused_args : call_args {
 // State that the threads of a block share: the lane's own counts. Written by single threads between barriers.
 struct block_state {
     std::uint64_t sent[max_ranks], received[max_ranks];
+    std::uint8_t empty[2][max_ranks]; // messages without elements: sent, received
     std::uint64_t drained[max_ranks]; // my messages that are known to have left the slots: saves looking at `head`
     std::uint64_t iterations, packets, calls;
     std::uint64_t number;                           // of this call, among those that are compared

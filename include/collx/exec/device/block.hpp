@@ -181,8 +181,9 @@ private:
         const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
         COLLX_ROLLED
         for (unsigned k = t; k < max_ranks; k += step) {
-            shared_.sent[k] = c.sent[k];
-            shared_.received[k] = c.received[k];
+            const std::uint64_t sent = c.sent[k], received = c.received[k];
+            shared_.sent[k] = message_counts::data(sent), shared_.empty[0][k] = message_counts::empty(sent);
+            shared_.received[k] = message_counts::data(received), shared_.empty[1][k] = message_counts::empty(received);
             shared_.drained[k] = 0;
             shared_.announced[k] = shared_.compared[k] = false;
         }
@@ -207,13 +208,22 @@ private:
         const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
         COLLX_ROLLED
         for (unsigned k = t; k < max_ranks; k += step) {
-            c.sent[k] = shared_.sent[k];
-            c.received[k] = shared_.received[k];
+            if (lane_ == 0 && args_.own_cuts_at != 0) count_empty_messages(static_cast<int>(k));
+            c.sent[k] = message_counts::of(shared_.sent[k], shared_.empty[0][k]);
+            c.received[k] = message_counts::of(shared_.received[k], shared_.empty[1][k]);
         }
         if (t != 0) return;
         c.iterations = shared_.iterations + iterations;
         c.packets = shared_.packets + packets;
         if (lane_ == 0) my_words().calls = shared_.number;
+    }
+
+    // A program's message without elements is counted by both ends, and nothing is sent. If only one end's has none,
+    // the next message tells by its number.
+    COLLX_HD void count_empty_messages(int k) {
+        const own_cuts& parts = args_.parts();
+        if (parts.is_empty_message(false, k)) ++shared_.empty[0][k];
+        if (parts.is_empty_message(true, k)) ++shared_.empty[1][k];
     }
 
     // ------------------------------------------------------------------------------------------ the same call

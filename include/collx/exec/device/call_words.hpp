@@ -47,9 +47,9 @@ struct call_words {
     }
 };
 
-// The word beside the first message of a part, on lane 0: the message's number, what it belongs to, and the part's
-// bytes. It belongs to a collective, which has a number, or is a program's message, which has an element type; 0: it is
-// neither.
+// The word beside the first message of a part, on lane 0: the message's number (messages without elements count, too),
+// what it belongs to, and the part's bytes. It belongs to a collective, which has a number, or is a program's message,
+// which has an element type; 0: it is neither.
 struct part_word {
     static constexpr std::uint64_t mark = ~std::uint64_t{0}; // marks such words in a report
     COLLX_HD static constexpr std::uint64_t of(std::uint64_t message, std::uint64_t what, std::uint64_t bytes) {
@@ -60,6 +60,7 @@ struct part_word {
         return static_cast<std::uint16_t>(0x8000u | (hash ^ hash >> 15 ^ hash >> 30));
     }
     static constexpr bool are_of_types(std::uint64_t a, std::uint64_t b) { return (a & b & 0x80'0000) != 0; }
+    static constexpr bool are_of_one_message(std::uint64_t a, std::uint64_t b) { return ((a ^ b) & 0xff) == 0; }
 };
 
 // Why a rank's kernels stop: a word in each rank's rank_control.
@@ -86,12 +87,18 @@ struct stop_word {
     if (mine[1] == part_word::mark) {
         const auto sent = static_cast<unsigned long long>(theirs[0] >> 24),
                    wanted = static_cast<unsigned long long>(mine[0] >> 24);
-        std::snprintf(text, sizeof text,
-                      sent != wanted ? "rank %d sends %llu bytes, and this rank receives %llu"
-                      : part_word::are_of_types(theirs[0], mine[0])
-                          ? "rank %d sends %llu bytes of another element type than this rank, which receives %llu"
-                          : "rank %d sent %llu bytes in another call than the one that receives %llu",
-                      peer, sent, wanted);
+        if (!part_word::are_of_one_message(theirs[0], mine[0]))
+            std::snprintf(text, sizeof text,
+                          "rank %d sends another message than this rank receives (%llu bytes): an earlier one had "
+                          "elements at one of its ends only",
+                          peer, wanted);
+        else
+            std::snprintf(text, sizeof text,
+                          sent != wanted ? "rank %d sends %llu bytes, and this rank receives %llu"
+                          : part_word::are_of_types(theirs[0], mine[0])
+                              ? "rank %d sends %llu bytes of another element type than this rank, which receives %llu"
+                              : "rank %d sent %llu bytes in another call than the one that receives %llu",
+                          peer, sent, wanted);
     } else if (verb(theirs[0]) != verb(mine[0])) {
         std::snprintf(text, sizeof text, "rank %d is in %s and this rank in %s", peer, verb(theirs[0]), verb(mine[0]));
     } else if ((theirs[0] >> 52 & 63) != (mine[0] >> 52 & 63)) {

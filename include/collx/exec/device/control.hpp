@@ -31,11 +31,19 @@ struct alignas(line_bytes) lane_control {
     std::uint64_t signal[max_signals][max_ranks];
     // Calls that rank k has finished on this lane. Written by rank k: release; read by me: acquire.
     std::uint64_t finished[max_ranks];
-    // My own counts: only my block reads and writes them, and during a call they live in its shared memory.
+    // My own counts: only my block reads and writes them, and during a call they live in its shared memory. Of messages
+    // (message_counts), windows, calls.
     std::uint64_t sent[max_ranks], received[max_ranks];
     std::uint64_t iterations; // of windows
     std::uint64_t packets;    // of windows whose words carry flags
     std::uint64_t calls;
+};
+
+// The messages to or from a peer in one word: those with data (56 bits), and a program's without elements (8 bits).
+struct message_counts {
+    COLLX_HD static constexpr std::uint64_t of(std::uint64_t data, std::uint8_t empty) { return data << 8 | empty; }
+    COLLX_HD static constexpr std::uint64_t data(std::uint64_t w) { return w >> 8; }
+    COLLX_HD static constexpr std::uint8_t empty(std::uint64_t w) { return static_cast<std::uint8_t>(w & 0xff); }
 };
 
 inline constexpr unsigned max_slots = 64; // of a channel

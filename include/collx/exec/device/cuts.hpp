@@ -97,10 +97,19 @@ struct pair_cuts {
 struct own_cuts {
     static constexpr bool is_private = true;
     std::size_t sizes[2][max_ranks] = {}, at[2][max_ranks] = {};
-    std::uint16_t kinds[2][max_ranks] = {}; // of a program's messages: what both ends compare beside the length
+    std::uint16_t kinds[2][max_ranks] = {}; // of a program's messages, see part_word; 0: there is none
 
     COLLX_HD constexpr std::size_t size(bool is_out, int, int chunk) const { return sizes[is_out ? 1 : 0][chunk]; }
     COLLX_HD constexpr std::uint16_t kind(bool is_out, int chunk) const { return kinds[is_out ? 1 : 0][chunk]; }
+    COLLX_HD constexpr bool is_empty_message(bool is_out, int chunk) const {
+        return kinds[is_out ? 1 : 0][chunk] != 0 && sizes[is_out ? 1 : 0][chunk] == 0;
+    }
+    constexpr bool has_messages() const {
+        for (const auto& side : kinds)
+            for (const std::uint16_t kind : side)
+                if (kind != 0) return true;
+        return false;
+    }
     COLLX_HD constexpr std::size_t offset(bool is_out, int, int chunk) const { return at[is_out ? 1 : 0][chunk]; }
     constexpr std::size_t largest(int, int chunks) const {
         std::size_t most = 0;

@@ -160,7 +160,8 @@ private:
     COLLX_HD std::uint64_t expected_part(bool is_out, int peer, std::uint64_t message) const {
         const std::uint64_t what =
             args_.words.are_compared() ? part_word::of_call(shared_.number) : args_.parts().kind(is_out, peer);
-        return part_word::of(message, what, args_.part_bytes(is_out, rank_, peer));
+        return part_word::of(message + shared_.empty[is_out ? 1 : 0][peer], what,
+                             args_.part_bytes(is_out, rank_, peer));
     }
 };
 
