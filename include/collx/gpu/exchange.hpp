@@ -20,12 +20,12 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// The parts sent to rank k and received from it: sizes and places, in elements; and which of them there are, also
-// without elements. Refers to the caller's tables.
+// Which parts there are, also without elements, and what both ends of them know.
 struct exchange_ends {
     part_peers to, from;
     std::uint64_t hash = 0; // of a collective: what its ranks share beside verb, root and lengths
 };
+// The parts sent to rank k and received from it: sizes and places, in elements. Refers to the caller's tables.
 struct exchange_parts : exchange_ends {
     const count_table& sent;
     const count_table& received;
@@ -194,7 +194,7 @@ private:
         return cuts;
     }
     // A kernel moves the parts inside the domain, while the first staged piece of the other parts is under way. Kernels
-    // compare collectives; each rank of a domain makes one, because a kernel is counted by all.
+    // compare collectives; each rank of a domain launches one, because all count them.
     template <class Call, class In, class Out>
     static void in_domains(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
         const auto& d = *call.g.domains();

@@ -41,9 +41,11 @@ struct alignas(line_bytes) lane_control {
 
 // The messages to or from a peer in one word: those with data (56 bits), and a program's without elements (8 bits).
 struct message_counts {
-    COLLX_HD static constexpr std::uint64_t of(std::uint64_t data, std::uint8_t empty) { return data << 8 | empty; }
-    COLLX_HD static constexpr std::uint64_t data(std::uint64_t w) { return w >> 8; }
-    COLLX_HD static constexpr std::uint8_t empty(std::uint64_t w) { return static_cast<std::uint8_t>(w & 0xff); }
+    COLLX_HD static constexpr std::uint64_t of(std::uint64_t data, std::uint8_t empty) {
+        return data | static_cast<std::uint64_t>(empty) << 56;
+    }
+    COLLX_HD static constexpr std::uint64_t data(std::uint64_t w) { return w << 8 >> 8; }
+    COLLX_HD static constexpr std::uint8_t empty(std::uint64_t w) { return static_cast<std::uint8_t>(w >> 56); }
 };
 
 inline constexpr unsigned max_slots = 64; // of a channel
