@@ -7,6 +7,7 @@
 #include <collx/algo/leader.hpp>
 #include <collx/algo/linear.hpp>
 
+#include <algorithm>
 #include <functional>
 
 #include "checks.hpp"
@@ -208,6 +209,20 @@ TEST_CASE("hierarchical algorithms are right on every map of up to five ranks") 
         extend(0, 0);
     }
     CHECK(maps == 1 + 2 + 5 + 15 + 52); // Bell's numbers: all ways to partition the ranks
+}
+
+TEMPLATE_TEST_CASE("a reduction on one node is right for every root and order of its ranks", "", rings, trees,
+                   rank_ordered) {
+    std::vector<int> p{0, 1, 2, 3};
+    do {
+        const node_map one({0, 0, 0, 0}, p);
+        for (int root = 0; root < 4; ++root) {
+            const hierarchical_reduce<TestType> a{{one, root}};
+            const auto f = facts_of(record_all(a, 4));
+            INFO("root " << root);
+            CHECK((f.ok && f.tmp_chunks <= a.tmp_chunks(4)));
+        }
+    } while (std::next_permutation(p.begin(), p.end()));
 }
 
 TEST_CASE("hierarchical algorithms are right on random maps") {

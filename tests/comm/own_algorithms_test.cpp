@@ -5,6 +5,7 @@
 // is refused on all ranks alike before any data has moved.
 #include "support.hpp"
 
+#include <collx/algo/multicast.hpp>
 #include <collx/sched/explain.hpp>
 #include <collx/sched/verify.hpp>
 
@@ -74,6 +75,121 @@ struct broken_broadcast {
         if (Mistake == mistake::negative_chunk) ex.step(copy, in(-1), out(0));
         if (Mistake == mistake::window) ex.step(copy, in(0), window(0, 0));
         if (Mistake == mistake::leftover) ex.step(send, to((root + 1) % n), in({0, 2}));
+    }
+};
+
+// Receives into its window: the engine would store to the caller's input.
+struct into_window {
+    static constexpr collective op = collective::all_gather;
+    static constexpr const char* name = "into_window";
+    static constexpr int signals = 1;
+    static constexpr int min_depth = 1;
+    static constexpr int chunks(int n) { return n; }
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        const int next = (r + 1) % n, prev = (r + n - 1) % n;
+        ex.step(send, to(next), in(r));
+        ex.step(recv | copy, from(prev), window(0, prev));
+        ex.signal(0);
+        ex.wait_all(0);
+    }
+};
+
+// Stores the sum of some ranks to the windows of all: the engine stores to outputs, of all ranks.
+struct some_to_all {
+    static constexpr collective op = collective::all_reduce;
+    static constexpr const char* name = "some_to_all";
+    static constexpr int signals = 1;
+    static constexpr int chunks(int) { return 1; }
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        ex.signal(0);
+        ex.wait_all(0);
+        if (r == 0) ex.step(collx::sched::fold | collx::sched::to_all, collx::sched::at_ranks(0, n - 1, in(0)), out(0));
+    }
+};
+
+// Puts half into its window, and has the other half read where it lies.
+struct both_ways {
+    static constexpr collective op = collective::all_gather;
+    static constexpr const char* name = "both_ways";
+    static constexpr int signals = 2;
+    static constexpr int chunks(int n) { return n; }
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        ex.wait_all(1, 1);
+        ex.step(copy, in(r), out(r));
+        if (r == 0) ex.step(copy, in(0), window(0, 0));
+        ex.signal(0);
+        ex.wait_all(0);
+        for (int k = 0; k < n; ++k)
+            if (k != r) ex.step(collx::sched::get | copy, collx::sched::at(k, k == 0 ? window(0, 0) : in(k)), out(k));
+        ex.signal(1);
+        ex.wait_all(1);
+    }
+};
+
+// Reads the inputs of the others into scratch first.
+struct by_scratch {
+    static constexpr collective op = collective::all_gather;
+    static constexpr const char* name = "by_scratch";
+    static constexpr int signals = 2;
+    static constexpr int chunks(int n) { return n; }
+    static constexpr int tmp_chunks(int n) { return n; }
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        ex.signal(0);
+        ex.step(copy, in(r), out(r));
+        ex.wait_all(0);
+        for (int k = 0; k < n; ++k)
+            if (k != r) ex.step(collx::sched::get | copy, collx::sched::at(k, in(k)), tmp(k));
+        ex.signal(1);
+        ex.wait_all(1);
+        for (int k = 0; k < n; ++k)
+            if (k != r) ex.step(copy, tmp(k), out(k));
+    }
+};
+
+// A barrier that waits for the signals of the call before.
+struct late_barrier {
+    static constexpr collective op = collective::barrier;
+    static constexpr const char* name = "late_barrier";
+    static constexpr int signals = 1;
+    static constexpr int chunks(int) { return 0; }
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int, int) const {
+        ex.signal(0);
+        ex.wait_all(0, 1);
+    }
+};
+
+// Rank 1 hands a message from one strand to the other in scratch, which the next piece may overwrite.
+struct handed_on {
+    static constexpr collective op = collective::broadcast;
+    static constexpr const char* name = "handed_on";
+    static constexpr int chunks(int) { return 3; }
+    static constexpr int tmp_chunks(int) { return 3; }
+    int root = 0;
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int) const { // 3 ranks, root 0
+        if (r == 0) {
+            ex.step(send, to(1), in({0, 2}));
+            ex.step(send, to(2), in({0, 3}));
+            ex.step(copy, in({0, 3}), out({0, 3}));
+        } else if (r == 2) {
+            ex.step(recv | copy, from(0), out({0, 3}));
+            ex.step(send, to(1), out(2));
+        } else {
+            if (ex.strand(0)) {
+                ex.step(recv | copy, from(0), tmp({0, 2}));
+                ex.step(send, to(1), tmp(0));
+            }
+            if (ex.strand(1)) {
+                ex.step(recv | copy, from(1), out(0));
+                ex.step(recv | copy, from(2), out(2));
+                ex.step(copy, tmp(1), out(1));
+            }
+        }
     }
 };
 
@@ -170,6 +286,64 @@ TEST_CASE("steps that name what is not there, and messages that do not match, ar
     check_broken<mistake::window>("the algorithm declares no such signal, or no window");
     check_broken<mistake::leftover>("a message that is never received");
     check_broken<mistake::short_message>("the message holds another number of chunks");
+}
+
+TEST_CASE("steps that the engine would execute as others are refused in every mode, with a sentence") {
+    for (const bool is_checked : {false, true})
+        on_ranks(3, [&](collx::communicator& w) {
+            w.set_checked(is_checked);
+            auto x = collx::make_shared_vector<int>(w, 4, w.rank() + 1), y = collx::make_shared_vector<int>(w, 12, 0);
+            const auto before = std::vector<int>(x.begin(), x.end());
+            check_refused(w, "only copy stores to a window", [&] { collx::all_gather(w.with(into_window{}), x, y); });
+            check_refused(w, "to_all stores the sum of all ranks to the output of all",
+                          [&] { collx::all_reduce(w.with(some_to_all{}), x); });
+            check_refused(w, "an algorithm does one of the two", [&] { collx::all_gather(w.with(both_ways{}), x, y); });
+            EXPECT(std::equal(before.begin(), before.end(), x.begin()));
+        });
+}
+
+TEST_CASE("algorithms for devices are refused on hosts, and are proved for devices") {
+    using collx::algo::multicast_all_gather, collx::algo::multicast_broadcast;
+    static_assert(collx::sched::verify(multicast_all_gather{}, 3).ok() &&
+                  collx::sched::verify(multicast_broadcast{}, 3).ok());
+    for (const bool is_checked : {false, true})
+        on_ranks(3, [&](collx::communicator& w) {
+            w.set_checked(is_checked);
+            auto x = collx::make_shared_vector<int>(w, 4, w.rank() + 1), y = collx::make_shared_vector<int>(w, 12, 0);
+            check_refused(w, "algorithm multicast is for devices only, and these ranks are on hosts",
+                          [&] { collx::all_gather(w.with(multicast_all_gather{}), x, y); });
+            check_refused(w, "algorithm multicast is for devices only",
+                          [&] { collx::async::all_gather(w.with(multicast_all_gather{}), x, y).wait(); });
+            check_refused(w, "algorithm multicast is for devices only",
+                          [&] { collx::broadcast(w.with(multicast_broadcast{}), x, {.root = 1}); });
+        });
+}
+
+TEST_CASE(
+    "checked: a barrier that waits for the call before, and scratch that the next piece overwrites, are refused") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(true);
+        check_refused(w, "it returns although some rank has not entered",
+                      [&] { collx::barrier(w.with(late_barrier{})); });
+        std::vector<int> x(3000, w.rank());
+        check_refused(w, "the data is of another iteration", [&] { collx::broadcast(w.with(handed_on{}), x); });
+    });
+}
+
+TEST_CASE("attach reads private memory of peers into scratch, too") {
+    static_assert(collx::sched::verify(by_scratch{}, 3).ok());
+    on_ranks(3, [](collx::communicator& w) {
+        for (const std::size_t size : {1u, 1000u, 20'000u}) {
+            const std::vector<int> part(size, w.rank() + 1);
+            std::vector<int> all(3 * size, -1);
+            try {
+                collx::all_gather(w.with(by_scratch{}, collx::attach{}), part, all);
+            } catch (const collx::error& e) { // a container may forbid it
+                return EXPECT(e.code() == collx::errc::unsupported);
+            }
+            for (std::size_t i = 0; i < all.size(); ++i) EXPECT_AT(i, all[i] == static_cast<int>(i / size) + 1);
+        }
+    });
 }
 
 // As when a number of pieces comes from a division.

@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include <collx/algo/algorithms.hpp>
+#include <collx/algo/multicast.hpp>
 #include <collx/sched/facts.hpp>
 #include <collx/transport/memory.hpp>
 
@@ -49,6 +50,48 @@ struct counted_ring : algo::ring_all_reduce {
     }
 };
 
+// Rank 0 puts into its window, the others have their inputs read.
+struct both_ways {
+    static constexpr collx::collective op = collx::collective::all_gather;
+    static constexpr const char* name = "both_ways";
+    static constexpr int signals = 2;
+    static constexpr int chunks(int n) { return n; }
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        namespace s = collx::sched;
+        ex.wait_all(1, 1);
+        if (r == 0) ex.step(s::copy, s::in(0), s::window(0, 0));
+        ex.signal(0);
+        ex.step(s::copy, s::in(r), s::out(r));
+        ex.wait_all(0);
+        for (int k = 0; k < n; ++k)
+            if (k != r) ex.step(s::get | s::copy, s::at(k, k == 0 ? s::window(0, 0) : s::in(k)), s::out(k));
+        ex.signal(1);
+        ex.wait_all(1);
+    }
+};
+
+// Declares far more scratch than it uses, which is its chunk named - 1.
+struct with_scratch {
+    static constexpr collx::collective op = collx::collective::all_to_all;
+    static constexpr const char* name = "with_scratch";
+    static constexpr int chunks(int n) { return n; }
+    static constexpr int tmp_chunks(int) { return 1 << 24; }
+    int named = 1;
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        namespace s = collx::sched;
+        s::chunk_set one(0);
+        one.base = named - 1, one.size = 1;
+        ex.step(s::copy, s::in(r), s::tmp(one));
+        ex.step(s::copy, s::tmp(one), s::out(r));
+        for (int k = 0; k < n; ++k)
+            if (k != r) ex.step(s::send, s::to(k), s::in(k));
+        for (int k = 0; k < n; ++k)
+            if (k != r) ex.step(s::recv | s::copy, s::from(k), s::out(k));
+    }
+};
+
 } // namespace
 
 TEST_CASE("the same algorithm on the same port is bound once; others are others") {
@@ -76,6 +119,42 @@ TEST_CASE("the steps of all ranks are read once to bind them, and once more only
         for (int again = 0; again < 2; ++again) me.cache.require_proof(bound, counted_ring{});
         CHECK(counted_ring::texts_read == (is_small ? 2 : 1) * n);
     }
+}
+
+TEST_CASE("what a proof costs is counted with the scratch that steps name, and with the calls of a barrier") {
+    const auto cost = [](const auto& a, int n) {
+        rank me(1, n);
+        return me.cache.bind(a, 0, collx::schedule_cache::inspected).proof_steps;
+    };
+    CHECK(cost(with_scratch{.named = 1}, 2) == 2 * 4); // the steps
+    CHECK(cost(with_scratch{.named = 1'000'000}, 2) == 2'000'000);
+    CHECK(cost(algo::flag_barrier{}, 2) == 2 * 2 * std::int64_t{algo::flag_barrier{}.depth + 2});
+    rank me(1, 2);
+    for (const int named : {1, 1'000'000}) { // the second proof would take a gigabyte: it is left out
+        const with_scratch a{.named = named};
+        auto& bound = me.cache.bind(a, 0, collx::schedule_cache::inspected);
+        CHECK((bound.proof_steps <= collx::schedule_cache::most_proved_steps) == (named == 1));
+        me.cache.require_proof(bound, a);
+    }
+    CHECK(collx::sched::verify(with_scratch{.named = 1}, 129).ok()); // 129 ranks declare 2^31 chunks of scratch
+}
+
+TEST_CASE("algorithms for devices, and those that mix windows with the buffers of peers, are refused") {
+    rank me(0, 3);
+    const auto refused = [&](const auto& a, collx::schedule_cache::inspection inspect, const char* text) {
+        try {
+            (void)me.cache.bind(a, 0, inspect);
+            FAIL_CHECK("no error");
+        } catch (const collx::error& e) {
+            CHECK(e.code() == collx::errc::invalid_argument);
+            CHECK_THAT(e.what(), Catch::Contains(text));
+        }
+    };
+    refused(algo::multicast_all_gather{}, nullptr, "multicast is for devices only, and these ranks are on hosts");
+    refused(algo::multicast_broadcast{.root = 1}, collx::schedule_cache::inspected, "for devices only");
+    refused(both_ways{}, collx::schedule_cache::inspected, "an algorithm does one of the two");
+    CHECK(me.cache.bind(algo::zero_copy_all_gather{}, 0, collx::schedule_cache::inspected).zero_copy);
+    CHECK(!me.cache.bind(algo::direct_all_gather{}, 0, collx::schedule_cache::inspected).zero_copy);
 }
 
 TEST_CASE("what lies between an algorithm's parameters is none of them") {

@@ -118,6 +118,51 @@ TEST_CASE("the user may touch a buffer once the call has returned, and not a mom
     CHECK(with(true, false).what == problem::race);
 }
 
+TEST_CASE("a peer's buffer is used once that peer has said where it lies: with signal 0") {
+    // asked: the signal that is waited for before the read; first: the one that is given first.
+    const auto with = [](int asked, int first) {
+        return exchange{[=](auto& ex, int r, int) {
+            ex.signal(first);
+            ex.signal(1 - first);
+            ex.wait(asked, 1 - r);
+            ex.step(get | copy, at(1 - r, in(0)), out(0));
+            ex.signal(2);
+            ex.wait(2, 1 - r);
+        }};
+    };
+    CHECK(races(with(0, 0), 2).ok());
+    CHECK(races(with(1, 0), 2).ok()); // signal 0 was given before
+    CHECK(races(with(0, 1), 2).ok());
+    CHECK(races(with(1, 1), 2).what == problem::unknown_buffer);
+    CHECK(judge([](auto& ex, int r, int) { // the signal of the iteration before
+              ex.signal(1);
+              ex.wait(1, 1 - r);
+              ex.wait(0, 1 - r, 1);
+              ex.step(get | copy, at(1 - r, in(0)), out(0));
+              ex.signal(0);
+              ex.signal(2);
+              ex.wait(2, 1 - r);
+          })
+              .what == problem::unknown_buffer);
+    CHECK(judge([](auto& ex, int r, int) { // no rank ever gives it
+              ex.signal(1);
+              ex.wait(1, 1 - r);
+              ex.step(get | copy, at(1 - r, in(0)), out(0));
+              ex.signal(2);
+              ex.wait(2, 1 - r);
+          })
+              .what == problem::unknown_buffer);
+    // The window of a peer has its place.
+    CHECK(judge([](auto& ex, int r, int) {
+              ex.wait(2, 1 - r, 1);
+              ex.step(copy, in(0), window(0, 0));
+              ex.signal(1);
+              ex.wait(1, 1 - r);
+              ex.step(get | copy, at(1 - r, window(0, 0)), out(0));
+              ex.signal(2);
+          }).ok());
+}
+
 TEST_CASE("only the signal that is asked for orders, not a later one that happened to come first") {
     // Rank 1 signals 0 before it writes and 1 after; rank 0 waits for one of them and reads.
     const auto asking = [](int index) {

@@ -95,7 +95,8 @@ struct tree_walk {
 };
 
 // Shape: 2 chunks, one per tree (2 ranks: one tree for both). Strand t is tree t.
-// Cost: 2(n - 1) messages of one chunk, at most 2 per rank; about log2 n rounds; no scratch, slots >= 1.
+// Cost: 2(n - 1) messages of one chunk (2 ranks: 1 of both), at most 2 per rank; about log2 n rounds; no scratch, slots
+// >= 1.
 struct double_tree_broadcast {
     static constexpr collective op = collective::broadcast;
     static constexpr const char* name = "double_tree";
@@ -121,7 +122,7 @@ struct double_tree_broadcast {
 };
 
 // Shape: 2 chunks, one per tree (2 ranks: one tree for both). Strand t is tree t.
-// Cost: 2(n - 1) messages of one chunk, 2 per rank; scratch up to 2 chunks; slots >= 1.
+// Cost: 2(n - 1) messages of one chunk, 2 per rank (2 ranks: 1 of both chunks); scratch up to 2 chunks; slots >= 1.
 // Order: root, root + 1, …, n - 1, 0, …: rank order with root 0, otherwise it needs a commutative operator.
 struct double_tree_reduce {
     static constexpr collective op = collective::reduce;
@@ -153,9 +154,9 @@ struct double_tree_reduce {
 // A rank that sends up to some rank in one tree would send down to the same rank in the other tree, and two strands
 // cannot share a channel. So the trees on the way down have other leaves. That takes four leaves in each; below 9 ranks
 // one tree carries both halves.
-// Shape: 2 chunks, one per tree.
-// Cost: 4(n - 1) messages of one chunk, at most 4 per rank; scratch 2 chunks if n > 3; slots >= 1.
-// Order: rank order, equal on all ranks; any associative operator.
+// Shape: 2 chunks, one per tree (below 9 ranks: one tree for both).
+// Cost: 4(n - 1) messages of one chunk, at most 4 per rank (below 9 ranks: 2(n - 1) of both chunks, at most 3 per
+// rank); scratch 2 chunks if n > 3; slots >= 1. Order: rank order, equal on all ranks; any associative operator.
 struct double_tree_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "double_tree";

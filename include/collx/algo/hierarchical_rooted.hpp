@@ -66,7 +66,7 @@ struct hierarchical_reduce : rooted_hierarchical_base {
     constexpr int tmp_chunks(int n) const {
         const node_view at = nodes.over(n);
         if (!is_flat(at)) return chunks(n);
-        return flat_tmp_chunks(at, rooted(inner{}, root), rooted(outer{}, root), n) == 0 ? 0 : chunks(n);
+        return flat_tmp_chunks(at, rooted(inner{}, at.local_of(root)), rooted(outer{}, root), n) == 0 ? 0 : chunks(n);
     }
     constexpr int messages_between(int n) const { return parts::messages_across(*this, n); }
 

@@ -13,11 +13,15 @@ COLLX_BEGIN_NAMESPACE
 namespace algo {
 
 // Shape, Cost: those of Inner, whose strands become one.
-// Order: operands are combined in the order of the positions: reductions need a commutative operator.
+// Order: operands are combined in the order of the positions: reductions need a commutative operator. Scans are
+// refused.
 //   comm.with(in_order<ring_all_reduce>{order})
 template <class Inner>
 struct in_order {
     static_assert(!is_rooted(Inner::op), "collx: in_order is for collectives without a root; use rooted_in_order.");
+    static_assert(Inner::op != collective::scan && Inner::op != collective::exclusive_scan,
+                  "collx: in_order changes the order of the ranks, and a scan is of the ranks before each, in theirs. "
+                  "Run the scan without in_order.");
     static constexpr collective op = Inner::op;
     static constexpr const char* name = Inner::name;
     static constexpr int min_depth = sched::min_depth_v<Inner>;

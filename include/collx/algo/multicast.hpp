@@ -5,7 +5,7 @@
 // fetches what it needs. Here every element is read once and stored to all, also the least that ranks of one device can
 // do.
 //
-// The host has no switch; there these algorithms are only for the proofs.
+// The host has no switch: a communicator of ranks on hosts refuses these algorithms.
 #pragma once
 
 #include <collx/algo/zero_copy.hpp>
@@ -23,6 +23,7 @@ struct multicast {
     static constexpr const char* name = "multicast";
     static constexpr int signals = 2;
     static constexpr bool needs_commutative = false;
+    static constexpr bool only_on_devices = true; // the host's engine folds with an operator only
     static constexpr int chunks(int n) { return n; }
     root_member<C> root{};
     int depth = 2;

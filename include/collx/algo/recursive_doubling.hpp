@@ -60,7 +60,8 @@ struct recursive_doubling_all_reduce {
 // A team holds the chunks of its ranks; consecutive teams hold consecutive chunks.
 // Shape: n chunks; rank r contributes chunk r.
 // Cost: log2 n rounds, n - 1 chunks per rank, where n is a power of two; else floor(log2 n) + 2 rounds, and the leader
-// of a pair sends n - 1 chunks more. No scratch, slots >= 1.
+// of a pair sends up to 2(t - 1) chunks to leaders of the t teams, then n - 1 to the other rank of the pair. No
+// scratch, slots >= 1.
 struct recursive_doubling_all_gather {
     static constexpr collective op = collective::all_gather;
     static constexpr const char* name = "recursive_doubling";

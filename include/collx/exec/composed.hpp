@@ -143,12 +143,11 @@ private:
     }
     COLLX_ALWAYS_INLINE void fold_to_all(const sched::step& s, int from, int to) {
         if constexpr (Mover::reduces && Mover::plain) {
-            const int count = s.peer_to - s.peer_from;
+            const int count = ranks_; // see sched::problem::bad_to_all
             const std::size_t n = elems_of(s.dst.where, to);
             wire* outs[64]; // see task::max_zero_copy_ranks
-            for (int r = s.peer_from; r < s.peer_to; ++r)
-                outs[r - s.peer_from] = const_cast<wire*>(at(sched::place::out, r, to));
-            std::swap(outs[0], outs[me_ - s.peer_from]);
+            for (int r = 0; r < count; ++r) outs[r] = const_cast<wire*>(at(sched::place::out, r, to));
+            std::swap(outs[0], outs[me_]);
             window_.bytes_written += static_cast<std::size_t>(count) * n * sizeof(wire);
             window_.bytes_read += static_cast<std::size_t>(count) * n * sizeof(wire);
             call_.mover.fold_everywhere(gather_sources(s, from, -1), outs, count, n);

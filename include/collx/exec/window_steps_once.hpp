@@ -139,15 +139,15 @@ COLLX_ONCE bool window_steps::read_attached(const sched::step& s, int chunk, pie
     const bool is_in = s.src.where == sched::place::in;
     const chunk_layout& l = is_in ? call_.cuts.in : call_.cuts.out;
     const std::uint64_t from = (is_in ? b.in : b.out) + call_.bytes_of(call_.cuts.cut(l, chunk, st.piece).at);
-    return call_.net.read_private(s.peer_from, call_.elements.is.out + call_.bytes_of(to.at), from,
-                                  call_.bytes_of(to.count));
+    std::byte* const base = s.dst.where == sched::place::tmp ? call_.plan.scratch : call_.elements.is.out;
+    return call_.net.read_private(s.peer_from, base + call_.bytes_of(to.at), from, call_.bytes_of(to.count));
 }
 
 COLLX_ONCE void window_steps::fold_into_all(const std::byte** sources, int count, int chunk, const strand_cursor& st,
                                             pieces::part to) {
     std::byte* outs[max_zero_copy_ranks];
     for (int k = 0; k < count; ++k) outs[k] = const_cast<std::byte*>(remote_at(sched::place::out, k, chunk, st));
-    std::swap(outs[0], outs[call_.net.rank()]);
+    std::swap(outs[0], outs[call_.net.rank()]); // of all ranks: see sched::problem::bad_to_all
     call_.elements.fold_everywhere(sources, outs, count, to.count);
 }
 

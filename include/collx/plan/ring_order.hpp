@@ -111,15 +111,16 @@ ring_route ring_through(const std::vector<int>& places, int count, Linked&& link
         return found;
     };
     const auto joined = [&](int a, int b) { return a == b || linked(a, b); };
-    std::vector<int> cost;
-    for (int i = 0; i < k; ++i)
-        for (int j = 0; j < k; ++j)
-            cost.push_back(joined(place(i), place(j)) ? 0 : !between(place(i), place(j)).empty() ? 1 : k + 1);
-
     ring_route route;
-    if (k <= ring_places_limit && k > 2) route.order = detail::cheapest_ring(cost, k);
-    else
+    if (k <= ring_places_limit && k > 2) {
+        std::vector<int> cost;
+        for (int i = 0; i < k; ++i)
+            for (int j = 0; j < k; ++j)
+                cost.push_back(joined(place(i), place(j)) ? 0 : !between(place(i), place(j)).empty() ? 1 : k + 1);
+        route.order = detail::cheapest_ring(cost, k);
+    } else {
         for (int i = 0; i < k; ++i) route.order.push_back(i);
+    }
     std::vector<std::vector<int>> choices;
     for (int i = 0; i < k; ++i) {
         const int a = place(route.order[static_cast<unsigned>(i)]),

@@ -2,6 +2,7 @@
 // The bodies of schedules.hpp, independent of types of algorithms. Compiled in every program, or once in collx::collx.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -31,10 +32,10 @@ inline constexpr std::size_t long_for_many = 8 * 1024;
 
 // What all ranks must agree on before the first byte: the largest message, which segments and buffers are touched.
 struct footprint {
-    int max_message_chunks = 1, segments = 0, strands = 0;
-    bool zero_copy = false;
+    int max_message_chunks = 1, segments = 0, strands = 0, scratch = 0; // scratch: chunks that steps name
     bool allows_single_copy = true; // receivers take single chunks into their output and send nothing on
-    void add(const sched::program& p) {
+    void add(const sched::program& p, int chunks) {
+        if (const int named = sched::scratch_named(p, chunks); named > scratch) scratch = named;
         if (static_cast<int>(p.strands.size()) > strands) strands = static_cast<int>(p.strands.size());
         for (const auto& strand : p.strands)
             for (const auto& s : strand) {
@@ -46,8 +47,6 @@ struct footprint {
                 }
                 for (sched::place w : {s.src.where, s.dst.where, s.also})
                     if (sched::is_window(w) && sched::segment_of(w) >= segments) segments = sched::segment_of(w) + 1;
-                zero_copy |= (s.what & sched::to_all) != 0 ||
-                             ((s.what & (sched::get | sched::fold)) != 0 && !sched::is_window(s.src.where));
             }
     }
 };
@@ -121,6 +120,9 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
              "if it takes a node map or a rank order, that names each rank of this communicator once; otherwise choose "
              "another algorithm, or another number of ranks",
              "algorithm %s does not fit %d ranks as it was given (its member fits())", a.name, links_.size());
+    if (s.on_devices)
+        fail(errc::invalid_argument, links_.rank(), -1, "bind another algorithm, or let the library choose",
+             "algorithm %s is for devices only, and these ranks are on hosts", a.name);
     const bool by_rank = chunks_are_ranks(s.op);
     if (s.chunks < (s.op == collective::barrier ? 0 : 1) || s.chunks > detail::most_chunks ||
         (by_rank && s.chunks != s.ranks))
@@ -174,7 +176,7 @@ struct schedule_cache::recording {
     sched::program own;
 
     [[gnu::cold]] void add(sched::program&& p, int rank) {
-        footprint.add(p);
+        footprint.add(p, surveyed.chunks);
         sched::survey(surveyed, p);
         for (const auto& strand : p.strands) steps += static_cast<std::int64_t>(strand.size());
         if (rank == own_rank) own = static_cast<sched::program&&>(p);
@@ -188,6 +190,10 @@ struct schedule_cache::recording {
         if (const sched::verdict v = sched::out_of_range(p, r, a.declared); !v.ok()) c.refuse(a, record_all(a), v);
         messages.add(p, r);
         all.add(static_cast<sched::program&&>(p), r);
+    }
+    if (sched::mixes_memory(all.surveyed)) {
+        const sched::schedule s = record_all(a);
+        c.refuse(a, s, sched::out_of_range(s));
     }
     if (messages.is_even() || a.declared.op == collective::send_recv) return;
     sched::schedule s = record_all(a);
@@ -221,12 +227,13 @@ struct schedule_cache::recording {
              most_strands);
     auto b = make_sole<bound_schedule>();
     b->steps = static_cast<sched::program&&>(all.own);
-    const std::int64_t cells = std::int64_t{n} * a.declared.chunks;
-    b->proof_steps = (all.steps > cells ? all.steps : cells) * all.surveyed.iterations();
+    const std::int64_t cells = std::int64_t{n} * std::max(a.declared.chunks, f.scratch);
+    b->proof_steps = std::max(all.steps, cells) * all.surveyed.iterations() * all.surveyed.calls();
+    b->zero_copy = all.surveyed.reaches_buffers;
     b->chunks = a.declared.chunks;
     detail::own_orders(*b);
     b->is_short_form =
-        !f.zero_copy && (a.declared.declared_signals != 0 ? is_short_form(b->steps) : is_short_exchange(b->steps));
+        !b->zero_copy && (a.declared.declared_signals != 0 ? is_short_form(b->steps) : is_short_exchange(b->steps));
     b->max_message_chunks = f.max_message_chunks;
     b->tmp_chunks = a.declared.scratch;
     b->scratch_travels = detail::has_scratch_that_travels(b->steps);
@@ -235,7 +242,6 @@ struct schedule_cache::recording {
     b->name = a.name;
     b->sources.resize(static_cast<std::size_t>(n));
     if (!links_.is_one_host()) detail::by_channels->mark(*b);
-    b->zero_copy = f.zero_copy;
     b->allows_single_copy = f.allows_single_copy;
     if (runs_in_turn_ && detail::receivers_of(b->steps, n) >= detail::many_receivers)
         b->least_restarted_bytes = detail::long_for_many;

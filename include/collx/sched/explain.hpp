@@ -50,11 +50,19 @@ constexpr const char* name_of(problem p) {
         "strands wait for each other",
         "another strand may access this cell at the same time",
         "the algorithm declares no such chunk of scratch: see tmp_chunks(n)",
-        "the algorithm declares no such signal, or no window: see signals",
+        "the algorithm declares no such signal, or no window (signals 0 to 254, and waits look back at most 255 "
+        "iterations): see signals",
         "it returns although some rank has not entered",
         "the algorithm cuts the buffer into no chunks: see chunks(n)",
+        "such a step cannot read or store there: only copy stores to a window (0 or 1), only get and fold read windows "
+        "(one's own, too), and nobody reads the scratch of others",
+        "a fold reduces, and this collective has no operator: use get",
+        "to_all stores the sum of all ranks to the output of all: at_ranks(0, n, ...), out(c)",
+        "some steps go through windows, others straight to the buffers of peers: an algorithm does one of the two",
+        "a peer says with signal 0 where its buffers lie: wait for that first, in each iteration",
+        "the members are ranks, each named once: see member(i)",
     };
-    static_assert(sizeof names / sizeof *names == static_cast<unsigned>(problem::no_chunks) + 1);
+    static_assert(sizeof names / sizeof *names == static_cast<unsigned>(problem::bad_member) + 1);
     return names[static_cast<int>(p)];
 }
 

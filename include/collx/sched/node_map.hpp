@@ -32,7 +32,7 @@ public:
         one.nodes_ = 1;
         return one;
     }
-    constexpr bool fits(int n) const { return table_ == nullptr || ranks_ == n; }
+    constexpr bool fits(int n) const { return table_ == nullptr || (ranks_ == n && is_map_); }
 
     COLLX_HD constexpr int ranks() const { return ranks_; }
     COLLX_HD constexpr int nodes() const { return nodes_; }
@@ -63,7 +63,7 @@ private:
     friend class node_map;
     const int* table_ = nullptr; // node, local index, ranks by node, ranks by rail; then where nodes begin
     int ranks_ = 0, nodes_ = 0, smallest_ = 0, largest_ = 0;
-    bool in_rank_order_ = true;
+    bool in_rank_order_ = true, is_map_ = true; // is_map_: else it fits no communicator
     std::uint64_t hash_ = 0;
 };
 
@@ -91,9 +91,12 @@ public:
     constexpr explicit node_map(const detail::growing_array<int>& node_of) {
         build(node_of.data(), static_cast<int>(node_of.size()));
     }
-    // order: all ranks, each once. The ranks of a node get their local indices in this order.
+    // order: all ranks, each once. The ranks of a node get their local indices in this order. A map with another list
+    // fits no communicator.
     constexpr node_map(const detail::growing_array<int>& node_of, const detail::growing_array<int>& order) {
-        build(node_of.data(), static_cast<int>(node_of.size()), order.data());
+        const auto n = static_cast<int>(node_of.size());
+        view_.is_map_ = order.size() == node_of.size() && names_each_once(order.data(), n);
+        build(node_of.data(), n, view_.is_map_ ? order.data() : nullptr);
     }
     // Consecutive ranks share a node; the last node may have fewer. Errors: invalid_argument.
     static constexpr node_map blocks(int ranks, int per_node) {
@@ -123,6 +126,14 @@ public:
 private:
     static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
 
+    static constexpr bool names_each_once(const int* order, int n) {
+        detail::growing_array<bool> seen(sized(n), false);
+        for (int i = 0; i < n; ++i) {
+            if (order[i] < 0 || order[i] >= n || seen[sized(order[i])]) return false;
+            seen[sized(order[i])] = true;
+        }
+        return true;
+    }
     [[gnu::cold]] constexpr void build(const int* label, int n, const int* order = nullptr) {
         detail::growing_array<int> seen, begin; // labels in the order of their first ranks
         detail::growing_array<int>& t = table_;

@@ -8,8 +8,9 @@
 // a receive that of its message; a free slot orders nothing. So the order found holds for every interleaving and every
 // channel depth, and one run is enough here too.
 //
-// Two calls run back to back. Before, between and after them the user writes all of `in` and `out`. That finds peers
-// that still read a buffer whose call has returned, and stages that are reused while a rank lags a call behind.
+// Two calls run back to back, of a barrier as many as its windows have stages and more. Before, between and after them
+// the user writes all of `in` and `out`. That finds peers that still read a buffer whose call has returned, and stages
+// that are reused while a rank lags a call behind.
 //
 // Cost: a clock of ranks * strands numbers at every event, so this is for small n (tests use n <= 17). Patterns do not
 // change for larger n.
@@ -19,6 +20,7 @@
 
 #include <collx/sched/accesses.hpp>
 #include <collx/sched/network.hpp>
+#include <collx/sched/ranges.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace sched {
@@ -26,30 +28,31 @@ namespace sched {
 // Keeps vector clocks while a schedule runs, and finds accesses that they do not order.
 class clock_reader {
 public:
-    static constexpr int calls = 2;
-
     constexpr clock_reader(const schedule& s, bool in_place)
-        : s_(s), n_(s.ranks), iterations_(s.iterations() * calls), in_place_(in_place) {
+        : s_(s), n_(s.ranks), calls_(s.calls() > 2 ? s.calls() : 2), iterations_(s.iterations() * calls_),
+          in_place_(in_place), scratch_(scratch_named(s)) {
         for (const program& p : s.programs) width_ += static_cast<unsigned>(p.strands.size());
         user_cells_ = s.iterations() * s.chunks; // the pieces of a buffer; every call uses the same buffers
-        cells_per_rank_ = 2 * user_cells_ + s.tmp_chunks() + 2 * s.window_depth * s.chunks;
-        const unsigned cells = sized(n_ * cells_per_rank_);
+        cells_per_rank_ = 2 * user_cells_ + scratch_ + 2 * s.window_depth * s.chunks;
+        const std::size_t cells = std::size_t{sized(n_)} * sized(cells_per_rank_);
         written_by_.resize(cells, -1);
         written_at_.resize(cells, 0);
         reads_.resize(cells * width_, 0);
         clocks_.resize(width_ * width_, 0);
         by_signal_.resize(sized(n_ * s.signals * iterations_) * width_, 0);
-        entered_.resize(sized(n_ * calls), -1);
+        placed_by_.resize(sized(n_), -1);
+        entered_.resize(sized(n_ * calls_), -1);
         for (unsigned i = 0; i < width_; ++i) clocks_[i * width_ + i] = 1;
     }
 
+    constexpr int calls() const { return calls_; }
     constexpr void channel_added(int depth) { by_slot_.resize(by_slot_.size() + sized(depth) * width_, 0); }
 
     // Before and after a call the rank is one thread, the user's, which may touch all buffers of the call.
     constexpr void enter(int rank, int call, int first, int last) {
         for (int i = first + 1; i < last; ++i) join(clock(first), clock(i));
         if (call == 0) user_access(rank, first); // cannot fail: nothing has happened yet
-        entered_[sized(rank * calls + call)] = clock(first)[first];
+        entered_[sized(rank * calls_ + call)] = clock(first)[first];
         for (int i = first + 1; i < last; ++i) join(clock(i), clock(first));
         for (int i = first; i < last; ++i) ++clock(i)[i];
     }
@@ -57,7 +60,7 @@ public:
         for (int i = first + 1; i < last; ++i) join(clock(first), clock(i));
         if (s_.op == collective::barrier)
             for (int k = 0; k < n_; ++k) {
-                const int entry = entered_[sized(k * calls + call)];
+                const int entry = entered_[sized(k * calls_ + call)];
                 if (entry < 0 || clock(first)[first_strand(k)] < entry) return {problem::leaky_barrier, k, -1};
             }
         return user_access(rank, first);
@@ -69,9 +72,10 @@ public:
         fault f{};
         for_each_access(st, me.rank, n_, s_.chunks, [&](const access& a) {
             if (a.rank < 0 || a.rank >= n_) f = {problem::bad_peer, a.rank, a.chunk};
-            else if (a.chunk < 0 || a.chunk >= (a.where == place::tmp ? s_.tmp_chunks() : s_.chunks))
+            else if (a.chunk < 0 || a.chunk >= (a.where == place::tmp ? scratch_ : s_.chunks))
                 f = {problem::bad_chunk, a.rank, a.chunk};
             else if (a.where != place::none) f = touch(me.id, cell(a.rank, a.where, me.iteration, a.chunk), a);
+            if (f.what == problem::none && !has_placed(me, a)) f = {problem::unknown_buffer, a.rank, a.chunk};
             return f.what == problem::none;
         });
         if (out_slot >= 0) publish(&by_slot_[sized(out_slot) * width_], me.id);
@@ -80,6 +84,7 @@ public:
 
     static constexpr bool follows_signals() { return true; }
     constexpr void signalled(const running& me, int index) {
+        if (index == 0) placed_by_[sized(me.rank)] = me.id;
         publish(&by_signal_[said(me.rank, index, me.iteration)], me.id);
     }
     constexpr void waited(const running& me, int index, int rank, int iteration) {
@@ -121,7 +126,16 @@ private:
         if (where == place::out) return base + user_cells_ + piece;
         if (where == place::tmp) return base + 2 * user_cells_ + chunk;
         const int stage = segment_of(where) * s_.window_depth + iteration % s_.window_depth;
-        return base + 2 * user_cells_ + s_.tmp_chunks() + stage * s_.chunks + chunk;
+        return base + 2 * user_cells_ + scratch_ + stage * s_.chunks + chunk;
+    }
+
+    // Whether this strand knows where a peer's buffer lies in this iteration: its signal 0 says so.
+    constexpr bool has_placed(const running& me, const access& a) {
+        if (a.rank == me.rank || (a.where != place::in && a.where != place::out) || s_.on_devices) return true;
+        const int by = placed_by_[sized(a.rank)];
+        if (by < 0) return false;
+        const int at = by_signal_[said(a.rank, 0, me.iteration) + sized(by)];
+        return at > 0 && clock(me.id)[by] >= at;
     }
 
     constexpr fault user_access(int rank, int strand) {
@@ -152,20 +166,22 @@ private:
     }
 
     const schedule& s_;
-    int n_, iterations_;
+    int n_, calls_, iterations_;
     bool in_place_;
+    int scratch_;        // chunks of it that steps name
     unsigned width_ = 0; // strands of all ranks
     int user_cells_ = 0, cells_per_rank_ = 0;
     std::vector<int> written_by_, written_at_;      // by cell: the last write
     std::vector<int> reads_;                        // by cell and strand: reads since then
     std::vector<int> clocks_, by_slot_, by_signal_; // by strand, slot, signal and iteration
+    std::vector<int> placed_by_;                    // by rank: the strand that gives signal 0
     std::vector<int> entered_;                      // by rank and call: clock of the user's last access before it
 };
 
 // The verdict for one case: in place (out is in) or not.
 constexpr verdict races_once(const schedule& s, bool in_place) {
     clock_reader clocks(s, in_place);
-    network<clock_reader> run(s, clocks, {.calls = clock_reader::calls});
+    network<clock_reader> run(s, clocks, {.calls = clocks.calls()});
     verdict v = run.run();
     v.in_place = in_place && !v.ok();
     return v;

@@ -41,7 +41,9 @@ public:
         v.table_ = table_.data();
         return v;
     }
-    constexpr operator order_view() const { return view(); }
+    // The view refers to this order, so a temporary order cannot be converted.
+    constexpr operator order_view() const& { return view(); }
+    operator order_view() const&& = delete;
 
 private:
     constexpr void build() {

@@ -72,7 +72,9 @@ public:
         v.table_ = table_.data();
         return v;
     }
-    constexpr operator route_view() const { return view(); }
+    // The view refers to this route, so a temporary route cannot be converted.
+    constexpr operator route_view() const& { return view(); }
+    operator route_view() const&& = delete;
 
 private:
     static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }

@@ -83,7 +83,9 @@ struct ref {
 COLLX_HD constexpr ref in(chunk_set c) { return {place::in, c}; }
 COLLX_HD constexpr ref out(chunk_set c) { return {place::out, c}; }
 COLLX_HD constexpr ref tmp(chunk_set c) { return {place::tmp, c}; }
-COLLX_HD constexpr ref window(int segment, chunk_set c) { return {segment == 0 ? place::window0 : place::window1, c}; }
+COLLX_HD constexpr ref window(int segment, chunk_set c) { // there are segments 0 and 1
+    return {segment == 0 ? place::window0 : segment == 1 ? place::window1 : place::none, c};
+}
 COLLX_HD constexpr ref passing(chunk_set c) { return {place::none, c}; } // forwarded only, not stored
 
 // Whether a place is a window, and which segment it is.
@@ -116,6 +118,9 @@ COLLX_HD constexpr remote_range at_ranks(int first, int last, ref what) { return
 
 // As the peer of a wait: all ranks.
 inline constexpr int all_ranks = -1;
+
+// As the index of a recorded signal or wait: a number that a step cannot hold. No rank gives it.
+inline constexpr unsigned char no_signal = 255;
 
 // One recorded action. The meaning of the peer fields depends on the kind:
 //   channel actions   peer_from, peer_to: the two channels

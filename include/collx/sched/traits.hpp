@@ -77,6 +77,13 @@ constexpr int tmp_chunks_of(const A& a, int n) {
     else return 0;
 }
 
+// Whether the algorithm is for devices only, whose executors know more kinds of steps than the host's engine.
+template <class A>
+inline constexpr bool only_on_devices_v = false;
+template <class A>
+requires requires { A::only_on_devices; }
+inline constexpr bool only_on_devices_v<A> = A::only_on_devices;
+
 // Whether the algorithm may change the order of operands for some n: what it declares, else yes if it reduces.
 template <class A>
 inline constexpr bool reorders_v = reduces(A::op);

@@ -38,6 +38,12 @@ enum class problem : unsigned char {
     undeclared_signal,  // a signal or a window beyond what the algorithm declares
     leaky_barrier,      // returns although some rank has not entered
     no_chunks,          // cuts the buffer into none: its loops over chunks would do nothing, and prove nothing
+    bad_place,          // an operand or a result in a place where no engine looks for it
+    no_operator,        // a fold in a collective that does not reduce
+    bad_to_all,         // to_all of some ranks' operands, or not to `out`
+    mixed_memory,       // steps over windows and steps over peers' buffers in one algorithm
+    unknown_buffer,     // a peer's buffer before that peer has said where it lies
+    bad_member,         // a member that is no rank, or is named twice
 };
 
 // In which order the operands of complete reductions stand.

@@ -21,15 +21,18 @@ namespace sched {
 // Computes symbolic values. A value's chunk is iteration * chunks + c: data of another iteration are another chunk.
 class value_reader {
 public:
-    constexpr value_reader(const schedule& s, bool in_place)
+    constexpr value_reader(const schedule& s, bool in_place) : value_reader(s, in_place, s.op) {}
+    // promise: the collective whose rules for chunks hold, where s.op promises less.
+    constexpr value_reader(const schedule& s, bool in_place, collective promise)
         : s_(s), n_(s.ranks), chunks_(s.chunks), cells_(s.iterations() * s.chunks), in_place_(in_place),
-          own_places_(s.op != collective::all_to_all && s.op != collective::send_recv),
+          own_places_(promise != collective::all_to_all && promise != collective::send_recv),
           out_(sized(n_ * cells_), cell{}), trees_(sized(s.op == collective::all_reduce ? cells_ : 0), 0u),
           prefix_(sized(n_ + 1), 0u) {
         for (int r = 0; r < n_; ++r) prefix_[sized(r) + 1] = prefix_[sized(r)] + mix_bits(sized(r));
         if (s.op == collective::barrier) words_ = sized(n_ + 63) / 64;
+        if (s.reaches_buffers && !s.on_devices) placed_.resize(sized(n_));
         if (words_ != 0) known_.resize(sized(strand_count()) * words_);
-        if (words_ != 0) by_signal_.resize(sized(n_ * s.signals * s.iterations()) * words_);
+        if (words_ != 0) by_signal_.resize(sized(n_ * s.signals * s.calls()) * words_);
     }
 
     constexpr verdict result(verdict v) {
@@ -49,7 +52,10 @@ public:
     }
     constexpr void enter(int rank, int, int first, int last) {
         if (words_ == 0) return;
-        for (int i = first; i < last; ++i) known_[sized(i) * words_ + sized(rank) / 64] |= bit(rank);
+        for (int i = first; i < last; ++i) {
+            for (unsigned w = 0; w < words_; ++w) known_[sized(i) * words_ + w] = 0; // what is known of this call
+            known_[sized(i) * words_ + sized(rank) / 64] |= bit(rank);
+        }
     }
 
     constexpr fault act(const running& me, const step& st, int in_slot, int out_slot) {
@@ -76,15 +82,17 @@ public:
 
     constexpr bool follows_signals() const { return words_ != 0; }
     constexpr void signalled(const running& me, int index) {
+        if (index == 0 && !placed_.empty()) placed_[sized(me.rank)] = me.iteration + 1;
         for (unsigned w = 0; w < words_; ++w)
             by_signal_[said(me.rank, index, me.iteration) + w] = known_[sized(me.id) * words_ + w];
     }
     constexpr void waited(const running& me, int index, int rank, int iteration) {
+        if (iteration != me.iteration) return; // an earlier call's
         for (unsigned w = 0; w < words_; ++w)
             known_[sized(me.id) * words_ + w] |= by_signal_[said(rank, index, iteration) + w];
     }
 
-    // A barrier is correct if a rank that returns knows that all ranks have entered.
+    // A barrier is correct if a rank that returns knows that all ranks have entered this call. A call is one iteration.
     constexpr fault leave(int, int, int first, int last) {
         for (int k = 0; k < n_ && words_ != 0; ++k) {
             bool known = false;
@@ -119,7 +127,7 @@ private:
     static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
     static constexpr std::uint64_t bit(int rank) { return std::uint64_t{1} << (sized(rank) % 64); }
     constexpr std::size_t said(int rank, int index, int iteration) const {
-        return sized((rank * s_.signals + index) * s_.iterations() + iteration) * words_;
+        return sized((rank * s_.signals + index) * s_.calls() + iteration) * words_;
     }
     constexpr int strand_count() const {
         int count = 0;
@@ -173,8 +181,10 @@ private:
     }
 
     constexpr value& tmp_cell(int rank, int chunk) {
-        if (tmp_.empty()) tmp_.resize(sized(n_ * s_.tmp_chunks()));
-        return tmp_[sized(rank * s_.tmp_chunks() + chunk)];
+        // Chunk by chunk: an algorithm may declare far more scratch than its steps name.
+        const std::size_t at = std::size_t{sized(chunk)} * sized(n_) + sized(rank);
+        if (at >= tmp_.size()) tmp_.resize(at < 2 * tmp_.size() ? 2 * tmp_.size() : at + sized(n_));
+        return tmp_[at];
     }
     constexpr value& window_cell(int rank, place where, int iteration, int chunk) {
         if (windows_.empty()) windows_.resize(sized(n_ * 2 * s_.window_depth * chunks_));
@@ -194,6 +204,7 @@ private:
         if (where == place::tmp) v = tmp_cell(rank, chunk);
         else if (is_window(where)) v = window_cell(rank, where, me.iteration, chunk);
         else if (where == place::in || where == place::out) {
+            if (!has_placed(me, rank)) return {problem::unknown_buffer, rank, chunk};
             const cell& c = out_cell(rank, me.iteration, chunk);
             if (c.stored && (in_place_ || where == place::out)) v = c.held;
             else if (in_place_ || where == place::in) v = input(rank, me.iteration, chunk);
@@ -202,6 +213,11 @@ private:
         if (!v.is_set()) return {problem::unset_read, rank, chunk};
         if (own_places_ && v.chunk != me.iteration * chunks_ + chunk) return {other_data(v.chunk, chunk), rank, chunk};
         return {};
+    }
+
+    // Whether a rank has said where its buffers lie in this iteration: with its signal 0.
+    constexpr bool has_placed(const running& me, int rank) const {
+        return rank == me.rank || placed_.empty() || placed_[sized(rank)] > me.iteration;
     }
 
     constexpr fault store_all(const running& me, const step& st, int chunk, const value& v) {
@@ -295,6 +311,7 @@ private:
     detail::growing_array<message> messages_;     // by slot
     detail::growing_array<std::uint64_t> trees_;  // the first result of each chunk
     detail::growing_array<std::uint64_t> prefix_; // sums of the ranks' hashes
+    detail::growing_array<int> placed_;           // where peers' buffers are used: iterations of each rank's signal 0
     unsigned words_ = 0;
     detail::growing_array<std::uint64_t> known_, by_slot_,
         by_signal_; // barriers: sets of ranks by strand, slot, signal and iteration
@@ -304,7 +321,7 @@ private:
 // Requires: a schedule that is in range.
 constexpr verdict verify_once(const schedule& s, bool in_place) {
     value_reader values(s, in_place);
-    network<value_reader> run(s, values);
+    network<value_reader> run(s, values, {.calls = s.calls()});
     return values.result(run.run());
 }
 
@@ -312,7 +329,7 @@ constexpr verdict verify_once(const schedule& s, bool in_place) {
 constexpr verdict verify(const schedule& s) {
     if (const verdict v = out_of_range(s); !v.ok()) return v;
     value_reader values(s, false);
-    network<value_reader> run(s, values);
+    network<value_reader> run(s, values, {.calls = s.calls()});
     const verdict v = values.result(run.run());
     if (!v.ok() || !may_be_in_place(s.op) || !values.depends_on_place()) return v;
     const verdict again = verify_once(s, true);

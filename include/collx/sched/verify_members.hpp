@@ -34,11 +34,27 @@ constexpr bool is_relay(const program& p) {
     return true;
 }
 
+// Runs all ranks, of which only the members take part in the collective: messages must go through, and must hold the
+// chunks that the steps name. What the members make of them is proved without the others.
+constexpr verdict verify_passing(schedule s) {
+    const collective promise = s.op;
+    s.op = collective::send_recv; // promises no results
+    value_reader values(s, false, promise);
+    network<value_reader> run(s, values);
+    return values.result(run.run());
+}
+
 // Verifies a schedule among `members`: ranks by position, in the order in which the collective counts them.
-constexpr verdict verify_members(schedule s, const detail::growing_array<int>& members) {
+constexpr verdict verify_members(const schedule& s, const detail::growing_array<int>& members) {
+    if (const verdict v = out_of_range(s); !v.ok()) return v;
     const auto n = static_cast<unsigned>(s.ranks);
     detail::growing_array<int> position(n, -1);
-    for (unsigned i = 0; i < members.size(); ++i) position[static_cast<unsigned>(members[i])] = static_cast<int>(i);
+    for (unsigned i = 0; i < members.size(); ++i) {
+        const int m = members[i];
+        if (m < 0 || m >= s.ranks || position[static_cast<unsigned>(m)] >= 0)
+            return {.what = problem::bad_member, .rank = m};
+        position[static_cast<unsigned>(m)] = static_cast<int>(i);
+    }
     for (unsigned r = 0; r < n; ++r)
         if (position[r] < 0 && !is_relay(s.programs[r]))
             return {.what = problem::not_an_output, .rank = static_cast<int>(r)};
@@ -68,8 +84,7 @@ constexpr verdict verify_members(schedule s, const detail::growing_array<int>& m
     }
     const verdict v = verify(among);
     if (!v.ok()) return v;
-    s.op = collective::send_recv; // promises only that the messages go through
-    const verdict whole = verify(s);
+    const verdict whole = verify_passing(s);
     return whole.ok() ? v : whole;
 }
 
