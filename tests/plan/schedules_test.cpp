@@ -128,6 +128,7 @@ TEST_CASE("what a proof costs is counted with the scratch that steps name, and w
     };
     CHECK(cost(with_scratch{.named = 1}, 2) == 2 * 4); // the steps
     CHECK(cost(with_scratch{.named = 1'000'000}, 2) == 2'000'000);
+    CHECK(cost(algo::bruck_all_gather{}, 4) == 4 * (1 + 2 * (1 + 2))); // a message of two chunks counts twice
     CHECK(cost(algo::flag_barrier{}, 2) == 2 * 2 * std::int64_t{algo::flag_barrier{}.depth + 2});
     rank me(1, 2);
     for (const int named : {1, 1'000'000}) { // the second proof would take a gigabyte: it is left out

@@ -274,6 +274,30 @@ TEST_CASE("two strands of a rank may not share an end of a channel") {
     CHECK(!receives.ok());
 }
 
+namespace {
+// Counts the slots of all channels.
+struct slot_counter {
+    int slots = 0;
+    void channel_added(int depth) { slots += depth; }
+    void enter(int, int, int, int) {}
+    fault leave(int, int, int, int) { return {}; }
+    fault act(const running&, const step&, int, int) { return {}; }
+    static bool follows_signals() { return false; }
+    void signalled(const running&, int) {}
+    void waited(const running&, int, int, int) {}
+};
+} // namespace
+TEST_CASE("channels have no more slots than messages") {
+    const auto slots = [](const schedule& s, int depth) {
+        slot_counter all;
+        CHECK(network<slot_counter>(s, all, {.depth = depth}).run().ok());
+        return all.slots;
+    };
+    CHECK(slots(record_all(pairwise_all_to_all{}, n), 16) == n * (n - 1)); // one message each
+    CHECK(slots(record_all(ring_all_reduce{}, n), 16) == n * 2 * (n - 1));
+    CHECK(slots(record_all(ring_all_reduce{}, n), 3) == n * 3);
+}
+
 // ---------------------------------------------------------------------------------------------- outputs
 TEST_CASE("outputs are written once, all of them, and nothing else is") {
     CHECK(mutant(ring_all_gather{}, [](schedule& s) { steps(s, 3).push_back(steps(s, 3)[0]); }).what ==
@@ -556,7 +580,7 @@ TEST_CASE("a barrier that forgets a round leaks") {
 }
 
 namespace {
-// Waits for the signals of the call before. In many iterations of one call it would seem to know everybody.
+// Waits for the signals of the call before. In many iterations of one call it would seem to know all.
 struct late_barrier : text<collective::barrier> {
     static constexpr int signals = 1;
     static constexpr int chunks(int) { return 0; }

@@ -163,6 +163,71 @@ TEST_CASE("a peer's buffer is used once that peer has said where it lies: with s
           }).ok());
 }
 
+namespace {
+
+// Ranks put, the root reduces. Before a rank puts again it waits for the root, or for all.
+template <bool AsksAll>
+struct to_root {
+    static constexpr collective op = collective::reduce;
+    static constexpr const char* name = "to_root";
+    static constexpr int signals = 2;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int) { return 1; }
+    int root = 0;
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        if (r != root) {
+            if (AsksAll) ex.wait_all(1, 1);
+            else ex.wait(1, root, 1);
+            ex.step(copy, in(0), window(0, 0));
+        }
+        ex.signal(0);
+        if (r == root) {
+            ex.wait_all(0);
+            ex.step(fold | copy, in(0), at_ranks(0, n, window(0, 0)), out(0));
+        }
+        ex.signal(1);
+    }
+};
+
+// Only the root puts and signals 0, only the others read and signal 1. The root has one strand more.
+struct from_root {
+    static constexpr collective op = collective::broadcast;
+    static constexpr const char* name = "from_root";
+    static constexpr int signals = 2;
+    static constexpr int chunks(int) { return 1; }
+    int root = 0;
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        if (r == root) {
+            if (ex.strand(0)) {
+                ex.step(copy, in(0), window(0, 0));
+                ex.signal(0);
+                for (int k = 0; k < n; ++k)
+                    if (k != root) ex.wait(1, k);
+            }
+            if (ex.strand(1)) ex.step(copy, in(0), out(0));
+        } else {
+            ex.wait(0, root);
+            ex.step(get | copy, at(root, window(0, 0)), out(0));
+            ex.signal(1);
+        }
+    }
+};
+
+} // namespace
+
+TEST_CASE("calls with another root use the same windows") {
+    for (const int root : {0, 1, 2}) {
+        const to_root<false> only_root{root};
+        CHECK(verify(only_root, 3).ok());
+        CHECK(races(record_all(only_root, 3)).ok()); // as long as the root stays
+        CHECK(races(only_root, 3).what == problem::race);
+        CHECK(races(to_root<true>{root}, 3).ok());
+        CHECK(races(from_root{root}, 3).ok());
+    }
+}
+
 TEST_CASE("only the signal that is asked for orders, not a later one that happened to come first") {
     // Rank 1 signals 0 before it writes and 1 after; rank 0 waits for one of them and reads.
     const auto asking = [](int index) {

@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <string>
 
 using namespace collx;
@@ -256,4 +257,20 @@ TEST_CASE("the scratch that steps name, however much is declared") {
     CHECK(last_chunk({6, 2}, 8) == 7);
     CHECK(last_chunk({1, 3, 1, 2}, 8) == 5);
     CHECK(last_chunk({3, 0}, 8) == -1);
+    constexpr int order[] = {3, 1, 0, 2};
+    CHECK(last_chunk(chunk_set(1, 2).in_order(order), 4) == 1);
+    chunk_set part(2, 3); // of the chunks 10 to 13: 12, 13, 10
+    part.base = 10, part.size = 4;
+    CHECK(last_chunk(part, 8) == 13);
+    part.first = 0;
+    CHECK(last_chunk(part, 8) == 12);
+    for (int first = 0; first < 8; ++first) // as by looking at each
+        for (int count = 1; count <= 4; ++count)
+            for (int run = 1; run <= 3; ++run)
+                for (int period = run; period <= 7; ++period) {
+                    const chunk_set c(first, count, run, period);
+                    int most = -1;
+                    for (int i = 0; i < count; ++i) most = std::max(most, c.at(i, 8));
+                    CHECK(last_chunk(c, 8) == most);
+                }
 }

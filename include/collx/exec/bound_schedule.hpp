@@ -113,7 +113,7 @@ struct bound_schedule {
     bool allows_single_copy = false; // every message goes straight to an output, so it may be read where it lies
     bool is_short_form = false;      // it has a short form (exec/short_call.hpp)
     bool is_proved = false;          // checked calls have verified the algorithm for these ranks
-    std::int64_t proof_steps = 0;    // what verifying it costs: the steps of all ranks, times the iterations
+    std::int64_t proof_steps = 0;    // what verifying it costs: the chunks of all ranks' steps, times the iterations
     // Schedules that run first where ranks relay parts whose counts they do not know. They bring a relaying rank the
     // counts of the ranks it relays for and, if it passes parts down to these, the counts that they expect. Null: none.
     bound_schedule *counts = nullptr, *expected_counts = nullptr;

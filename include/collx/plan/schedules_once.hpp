@@ -32,10 +32,11 @@ inline constexpr std::size_t long_for_many = 8 * 1024;
 
 // What all ranks must agree on before the first byte: the largest message, which segments and buffers are touched.
 struct footprint {
-    int max_message_chunks = 1, segments = 0, strands = 0, scratch = 0; // scratch: chunks that steps name
+    int max_message_chunks = 1, segments = 0, strands = 0;
+    std::int64_t scratch = 0;       // chunks that steps name, of all ranks
     bool allows_single_copy = true; // receivers take single chunks into their output and send nothing on
     void add(const sched::program& p, int chunks) {
-        if (const int named = sched::scratch_named(p, chunks); named > scratch) scratch = named;
+        scratch += sched::scratch_named(p, chunks);
         if (static_cast<int>(p.strands.size()) > strands) strands = static_cast<int>(p.strands.size());
         for (const auto& strand : p.strands)
             for (const auto& s : strand) {
@@ -172,13 +173,17 @@ struct schedule_cache::recording {
     int own_rank;
     sched::schedule surveyed;
     detail::footprint footprint;
-    std::int64_t steps = 0;
+    std::int64_t steps = 0; // each as often as it has chunks
     sched::program own;
 
     [[gnu::cold]] void add(sched::program&& p, int rank) {
         footprint.add(p, surveyed.chunks);
         sched::survey(surveyed, p);
-        for (const auto& strand : p.strands) steps += static_cast<std::int64_t>(strand.size());
+        for (const auto& strand : p.strands)
+            for (const sched::step& s : strand) {
+                const int chunks = std::max(s.src.chunks.count, s.dst.chunks.count);
+                steps += chunks > 1 ? chunks : 1;
+            }
         if (rank == own_rank) own = static_cast<sched::program&&>(p);
     }
 };
@@ -227,7 +232,7 @@ struct schedule_cache::recording {
              most_strands);
     auto b = make_sole<bound_schedule>();
     b->steps = static_cast<sched::program&&>(all.own);
-    const std::int64_t cells = std::int64_t{n} * std::max(a.declared.chunks, f.scratch);
+    const std::int64_t cells = std::max(std::int64_t{n} * a.declared.chunks, f.scratch);
     b->proof_steps = std::max(all.steps, cells) * all.surveyed.iterations() * all.surveyed.calls();
     b->zero_copy = all.surveyed.reaches_buffers;
     b->chunks = a.declared.chunks;

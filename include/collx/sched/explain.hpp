@@ -33,7 +33,7 @@ constexpr const char* name_of(problem p) {
         "the signal was already given in this iteration",
         "the message holds another number of chunks",
         "the place is right, but the data is another chunk's",
-        "the chunk is right, but the data is of another iteration: no wait keeps the ranks in step",
+        "the chunk is right, but the data is of another iteration: no wait or message keeps ranks and strands in step",
         "what is read here was never written",
         "a contribution would be reduced twice",
         "a step may not store to its input",
@@ -55,7 +55,7 @@ constexpr const char* name_of(problem p) {
         "it returns although some rank has not entered",
         "the algorithm cuts the buffer into no chunks: see chunks(n)",
         "such a step cannot read or store there: only copy stores to a window (0 or 1), only get and fold read windows "
-        "(one's own, too), and nobody reads the scratch of others",
+        "(one's own, too), and no step reads the scratch of another rank",
         "a fold reduces, and this collective has no operator: use get",
         "to_all stores the sum of all ranks to the output of all: at_ranks(0, n, ...), out(c)",
         "some steps go through windows, others straight to the buffers of peers: an algorithm does one of the two",

@@ -10,6 +10,8 @@
 // across strands, zero-copy buffers) is outside this argument; races.hpp must show that all accesses to it are ordered.
 #pragma once
 
+#include <cstdint>
+
 #include <collx/sched/schedule.hpp>
 #include <collx/sched/verdict.hpp>
 
@@ -39,6 +41,9 @@ struct run_options {
     int calls = 1;
     int iterations = 0; // in each call; 0: schedule::iterations()
     int depth = 0;      // of the channels; 0: schedule::depth
+    // Calls from number `then_from` on run these programs instead; null: all run the same. They have as many strands.
+    const schedule* then = nullptr;
+    int then_from = 0;
 };
 
 template <class Reader>
@@ -46,10 +51,10 @@ class network {
 public:
     constexpr network(const schedule& s, Reader& reader, run_options o = {})
         : s_(s), reader_(reader), calls_(o.calls), iterations_(o.iterations > 0 ? o.iterations : s.iterations()),
-          depth_(o.depth > 0 ? o.depth : s.depth), channel_of_(sized(s.ranks * s.ranks), -1),
-          counters_(sized(s.ranks * s.signals), 0), arrived_(sized(s.signals * iterations_ * calls_), 0),
-          blocked_on_(counters_.size() + arrived_.size(), -1), first_of_(sized(s.ranks + 1), 0),
-          ended_(sized(s.ranks), 0) {
+          then_(o.then), then_from_(o.then_from), channel_of_(sized(s.ranks) * sized(s.ranks), -1),
+          depth_(useful(o.depth > 0 ? o.depth : s.depth)), counters_(sized(s.ranks * s.signals), 0),
+          arrived_(sized(s.signals * iterations_ * calls_), 0), blocked_on_(counters_.size() + arrived_.size(), -1),
+          first_of_(sized(s.ranks + 1), 0), ended_(sized(s.ranks), 0) {
         for (int r = 0; r < s.ranks; ++r) add(r, s.programs[sized(r)]);
     }
 
@@ -78,6 +83,26 @@ private:
     using state = running::state;
 
     static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
+
+    // No channel holds more messages than its sender sends in all calls together, and a slot takes memory.
+    constexpr int useful(int depth) {
+        if (depth <= 2) return depth;
+        int most = 1;
+        const auto count = [&](const schedule& s) {
+            for (int r = 0; r < s.ranks; ++r)
+                for (const auto& strand : s.programs[sized(r)].strands)
+                    for (const step& st : strand) {
+                        if ((st.what & send) == 0 || !is_rank(st.peer_to)) continue;
+                        const int sent = ++channel_of_[sized(r) * sized(s_.ranks) + sized(st.peer_to)] + 1;
+                        most = sent > most ? sent : most;
+                    }
+        };
+        count(s_);
+        if (then_ != nullptr) count(*then_);
+        for (int& c : channel_of_) c = -1;
+        const std::int64_t all = std::int64_t{most} * iterations_ * calls_;
+        return all < depth ? static_cast<int>(all) : depth;
+    }
 
     constexpr void add(int rank, const program& p) {
         first_of_[sized(rank)] = static_cast<int>(strands_.size());
@@ -151,7 +176,7 @@ private:
     }
 
     constexpr int find_channel(int from, int to) {
-        int& id = channel_of_[sized(from * s_.ranks + to)];
+        int& id = channel_of_[sized(from) * sized(s_.ranks) + sized(to)];
         if (id < 0) {
             id = static_cast<int>(channels_.size());
             channels_.push_back({from, to});
@@ -184,7 +209,7 @@ private:
 
     constexpr void give(running& me, const step& st) {
         const int id = me.rank * s_.signals + st.index;
-        if (counters_[sized(id)] != me.iteration) return stop(me, fail(problem::signal_twice, me, -1, st.index));
+        if (counters_[sized(id)] > me.iteration) return stop(me, fail(problem::signal_twice, me, -1, st.index));
         reader_.signalled(me, st.index);
         counters_[sized(id)] = me.iteration + 1;
         ++me.at;
@@ -246,10 +271,17 @@ private:
             other.now = state::ended;
             if (!again) continue;
             ++other.call;
+            if (then_ != nullptr && other.call == then_from_) follow(other, *then_);
             other.at = other.begin;
             if (i == me.id) me.now = state::ready; // continues at once
             else resume(other);
         }
+    }
+
+    static constexpr void follow(running& strand, const schedule& s) {
+        const auto& steps = s.programs[sized(strand.rank)].strands[sized(strand.strand)];
+        strand.begin = steps.data();
+        strand.end = strand.begin + steps.size();
     }
 
     // Called when no strand can continue although not all have ended. Follows the waits from `me` to a wait that no
@@ -326,11 +358,14 @@ private:
 
     const schedule& s_;
     Reader& reader_;
-    int calls_, iterations_, depth_;
+    int calls_, iterations_;
+    const schedule* then_;
+    int then_from_;
     verdict verdict_{};
     detail::growing_array<running> strands_;
     detail::growing_array<channel> channels_;
     detail::growing_array<int> channel_of_; // [from * ranks + to]
+    int depth_;
     detail::growing_array<int> counters_;   // [rank * signals + index]: iterations signalled
     detail::growing_array<int> arrived_;    // [index, iteration]: ranks that have signalled
     detail::growing_array<int> blocked_on_; // first strand blocked on each counter, then on each number of arrivals

@@ -8,7 +8,8 @@
 // a receive that of its message; a free slot orders nothing. So the order found holds for every interleaving and every
 // channel depth, and one run is enough here too.
 //
-// Two calls run back to back, of a barrier as many as its windows have stages and more. Before, between and after them
+// Two calls run back to back, of a barrier as many as its windows have stages and more. Calls with other roots use the
+// same windows, so a third one has another root. Before, between and after them
 // the user writes all of `in` and `out`. That finds peers that still read a buffer whose call has returned, and stages
 // that are reused while a rank lags a call behind.
 //
@@ -28,9 +29,14 @@ namespace sched {
 // Keeps vector clocks while a schedule runs, and finds accesses that they do not order.
 class clock_reader {
 public:
-    constexpr clock_reader(const schedule& s, bool in_place)
-        : s_(s), n_(s.ranks), calls_(s.calls() > 2 ? s.calls() : 2), iterations_(s.iterations() * calls_),
-          in_place_(in_place), scratch_(scratch_named(s)) {
+    // then: the programs of one more call; null: there is none.
+    constexpr clock_reader(const schedule& s, bool in_place, const schedule* then)
+        : s_(s), n_(s.ranks), calls_(then != nullptr ? 3
+                                     : s.calls() > 2 ? s.calls()
+                                                     : 2),
+          iterations_(s.iterations() * calls_), in_place_(in_place), scratch_(scratch_named(s)) {
+        if (then != nullptr)
+            if (const int more = scratch_named(*then); more > scratch_) scratch_ = more;
         for (const program& p : s.programs) width_ += static_cast<unsigned>(p.strands.size());
         user_cells_ = s.iterations() * s.chunks; // the pieces of a buffer; every call uses the same buffers
         cells_per_rank_ = 2 * user_cells_ + scratch_ + 2 * s.window_depth * s.chunks;
@@ -178,10 +184,10 @@ private:
     std::vector<int> entered_;                      // by rank and call: clock of the user's last access before it
 };
 
-// The verdict for one case: in place (out is in) or not.
-constexpr verdict races_once(const schedule& s, bool in_place) {
-    clock_reader clocks(s, in_place);
-    network<clock_reader> run(s, clocks, {.calls = clocks.calls()});
+// The verdict for one case: in place (out is in) or not. then: the programs of a third call; null: there is none.
+constexpr verdict races_once(const schedule& s, bool in_place, const schedule* then = nullptr) {
+    clock_reader clocks(s, in_place, then);
+    network<clock_reader> run(s, clocks, {.calls = clocks.calls(), .then = then, .then_from = 2});
     verdict v = run.run();
     v.in_place = in_place && !v.ok();
     return v;
@@ -190,16 +196,35 @@ constexpr verdict races_once(const schedule& s, bool in_place) {
 // Ensures: ok() means that any two conflicting accesses of two strands are ordered, in any number of calls back to
 // back.
 // Requires: a schedule that verify() accepts.
-constexpr verdict races(const schedule& s) {
-    const verdict v = races_once(s, false);
+constexpr verdict races(const schedule& s, const schedule* then = nullptr) {
+    const verdict v = races_once(s, false, then);
     if (!v.ok() || !may_be_in_place(s.op)) return v;
-    const verdict again = races_once(s, true);
+    const verdict again = races_once(s, true, then);
     return again.ok() ? v : again;
+}
+
+// The same for calls of one algorithm with two roots.
+constexpr verdict races_of_roots(schedule s, schedule then) {
+    for (unsigned r = 0; r < s.programs.size(); ++r) { // a strand that one of them lacks has no steps there
+        auto &a = s.programs[r].strands, &b = then.programs[r].strands;
+        const std::size_t strands = a.size() > b.size() ? a.size() : b.size();
+        a.resize(strands), b.resize(strands);
+    }
+    s.uses |= then.uses;
+    s.signals = s.signals > then.signals ? s.signals : then.signals;
+    s.max_lag = s.max_lag > then.max_lag ? s.max_lag : then.max_lag;
+    return races(s, &then);
 }
 
 template <class Algorithm>
 constexpr verdict races(const Algorithm& a, int n) {
-    return races(record_all(a, n));
+    const schedule s = record_all(a, n);
+    if constexpr (has_root<Algorithm> && signals_v < Algorithm >> 0) {
+        Algorithm b = a;
+        set_root(b, (root_of(a) + 1) % (n > 1 ? n : 1));
+        if (n > 1) return races_of_roots(s, record_all(b, n));
+    }
+    return races(s);
 }
 
 } // namespace sched

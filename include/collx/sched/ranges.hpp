@@ -44,11 +44,16 @@ constexpr bool is_set_of_chunks(const ref& r, const schedule& s) {
     return true;
 }
 
-// The largest chunk that the set names.
+// The largest chunk that the set names; -1: it names none.
 constexpr int last_chunk(const chunk_set& c, int chunks) {
+    if (c.count < 1 || c.run < 1) return -1;
+    if (c.order == nullptr) {
+        const int within = c.size == 0 ? chunks : c.size;
+        const std::int64_t last = std::int64_t{c.first} + std::int64_t{c.count - 1} / c.run * c.period;
+        if (const std::int64_t end = last + (c.count - 1) % c.run; end < within) return c.base + static_cast<int>(end);
+        if (c.run == c.period) return c.base + within - 1; // neighbours that go round
+    }
     int most = -1;
-    if (c.count > 0 && c.run == c.period && c.size == 0 && c.order == nullptr) // neighbours
-        return c.first < chunks - c.count ? c.first + c.count - 1 : chunks - 1;
     for (int i = 0; i < c.count; ++i) most = c.at(i, chunks) > most ? c.at(i, chunks) : most;
     return most;
 }

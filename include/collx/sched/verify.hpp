@@ -181,10 +181,13 @@ private:
     }
 
     constexpr value& tmp_cell(int rank, int chunk) {
-        // Chunk by chunk: an algorithm may declare far more scratch than its steps name.
-        const std::size_t at = std::size_t{sized(chunk)} * sized(n_) + sized(rank);
-        if (at >= tmp_.size()) tmp_.resize(at < 2 * tmp_.size() ? 2 * tmp_.size() : at + sized(n_));
-        return tmp_[at];
+        // As far as this rank's steps reach: an algorithm may declare far more scratch, and one rank use more than
+        // others.
+        if (tmp_.empty()) tmp_.resize(sized(n_));
+        detail::growing_array<value>& mine = tmp_[sized(rank)];
+        const std::size_t at = sized(chunk);
+        if (at >= mine.size()) mine.resize(at < 2 * mine.size() ? 2 * mine.size() : at + 1);
+        return mine[at];
     }
     constexpr value& window_cell(int rank, place where, int iteration, int chunk) {
         if (windows_.empty()) windows_.resize(sized(n_ * 2 * s_.window_depth * chunks_));
@@ -307,7 +310,8 @@ private:
     bool reads_overwritten_ = false;
     reduction_order order_ = reduction_order::rank_order;
     detail::growing_array<cell> out_;
-    detail::growing_array<value> tmp_, windows_;
+    detail::growing_array<detail::growing_array<value>> tmp_; // by rank
+    detail::growing_array<value> windows_;
     detail::growing_array<message> messages_;     // by slot
     detail::growing_array<std::uint64_t> trees_;  // the first result of each chunk
     detail::growing_array<std::uint64_t> prefix_; // sums of the ranks' hashes
