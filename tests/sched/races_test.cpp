@@ -169,7 +169,6 @@ namespace {
 template <bool AsksAll>
 struct to_root {
     static constexpr collective op = collective::reduce;
-    static constexpr const char* name = "to_root";
     static constexpr int signals = 2;
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 1; }
@@ -193,7 +192,6 @@ struct to_root {
 // Only the root puts and signals 0, only the others read and signal 1. The root has one strand more.
 struct from_root {
     static constexpr collective op = collective::broadcast;
-    static constexpr const char* name = "from_root";
     static constexpr int signals = 2;
     static constexpr int chunks(int) { return 1; }
     int root = 0;

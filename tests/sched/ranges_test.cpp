@@ -142,6 +142,15 @@ TEST_CASE("messages and copies work on a rank's own buffers") {
     CHECK(judged([](auto& ex) { ex.step(recv | copy, from(1), passing(0)); }) == problem::bad_place);
 }
 
+TEST_CASE("a barrier's messages have no elements, and so no place") {
+    const auto token = [](auto& ex) { ex.step(send, to(1), passing(0)); };
+    CHECK(judged(token) == problem::bad_place);
+    CHECK(judged(collective::barrier, token) == problem::none);
+    CHECK(judged(collective::barrier, [](auto& ex) { ex.step(recv | copy, from(1), passing(0)); }) == problem::none);
+    CHECK(judged(collective::barrier, [](auto& ex) { ex.step(get | copy, at(1, tmp(0)), out(0)); }) ==
+          problem::bad_place);
+}
+
 TEST_CASE("get and fold read windows, inputs and outputs of ranks, and store to a buffer of this one") {
     for (const ref there : {in(0), out(0), window(0, 0), window(1, 0)}) {
         CHECK(judged([&](auto& ex) { ex.step(get | copy, at(1, there), out(0)); }) == problem::none);

@@ -16,7 +16,6 @@ namespace {
 // chunks first and second.
 struct exchange {
     static constexpr collective op = collective::all_reduce;
-    static constexpr const char* name = "exchange";
     static constexpr int min_depth = 2;
     static constexpr bool needs_commutative = true;
     static constexpr int chunks(int) { return 2; }

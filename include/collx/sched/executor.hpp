@@ -17,6 +17,9 @@
 //   ex.step(fold | to_all, at_ranks(0, n, in(c)), out(c));     the same, stored to out[c] of all ranks
 //   ex.signal(s); ex.wait(s, k, lag); ex.wait_all(s, lag);
 //
+// Messages, their operands and copies are in, out or tmp of the rank itself; a plain copy may store to a window too.
+// Only get and fold read windows, and in and out of other ranks. to_all is of all ranks. ranges.hpp refuses the rest.
+//
 // Rules that make one run a proof (Kahn, "The semantics of a simple language for parallel programming", 1974): control
 // flow depends only on rank, rank count and the algorithm's own parameters; a receive names its peer; nothing is
 // polled. A complete reduction is stored to `out` exactly once; partial ones live in `tmp` or travel on. The whole

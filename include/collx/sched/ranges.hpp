@@ -83,7 +83,8 @@ constexpr bool has_places(const step& st) {
 
 // What the host's engine lacks of the step; devices have more kinds.
 constexpr problem not_executable(const step& st, const schedule& s) {
-    if (s.on_devices) return problem::none;
+    const bool reaches = (st.what & (get | fold)) != 0;
+    if (s.on_devices || (s.op == collective::barrier && !reaches)) return problem::none; // a barrier's have no elements
     if (!has_places(st)) return problem::bad_place;
     if ((st.what & fold) == 0) return problem::none;
     if (!reduces(s.op)) return problem::no_operator;
