@@ -11,7 +11,7 @@ import collections
 Mutant = collections.namedtuple("Mutant", "what file old new tests")
 Mutant.room = property(lambda m: m.file.split("/")[2])
 
-LIBRARIES = {"transport/arena": ["-lrapidcheck"], "bootstrap/pmi": ["-lrapidcheck"], "interop/openssl": ["-lcrypto"], "interop/sodium": ["-lsodium"]}
+LIBRARIES = {"algo/hierarchical": ["-lrapidcheck"], "transport/arena": ["-lrapidcheck"], "bootstrap/pmi": ["-lrapidcheck"], "interop/openssl": ["-lcrypto"], "interop/sodium": ["-lsodium"]}
 
 ROWS = [
     # ---------------------------------------------------------------- core

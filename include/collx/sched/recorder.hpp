@@ -38,12 +38,14 @@ public:
         add(s);
     }
     // Numbers that a step cannot hold are recorded as no signal, which the check of ranges refuses.
-    constexpr void signal(int index) { verbs<recorder>::signal(index < 0 || index > no_signal ? no_signal : index); }
-    constexpr void wait(int index, int rank, int lag = 0) {
+    COLLX_HD constexpr void signal(int index) {
+        verbs<recorder>::signal(index < 0 || index > no_signal ? no_signal : index);
+    }
+    COLLX_HD constexpr void wait(int index, int rank, int lag = 0) {
         const bool fits = index >= 0 && index < no_signal && lag >= 0 && lag <= most_lag;
         verbs<recorder>::wait(fits ? index : no_signal, rank, fits ? lag : 0);
     }
-    constexpr void wait_all(int index, int lag = 0) { wait(index, all_ranks, lag); }
+    COLLX_HD constexpr void wait_all(int index, int lag = 0) { wait(index, all_ranks, lag); }
     // From here to leave(), steps come from an inner algorithm: see run_inside().
     constexpr void enter(renumbering& here) {
         here.around = inside_;
