@@ -74,7 +74,7 @@ public:
     template <class Types, class Protocol, int Groups = 1, class Algorithm, class Operands>
     void run(const Algorithm& algorithm, const typename Types::cuts_type& cuts, Operands&& operands,
              const fused_options& o = {}) {
-        check();
+        check_before_launch();
         machine_.template launch<Protocol, Groups>(
             prepare<Types, Protocol, Groups>(algorithm, cuts, std::forward<Operands>(operands), o), o);
     }
@@ -88,19 +88,19 @@ public:
     // Runs calls that were prepared and do not depend on one another in one launch, in this order on every block.
     template <class... Calls>
     void run_group(const fused_options& o, const Calls&... calls) {
-        check();
+        check_before_launch();
         machine_.launch_group(detail::list_of(calls...), max_lanes(calls...), shape_.ranks, o);
     }
     template <class Protocol, int Groups, class Algorithm, class Types>
     void run(const fused_call<Protocol, Groups, Algorithm, Types>& call, const fused_options& o) {
-        check();
+        check_before_launch();
         machine_.template launch<Protocol, Groups>(call.args, o);
     }
 
     // The same for a call_array, or a call_mix.
     template <class Calls>
     void run_array(const Calls& calls, const fused_options& o) {
-        check();
+        check_before_launch();
         machine_.launch_array(calls, o);
     }
 
@@ -190,6 +190,11 @@ public:
     }
 
 private:
+    // A rank with its own launches has checked already, and knows more causes than its kernels say. A failure that came
+    // since then is thrown by its next check.
+    void check_before_launch() const {
+        if constexpr (!requires { machine_.rank(); }) check();
+    }
     // A rank that is waited for may itself wait for another: the rank to name is at the end of the chain.
     [[noreturn]] void blame(int rank, int lane, wait_report found) const {
         char call[40] = "";
