@@ -74,7 +74,7 @@ void all_find_out(const way& by, bool checked, const char* what, F&& calls, cons
         at("%s, %s, checked %d: %s", what, by.name, checked, e.what());
         ++found;
         EXPECT(e.code() == errc::mismatch);
-        until([&] { return found.load() == ranks; }); // to a rank that has not been told, one that ends has failed
+        until([&] { return found.load() == ranks; }); // a rank that ends early has failed to others
         if (says(e, text) || (other != nullptr && says(e, other))) is_said = true;
         const std::lock_guard here(mutex);
         all += std::string(e.what()) + '\n';
