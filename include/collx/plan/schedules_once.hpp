@@ -2,7 +2,6 @@
 // The bodies of schedules.hpp, independent of types of algorithms. Compiled in every program, or once in collx::collx.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -181,7 +180,7 @@ struct schedule_cache::recording {
         sched::survey(surveyed, p);
         for (const auto& strand : p.strands)
             for (const sched::step& s : strand) {
-                const int chunks = std::max(s.src.chunks.count, s.dst.chunks.count);
+                const int from = s.src.chunks.count, to = s.dst.chunks.count, chunks = from > to ? from : to;
                 steps += chunks > 1 ? chunks : 1;
             }
         if (rank == own_rank) own = static_cast<sched::program&&>(p);
@@ -232,8 +231,9 @@ struct schedule_cache::recording {
              most_strands);
     auto b = make_sole<bound_schedule>();
     b->steps = static_cast<sched::program&&>(all.own);
-    const std::int64_t cells = std::max(std::int64_t{n} * a.declared.chunks, f.scratch);
-    b->proof_steps = std::max(all.steps, cells) * all.surveyed.iterations() * all.surveyed.calls();
+    std::int64_t cells = std::int64_t{n} * a.declared.chunks;
+    if (f.scratch > cells) cells = f.scratch;
+    b->proof_steps = (all.steps > cells ? all.steps : cells) * all.surveyed.iterations() * all.surveyed.calls();
     b->zero_copy = all.surveyed.reaches_buffers;
     b->chunks = a.declared.chunks;
     detail::own_orders(*b);
