@@ -34,6 +34,24 @@ struct channel_message {
 
 namespace detail {
 
+// What is called for each rank with the bytes that it shows. Refers to a callable, which must outlive it, so that an
+// exchange is compiled once and not for each callable.
+class line_visitor {
+public:
+    template <class Visit>
+    static line_visitor of(Visit& visit) {
+        return {const_cast<void*>(static_cast<const void*>(&visit)),
+                [](void* v, int r, const std::byte* line) { (*static_cast<Visit*>(v))(r, line); }};
+    }
+    void operator()(int rank, const std::byte* line) const { call_(visit_, rank, line); }
+
+private:
+    using function = void (*)(void* visit, int rank, const std::byte* line);
+    line_visitor(void* visit, function call) : visit_(visit), call_(call) {}
+    void* visit_;
+    function call_;
+};
+
 struct remote_calls {
     // Marks the steps that may send from and receive into the user's memory, and those that send last.
     void (*mark)(bound_schedule&);
@@ -44,9 +62,8 @@ struct remote_calls {
     bool (*run)(channel_steps&, const sched::step&, const strand_cursor&, const channel_message&);
     // See tree_exchange.hpp.
     void (*open_tree)(links&);
-    void (*exchange)(communicator_core&, const void* mine, std::size_t bytes, void* visitor,
-                     void (*visit)(void* visitor, int rank, const std::byte* line), std::int64_t timeout_ns,
-                     communicator_core* parent);
+    void (*exchange)(communicator_core&, const void* mine, std::size_t bytes, const line_visitor& visit,
+                     std::int64_t timeout_ns, communicator_core* parent);
 };
 
 #if defined(COLLX_COMPILED)
@@ -61,10 +78,7 @@ inline const remote_calls* by_channels = nullptr;
 template <class Visit>
 void exchange_by_channels(communicator_core& c, const void* mine, std::size_t bytes, Visit&& visit,
                           std::int64_t timeout_ns, communicator_core* parent = nullptr) {
-    by_channels->exchange(
-        c, mine, bytes, const_cast<void*>(static_cast<const void*>(&visit)),
-        [](void* v, int r, const std::byte* line) { (*static_cast<std::remove_reference_t<Visit>*>(v))(r, line); },
-        timeout_ns, parent);
+    by_channels->exchange(c, mine, bytes, line_visitor::of(visit), timeout_ns, parent);
 }
 
 } // namespace detail

@@ -203,7 +203,7 @@ struct communicator_core {
     // all signals of one exchange knows that all ranks have read the one before.
     template <class Visit>
     void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {
-        or_abandon([&] { show_all(mine, bytes, visit, timeout_ns); });
+        show_all(mine, bytes, detail::line_visitor::of(visit), timeout_ns);
     }
     // The same with a value of a trivially copyable type: visit(rank, its value).
     template <class T, class Visit>
@@ -217,27 +217,7 @@ struct communicator_core {
             },
             timeout_ns);
     }
-    template <class Visit>
-    void show_all(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns) {
-        (void)agree(bytes);
-        if (!net.is_one_host()) return detail::exchange_by_channels(*this, mine, bytes, visit, timeout_ns);
-        const std::uint64_t i = exchanges++, tag = signal_word::tag(agreed);
-        auto& line = exchange_window.line(net.rank(), 0, i);
-        std::memcpy(line.payload, mine, bytes);
-        line.word.store(signal_word::of(i + 1, tag), memory_order::release);
-        std::int64_t until = 0;
-        for (int r = 0; r < net.size(); ++r) {
-            auto& other = exchange_window.line(r, 0, i);
-            std::uint64_t word;
-            for (backoff b(settings.waiting);
-                 !signal_word::has_reached(word = other.word.load(memory_order::acquire), i + 1);) {
-                if (!pending.empty()) progress_pending(); // another rank may wait for them before it comes here
-                if (b.pause()) check(until, timeout_ns, r);
-            }
-            if (!signal_word::fits(word, i + 1, tag)) give_up(failure(errc::mismatch, r), r);
-            visit(r, other.payload);
-        }
-    }
+    void show_all(const void* mine, std::size_t bytes, const detail::line_visitor& visit, std::int64_t timeout_ns);
 
     // ------------------------------------------------------------------ outstanding operations
     // Takes up an operation that continues after the call has returned. If it throws, nothing of the operation is

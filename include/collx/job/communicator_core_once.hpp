@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -154,6 +155,30 @@ COLLX_ONCE std::size_t communicator_core::progress() {
     }
     pending.fail_all(net.failed());
     return 0;
+}
+
+COLLX_ONCE void communicator_core::show_all(const void* mine, std::size_t bytes, const detail::line_visitor& visit,
+                                            std::int64_t timeout_ns) {
+    or_abandon([&] {
+        (void)agree(bytes);
+        if (!net.is_one_host()) return detail::by_channels->exchange(*this, mine, bytes, visit, timeout_ns, nullptr);
+        const std::uint64_t i = exchanges++, tag = signal_word::tag(agreed);
+        auto& line = exchange_window.line(net.rank(), 0, i);
+        std::memcpy(line.payload, mine, bytes);
+        line.word.store(signal_word::of(i + 1, tag), memory_order::release);
+        std::int64_t until = 0;
+        for (int r = 0; r < net.size(); ++r) {
+            auto& other = exchange_window.line(r, 0, i);
+            std::uint64_t word;
+            for (backoff b(settings.waiting);
+                 !signal_word::has_reached(word = other.word.load(memory_order::acquire), i + 1);) {
+                if (!pending.empty()) progress_pending(); // another rank may wait for them before it comes here
+                if (b.pause()) check(until, timeout_ns, r);
+            }
+            if (!signal_word::fits(word, i + 1, tag)) give_up(failure(errc::mismatch, r), r);
+            visit(r, other.payload);
+        }
+    });
 }
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::attach(communicator_core* parent) {

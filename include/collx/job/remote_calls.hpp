@@ -15,11 +15,10 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-[[gnu::cold]] inline void exchange_of_core(communicator_core& c, const void* mine, std::size_t bytes, void* visitor,
-                                           void (*visit)(void* visitor, int rank, const std::byte* line),
-                                           std::int64_t timeout_ns, communicator_core* parent) {
-    exchange_over_tree(
-        c, mine, bytes, [&](int r, const std::byte* line) { visit(visitor, r, line); }, timeout_ns, parent);
+[[gnu::cold]] inline void exchange_of_core(communicator_core& c, const void* mine, std::size_t bytes,
+                                           const line_visitor& visit, std::int64_t timeout_ns,
+                                           communicator_core* parent) {
+    exchange_over_tree(c, mine, bytes, visit, timeout_ns, parent);
 }
 
 inline constexpr remote_calls calls_of_channels{find_remote, remote_steps::want, remote_steps::run, open_tree<links>,

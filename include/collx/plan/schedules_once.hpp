@@ -34,7 +34,7 @@ struct footprint {
     int max_message_chunks = 1, segments = 0, strands = 0;
     std::int64_t scratch = 0;       // chunks that steps name, of all ranks
     bool allows_single_copy = true; // receivers take single chunks into their output and send nothing on
-    void add(const sched::program& p, int chunks) {
+    [[gnu::cold]] void add(const sched::program& p, int chunks) {
         scratch += sched::scratch_named(p, chunks);
         if (static_cast<int>(p.strands.size()) > strands) strands = static_cast<int>(p.strands.size());
         for (const auto& strand : p.strands)

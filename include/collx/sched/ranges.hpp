@@ -16,7 +16,7 @@ namespace sched {
 inline constexpr std::int64_t most_position = 0x7fff'ffff; // chunk_set::at counts so far
 
 // Whether the set, which goes round at least once, comes to one of the `within` positions twice.
-constexpr bool names_one_twice(const chunk_set& c, int within) {
+[[gnu::cold]] constexpr bool names_one_twice(const chunk_set& c, int within) {
     detail::growing_array<bool> seen(static_cast<unsigned>(within), false);
     for (int i = 0; i < c.count; ++i) {
         bool& is_seen = seen[static_cast<unsigned>((c.first + i / c.run * c.period + i % c.run) % within)];
@@ -69,7 +69,7 @@ constexpr fault out_of_range(const ref& r, const schedule& s) {
 
 // Whether the host's engine looks for the operands of the step, and leaves its results, where the step says. Messages,
 // their operands and what copies read are in the rank's own buffers; only get and fold reach windows and peers.
-constexpr bool has_places(const step& st) {
+[[gnu::cold]] constexpr bool has_places(const step& st) {
     const auto is_own = [](place p) { return p == place::in || p == place::out || p == place::tmp; };
     const auto is_reached = [](place p) { return p == place::in || p == place::out || is_window(p); };
     const bool reaches = (st.what & (get | fold)) != 0;
@@ -82,7 +82,7 @@ constexpr bool has_places(const step& st) {
 }
 
 // What the host's engine lacks of the step; devices have more kinds.
-constexpr problem not_executable(const step& st, const schedule& s) {
+[[gnu::cold]] constexpr problem not_executable(const step& st, const schedule& s) {
     const bool reaches = (st.what & (get | fold)) != 0;
     if (s.on_devices || (s.op == collective::barrier && !reaches)) return problem::none; // a barrier's have no elements
     if (!has_places(st)) return problem::bad_place;
@@ -149,7 +149,7 @@ constexpr verdict out_of_range(const schedule& s) {
 }
 
 // One more than the largest chunk of scratch that the steps name.
-constexpr int scratch_named(const program& p, int chunks) {
+[[gnu::cold]] constexpr int scratch_named(const program& p, int chunks) {
     int most = 0;
     const auto look = [&](place where, const chunk_set& c) {
         if (where == place::tmp)

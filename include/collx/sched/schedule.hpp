@@ -68,7 +68,7 @@ private:
 };
 
 // Whether two strands use the same scratch. Then one may already store the next piece's while the other still reads.
-constexpr bool shares_scratch(const program& p, int chunks) {
+[[gnu::cold]] constexpr bool shares_scratch(const program& p, int chunks) {
     if (p.strands.size() < 2) return false;
     detail::growing_array<scratch_range> before;
     for (const auto& strand : p.strands) {
