@@ -445,9 +445,11 @@ TEST_CASE("ranges of ranks that make no sense") {
 }
 
 namespace {
-// Two strands use the same scratch chunk, one for the message up, the other for the message down.
-struct shared_scratch : text<collective::all_to_all> {
+// Two strands use a scratch chunk each, one for the message up, the other for the message down. OfDown 0: the same one.
+template <int OfDown>
+struct up_and_down : text<collective::all_to_all> {
     static constexpr int chunks(int k) { return k; }
+    static constexpr int tmp_chunks(int) { return 1 + OfDown; }
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int k) const {
         const int next = (r + 1) % k, prev = (r + k - 1) % k;
@@ -457,13 +459,14 @@ struct shared_scratch : text<collective::all_to_all> {
             ex.step(recv | copy, from(prev), out(prev));
         }
         if (ex.strand(1)) {
-            ex.step(copy, in(prev), tmp(0));
-            ex.step(send, to(prev), tmp(0));
+            ex.step(copy, in(prev), tmp(OfDown));
+            ex.step(send, to(prev), tmp(OfDown));
             ex.step(recv | copy, from(next), out(next));
             ex.step(copy, in(r), out(r));
         }
     }
 };
+using shared_scratch = up_and_down<0>;
 } // namespace
 TEST_CASE("strands that share scratch without waiting for each other") {
     CHECK(!verify(shared_scratch{}, 3).ok());
@@ -506,26 +509,6 @@ struct handed_on : text<collective::broadcast> {
         }
     }
 };
-// Two strands with scratch of their own.
-struct apart : text<collective::all_to_all> {
-    static constexpr int chunks(int k) { return k; }
-    static constexpr int tmp_chunks(int) { return 2; }
-    template <class Ex>
-    constexpr void operator()(Ex& ex, int r, int k) const {
-        const int next = (r + 1) % k, prev = (r + k - 1) % k;
-        if (ex.strand(0)) {
-            ex.step(copy, in(next), tmp(0));
-            ex.step(send, to(next), tmp(0));
-            ex.step(recv | copy, from(prev), out(prev));
-        }
-        if (ex.strand(1)) {
-            ex.step(copy, in(prev), tmp(1));
-            ex.step(send, to(prev), tmp(1));
-            ex.step(recv | copy, from(next), out(next));
-            ex.step(copy, in(r), out(r));
-        }
-    }
-};
 } // namespace
 TEST_CASE("scratch that another strand still reads when the next piece comes") {
     schedule s = record_all(handed_on<false>{}, 3);
@@ -539,7 +522,7 @@ TEST_CASE("scratch that another strand still reads when the next piece comes") {
 }
 
 TEST_CASE("only scratch that two strands share takes more iterations") {
-    const schedule own = record_all(apart{}, 3);
+    const schedule own = record_all(up_and_down<1>{}, 3);
     CHECK(!own.shares_scratch);
     CHECK(own.iterations() == 1);
     CHECK((verify(own).ok() && races(own).ok()));

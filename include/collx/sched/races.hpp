@@ -8,10 +8,10 @@
 // a receive that of its message; a free slot orders nothing. So the order found holds for every interleaving and every
 // channel depth, and one run is enough here too.
 //
-// Two calls run back to back, of a barrier as many as its windows have stages and more. Calls with other roots use the
-// same windows, so a third one has another root. Before, between and after them
-// the user writes all of `in` and `out`. That finds peers that still read a buffer whose call has returned, and stages
-// that are reused while a rank lags a call behind.
+// Two calls run back to back; of a barrier two more than its windows have stages, because each call is one iteration.
+// Calls with other roots use the same windows, so a third one has another root. Before, between and after them the user
+// writes all of `in` and `out`. That finds peers that still read a buffer whose call has returned, and stages that are
+// reused while a rank lags a call behind.
 //
 // Cost: a clock of ranks * strands numbers at every event, so this is for small n (tests use n <= 17). Patterns do not
 // change for larger n.
