@@ -18,6 +18,7 @@
 #include <collx/call/work.hpp>
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/options.hpp>
+#include <collx/comm/refusals.hpp>
 #include <collx/core/any_type.hpp>
 #include <collx/core/result.hpp>
 

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Each header brings what it needs: a source that includes nothing else compiles. By day those headers that were changed
+last are read, for about five seconds; by night, with --all, each of them. Headers whose libraries are not installed
+are left out."""
+import os
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INCLUDE = ROOT / "include"
+COMPILER = shutil.which("clang++-14") or shutil.which("clang++") or os.environ.get("CXX", "c++")
+ALL = "--all" in sys.argv
+FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-x", "c++", "-"]
+
+
+def read_alone(include, header):
+    return subprocess.run([COMPILER, "-I", str(include), *FLAGS], input=f"#include <{header}>\n", capture_output=True,
+                          text=True, timeout=200)
+
+
+def lacks_a_library(said):
+    """Whether what stops the compiler is a header of another project that is not there."""
+    missing = re.search(r"fatal error: '?([\w./+-]+)'?(?: file not found|: No such file)", said)
+    return bool(missing) and not missing[1].startswith("collx/")
+
+
+def headers():
+    """All headers; where git knows, those that were changed last come first."""
+    found = {str(p.relative_to(INCLUDE)) for p in INCLUDE.rglob("*.hpp")}
+    said = subprocess.run(["git", "-C", str(ROOT), "log", "-40", "--format=", "--name-only", "--", "include"],
+                          capture_output=True, text=True, timeout=60) if shutil.which("git") else None
+    changed = [n.removeprefix("include/") for n in said.stdout.splitlines()] if said and said.returncode == 0 else []
+    return [n for n in dict.fromkeys(changed + sorted(found)) if n in found]
+
+
+class HeadersAlone(unittest.TestCase):
+    def test_a_source_may_include_any_header_first(self):
+        names, read, begin = headers(), 0, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        self.assertGreater(len(names), 400)
+        for header in names:
+            if not ALL and resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begin > 5:
+                break
+            r = read_alone(INCLUDE, header)
+            if r.returncode != 0 and lacks_a_library(r.stderr):
+                continue
+            read += 1
+            with self.subTest(header=header):
+                self.assertEqual((r.returncode, r.stderr[:2000]), (0, ""))
+        self.assertGreater(read, 400 if ALL else 0)
+        print(f"{read} of {len(names)} headers were read by {COMPILER}")
+
+    def test_a_header_that_lacks_an_include_is_noticed(self):
+        self.assertNotEqual(read_alone(ROOT / "tests/support/headers_alone", "needs_vector.hpp").returncode, 0)
+
+    def test_only_other_projects_may_be_missing(self):
+        self.assertTrue(lacks_a_library("x.hpp:3:10: fatal error: 'hwloc.h' file not found"))
+        self.assertTrue(lacks_a_library("x.hpp:3:10: fatal error: hwloc.h: No such file or directory"))
+        self.assertFalse(lacks_a_library("x.hpp:3:10: fatal error: 'collx/core/gone.hpp' file not found"))
+        self.assertFalse(lacks_a_library("x.hpp:3:10: error: unknown type name 'call_form'"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
