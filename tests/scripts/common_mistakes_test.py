@@ -54,6 +54,8 @@ MISTAKES = {  # statement: part of the first error
     "collx::any::send(world, collx::as_any(x));": "any_buffers, then what the typed verb takes",
     "collx::reduce_local(x, y, shout{});": "this reduction operator cannot combine two elements",
     "collx::broadcast(world, x, 1);": "Options go by name: {.root = 1}",
+    "collx::broadcast(world, pointer, {.root = 1});": "a pointer does not say how many elements it points to",
+    "collx::reduce(world, pointer, collx::plus{}, {.root = 1});": "a pointer does not say how many elements it points to",
     "collx::all_reduce(world, pointer);": "a pointer does not say how many elements it points to",
     "collx::all_reduce(x, world);": "the first argument is the communicator",
     "collx::broadcast(world, device);": "this buffer lies in device memory. Make the call in a .cu file",

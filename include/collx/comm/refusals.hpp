@@ -75,17 +75,19 @@ struct refusals {
     }
     template <Communicates Comm, class... Args>
     requires(misfit_v<TakesNumbers, Args...>) void operator()(Comm&&, Args&&...) const { refuse_arguments<Args...>(); }
-    // The same for options in braces, whose type a pack does not deduce.
+    // The same for options in braces, whose type a pack does not deduce. The last parameter, which no call gives, keeps
+    // these apart from the verbs' own forms, which have the same parameters: clang 14 lets those hide these.
     template <Communicates Comm, class X>
-    requires(misfit_v<TakesNumbers, X>) void operator()(Comm&&, X&&, const call_options&) const {
+    requires(misfit_v<TakesNumbers, X>) void operator()(Comm&&, X&&, const call_options&, int = 0) const {
         refuse_arguments<X>();
     }
     template <Communicates Comm, class X, class Y>
-    requires(misfit_v<TakesNumbers, X, Y>) void operator()(Comm&&, X&&, Y&&, const call_options&) const {
+    requires(misfit_v<TakesNumbers, X, Y>) void operator()(Comm&&, X&&, Y&&, const call_options&, int = 0) const {
         refuse_arguments<X, Y>();
     }
     template <Communicates Comm, class X, class Y, class Z>
-    requires(misfit_v<TakesNumbers, X, Y, Z>) void operator()(Comm&&, X&&, Y&&, Z&&, const call_options&) const {
+    requires(misfit_v<TakesNumbers, X, Y, Z>) void operator()(Comm&&, X&&, Y&&, Z&&, const call_options&,
+                                                              int = 0) const {
         refuse_arguments<X, Y, Z>();
     }
 };
