@@ -111,7 +111,18 @@ struct machine_choice {
     int hosts = 1;
     double nic = 0; // GB/s; 0: the rate of the cards' ports, else 12.5
 };
+/// Refuses options that would otherwise be ignored.
+inline void require_one_machine(const machine_choice& c) {
+    if (!c.machine.empty() + !c.file.empty() + (c.sysfs != "/sys") > 1)
+        fail(errc::invalid_argument, -1, -1, "give one of --machine, --file and --sysfs", "more than one machine");
+    if (!std::isfinite(c.nic) || c.nic < 0)
+        fail(errc::invalid_argument, -1, -1, "a card's rate is a number of GB/s", "a rate of %g GB/s", c.nic);
+    if (c.nic > 0 && c.hosts == 1)
+        fail(errc::invalid_argument, -1, -1, "add --hosts, or leave --nic",
+             "--nic is the rate of each card between hosts, and there is one host");
+}
 inline topo::graph machine_of(const machine_choice& c) {
+    require_one_machine(c);
     const auto basis = c.nccl_rates ? topo::rate_basis::nccl : topo::rate_basis::published;
     topo::graph g;
     if (!c.file.empty()) g = with_file([&] { return machine_of_file(c.file, basis); });
@@ -138,8 +149,6 @@ inline topo::graph machine_of(const machine_choice& c) {
     }
     if (c.hosts == 1) return g;
     double nic = c.nic;
-    if (!std::isfinite(nic))
-        fail(errc::invalid_argument, -1, -1, "a card's rate is a number of GB/s", "a rate of %g GB/s", nic);
     for (const int s : g.all(topo::site_type::nic))
         if (nic <= 0) nic = g.at(s).port_bytes_per_s / 1e9;
     return topo::on_rails(g, c.hosts, nic > 0 ? nic : 12.5);
