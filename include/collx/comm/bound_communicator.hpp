@@ -91,7 +91,8 @@ concept Communicates = requires(X& x) {
     base_of(x);
 };
 
-// Runs f, a whole call. Mode `tried` turns errors into values; errors of this rank alone end the communicator.
+// Runs f, a whole call. Mode `tried` turns errors into values. An exception that is no collx::error (of an operator, or
+// no memory) ends the communicator.
 template <class Mode, class Comm, class F>
 auto in_mode(Comm& comm, F&& f) {
     if constexpr (std::is_same_v<Mode, tried>) {

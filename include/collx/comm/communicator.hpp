@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A group of ranks that call collectives together. Movable, not copyable. All its ranks make it together; each
-// destroys its own alone, without waiting.
+// destroys its own alone, without waiting for the others (docs/errors.md has the exceptions).
 //
 //   collx::communicator world;                   // alone, under a launcher, or inside run_threads
 //   auto row = world.split(world.rank() / 4);    // all ranks with the same colour, in their order
@@ -65,13 +65,13 @@ public:
     // Errors: invalid_argument for a time of 0 or less.
     void set_timeout(duration t) { live().settings.timeout_ns = detail::require_some_time(rank(), t.count()); }
     // Sets whether every call first compares its arguments across ranks, for an error that names the differing ranks
-    // instead of a hang. Collective.
+    // instead of a hang. All ranks set the same, before the same call. Does not communicate.
     void set_checked(bool on) { live().settings.checked = on; }
     // Whether calls compare their arguments across ranks.
     bool is_checked() const { return live().settings.checked != 0; }
 
     // Makes a communicator of all ranks with the same colour, in the order of (key, rank). A rank with a negative
-    // colour takes no part and receives an empty one.
+    // colour is in none and receives an empty one. Collective: all ranks call it, these too.
     communicator split(int color, int key = 0);
     // Makes a communicator of the same ranks, with its own channels, windows and order of calls: a library takes one,
     // so that its calls never meet its caller's. It takes over the time limit and checked mode; calls under way and

@@ -12,8 +12,8 @@ COLLX_BEGIN_NAMESPACE
 
 // The options of a call on host memory.
 struct call_options {
-    // The limit for the call as a whole, from its first wait on, even while something moves. 0: none while something
-    // moves, see communicator::set_timeout().
+    // The limit for the call as a whole, from its first wait on, even while something moves. 0: only the communicator's
+    // limit, which counts while nothing moves (communicator::set_timeout()).
     duration timeout{};
     // The root of a rooted collective.
     int root = 0;

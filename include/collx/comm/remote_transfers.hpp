@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The part of a window between hosts that needs no answer: where both ranks have a device, puts and gets go by RDMA
-// writes and reads straight into and out of the parts. Data passes through a room of this rank, so the program's
-// buffers are never registered with a device, and a put returns when they are copied. remote_window.hpp says which
-// puts go this way.
+// writes and reads straight into and out of the parts. Data passes through registered memory of this rank, so the
+// program's buffers are never registered with a device, and a put returns when they are copied. remote_window.hpp says
+// which puts go this way.
 #pragma once
 
 #include <cstddef>

@@ -46,8 +46,7 @@ private:
 
 // Runs f on n threads, each with a communicator of all of them: f(communicator& world), or f() that makes its own.
 // Returns when all have returned. Throws what the lowest rank that failed by itself threw; others see peer_failed.
-// Example: collx::run_threads(4, [](collx::communicator& world) { int x = 1; collx::all_reduce(world, collx::value(x));
-// });
+// Example: collx::run_threads(4, [](collx::communicator& world) { collx::barrier(world); });
 template <class F>
 void run_threads(int n, F&& f) {
     detail::run_on_threads(n, f);

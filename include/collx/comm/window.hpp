@@ -23,10 +23,10 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// A part of T on each rank, which all ranks may use. All ranks make the window together. Each ends its own without
-// waiting, after a fence() or something else that says that no other rank touches its part any more. A window ends
-// when its communicator fails, and by errors of its own, which leave the communicator as it is. One thread at a time
-// calls it, the one that makes the communicator's calls.
+// A part of T on each rank, which all ranks may use. All ranks make the window together. Each ends its own, after a
+// fence() or something else that says that no other rank touches its part any more; between hosts this waits until its
+// puts have left. A window ends when its communicator fails, and by errors of its own, which leave the communicator as
+// it is. One thread at a time calls it, the one that makes the communicator's calls.
 //
 // Places are counted in elements of the peer's part. Where memory is shared (threads, processes of one host) calls
 // store and load directly, and the peer does nothing. To ranks of other hosts they send messages. The peer takes them

@@ -8,7 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <type_traits>
-#include <utility> // declares std::tuple, which std::pair speaks of; <tuple> is included where one is made
+#include <utility> // declares std::tuple, which std::pair names; <tuple> is included where one is made
 
 #include <collx/core/config.hpp>
 #include <collx/core/fp8.hpp>

@@ -89,9 +89,8 @@ public:
     // Proves a bound algorithm, once: that it does what its collective promises, for this number of ranks and these
     // channels, and leaves nothing behind. `b` is what bind(algorithm, ...) returned.
     // Errors: invalid_argument with the sentence of sched::explain, on all ranks alike.
-    // Cost: 0.1 us for each chunk of each step of all ranks together; an algorithm of more than most_proved_steps of
-    // them
-    //     is only checked as bind() does.
+    // Cost: 0.1 us for each chunk of each step of all ranks together. An algorithm with more than most_proved_steps of
+    //     these is only checked as bind() does.
     template <class Algorithm>
     void require_proof(bound_schedule& b, const Algorithm& algorithm) {
         if (!b.is_proved) prove(b, recipe_of<Algorithm>(*this, &algorithm));
