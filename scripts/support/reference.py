@@ -404,10 +404,10 @@ class Pages:
             brief = escaped(brief_of(self.declared.doc_of(name)), self.from_page("index.md"))
             lines.append(f"| [`{name}`]({self.place[name]}) | {brief} |")
         lines += ["", "## Rooms", "", "A program includes `<collx/collx.hpp>`, `<collx/net.hpp>` for several hosts, and what "
-                  "these do not bring. Rooms are listed from the top of the house down; the lower ones are for who builds on parts.", "",
+                  "these do not bring. Rooms are listed from the highest level to the lowest; the lower ones are for programs that build on parts.", "",
                   "| room | holds | headers |", "|---|---|---:|"]
         holds = self.rooms_of_contributing()
-        # As CONTRIBUTING.md lists them, from the top of the house down; below them those that it does not name.
+        # As CONTRIBUTING.md lists them, from the highest level to the lowest; below them those that it does not name.
         order = {room: i for i, room in enumerate(reversed(holds))}
         for room in sorted(rooms, key=lambda r: order.get(r, len(order))):
             if room:
