@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs the program's own algorithm in a kernel. The ring (ring.hpp) is the algorithm of lesson two; here all ranks of
+// Runs the program's own algorithm in a kernel. The ring (ring.hpp) is that of example 02; here all ranks of
 // a team run it in one launch. Each rank reads its data, adds what arrives, passes it on and stores the mean, in one
 // pass. Without a GPU the same code runs on host threads, the kernels' twin. Next: another operator, a strided input,
 // algo::one_shot_all_reduce for short buffers. Background: docs/gpu.md.
