@@ -268,12 +268,12 @@ class Site:
         return nav + [{folder: [entry(p) for p in places]} for folder, places in folders.items()]
 
     def reading_on(self):
-        """(group, places) of the README's last chapter: `Use: [tensors](docs/tensors.md) · ...`."""
+        """(group, places) of the README's last chapter: `- Use: [tensors](docs/tensors.md) · ...`."""
         text = self.pages["index.md"]
         chapter = re.search(r"^## Reading on\n(.*?)(?=^## |\Z)", text, flags=re.S | re.M)
         groups = []
         for line in chapter[1].split("\n") if chapter else []:
-            head = re.match(r"([A-Z][\w ]+): (?=\[)", line)
+            head = re.match(r"- ([A-Z][\w ]+): (?=\[)", line)
             if head:
                 groups.append((head[1], []))
             if groups:

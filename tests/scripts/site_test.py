@@ -261,6 +261,8 @@ class Links(unittest.TestCase):
         self.assertGreater(len(site.pages), 300)
         self.assertEqual(site.declared.problems(), [])
         self.assertGreater(site.declared.undocumented()[1], 1000)
+        self.assertEqual([group for group, places in site.reading_on() if places],
+                         ["Start", "Use", "Understand", "Why it is so", "Work on it"])
         for page in ("index.md", "reference/comm/all_reduce.md", "reference/names.md", "gallery.md"):
             self.assertIn(page, site.pages)
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A rank that comes to a store with another key, none, or an unwanted one tries again for two seconds, because the port
-// may still be another job's. A rank that has done so for 1.5 s of them, and has no connection, blocks a start. Ranks
-// that wait there, and those that wait soon afterwards, receive its number. The number is not checked.
+// Ranks that a store refuses: they come with another key, none, or an unwanted one. Such a rank tries again for two
+// seconds, because the port may still be another job's. A rank that was refused for 1.5 s and has no connection keeps
+// the start from ending: ranks that wait in the store, then or soon afterwards, receive its number. The number is not
+// checked.
 #pragma once
 
 #include <cstdint>
