@@ -193,7 +193,8 @@ struct any_front : any_refusals {
 // std::size_t for counts.
 // Shape, Cost, Order: as the typed verbs. float16 and bfloat16 are combined as float and rounded once where several
 //     operands meet, and after each step between ranks.
-// Requires: all ranks make the call in this form. These calls and typed ones may follow each other in any order.
+// Requires: all ranks make a call that only moves data in this form; of a reduction, some may make the typed call.
+//     These calls and typed ones may follow each other in any order.
 // Errors: as the typed verbs. Before anything is sent, on this rank alone: invalid_argument for an operator that does
 //     not combine the type (bits of floats, sums of booleans, order of complex numbers), two types in one call, an
 //     invalid type or operator, memory that is not aligned for the type.
