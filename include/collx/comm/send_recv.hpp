@@ -8,6 +8,7 @@
 #include <collx/call/typed_ready_call.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/refusals.hpp>
+#include <collx/comm/verb_fronts.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

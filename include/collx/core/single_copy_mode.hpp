@@ -3,6 +3,7 @@
 #pragma once
 
 #include <collx/core/config.hpp>
+#include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

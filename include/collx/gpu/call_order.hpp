@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <cstdint>
+#include <initializer_list>
 
 #include <collx/core/clock.hpp>
 #include <collx/transport/gpu_runtime.hpp>

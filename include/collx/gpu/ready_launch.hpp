@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include <collx/call/neighbor_edges.hpp>
 #include <collx/call/persistent.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/gpu/call.hpp>

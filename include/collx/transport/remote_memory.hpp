@@ -10,6 +10,7 @@
 #include <collx/core/config.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/transport/arena.hpp>
 #include <collx/transport/verbs_device.hpp>
 
 COLLX_BEGIN_NAMESPACE

@@ -3,6 +3,7 @@
 // should not pay for <vector>. It runs all ranks' programs, because all ranks must cut their messages alike.
 #pragma once
 
+#include <initializer_list>
 #include <type_traits>
 
 #include <collx/exec/device/control.hpp>
