@@ -159,6 +159,10 @@ inline constexpr int no_peer = -0x7fff'ffff;
 template <class Mode, class Comm, class Sent, class Received>
 auto message_on_device(Comm& comm, const Sent& sent, int to, const Received& received, int from,
                        const device_call_options& o) {
+    static_assert(
+        std::is_same_v<element_of<Sent>, element_of<Received>>,
+        "collx: both messages of a sendrecv on device memory have elements of one type. Messages of two types "
+        "are a send and a recv in a collx::device_group.");
     return with_device_calls<Mode>(
         comm, [](auto& calls, auto& c, const auto&... args) { calls.message(c, args...); }, sent, to, received, from,
         o);
