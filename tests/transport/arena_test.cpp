@@ -265,6 +265,53 @@ TEST_CASE("threads take and give back at the same time") {
     CHECK(a->header().free_count == 1);
 }
 
+TEST_CASE("a communicator takes what is left of an arena that is nearly full, and gives back that much") {
+    constexpr int pages = 10; // that are left: less than a communicator takes at a time
+    auto a = make_memory_arena(1, small);
+    (void)a->take(free_bytes(*a) - pages * page_bytes);
+    arena_room room{};
+    collx::atomic<std::uint64_t> words[pages + 1] = {};
+    for (int i = 0; i < pages; ++i) {
+        const std::uint64_t at = a->take_once(words[i], room, page_bytes);
+        CHECK(a->has(at, page_bytes));
+        for (int k = 0; k < i; ++k) CHECK(words[k].load() != at);
+        CHECK(a->take_once(words[i], room, page_bytes) == at);
+        CHECK(free_bytes(*a) == static_cast<std::size_t>(pages - 1 - i) * page_bytes);
+        CHECK(room.bytes() == static_cast<std::size_t>(i + 1) * page_bytes);
+    }
+    CHECK_THROWS_AS(a->take_once(words[pages], room, page_bytes), error);
+    CHECK(words[pages].load() == 0);
+    a->give_back(room);
+    CHECK(free_bytes(*a) == pages * page_bytes);
+    CHECK(is_in_order(*a));
+}
+
+TEST_CASE("a table that was overwritten is an error, and is neither walked through nor written to") {
+    using table = arena_header;
+    const std::vector<void (*)(table&)> ways = {
+        [](table& h) { h.free_count = INT32_MAX; },
+        [](table& h) { h.free_count = table::max_free + 1; },
+        [](table& h) { h.free_count = -1; },
+        [](table& h) { h.free[0].offset = small + page_bytes; },
+        [](table& h) { h.free[0].bytes = small; },
+        [](table& h) {
+            h.free[0] = {UINT64_MAX - page_bytes + 1, 2 * page_bytes};
+        },
+        [](table& h) { std::memset(static_cast<void*>(&h), 0x7f, sizeof h); }, // the lock is one of no process
+    };
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+        INFO("way " << i);
+        auto a = make_memory_arena(1, small);
+        const std::uint64_t mine = a->take(page_bytes);
+        ways[i](a->header());
+        CHECK(code_of_take(*a, page_bytes) == errc::protocol);
+        CHECK(code_of_take(*a, 2 * small) == errc::protocol);
+        const std::vector<std::byte> before(a->at(0), a->at(sizeof(table)));
+        a->give_back(mine, page_bytes);
+        CHECK(std::memcmp(a->at(0), before.data(), before.size()) == 0);
+    }
+}
+
 TEST_CASE("a process that dies holding the lock does not lock out the others, one that lives does") {
     auto a = join_shm(nullptr, 0, 1, {}, small);
     processes p;

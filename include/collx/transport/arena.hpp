@@ -125,7 +125,7 @@ public:
         auto& h = header();
         if (bytes > bytes_) fail_too_large(h, bytes); // before rounding, which could wrap
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
-        if (!acquire(h)) fail_locked();
+        require_lock(h);
         const std::uint64_t offset = cut(h, bytes);
         const auto left = offset == none ? free_now(h) : free_bytes{};
         release(h);
@@ -139,7 +139,7 @@ public:
         if (const std::uint64_t there = word.load(memory_order::acquire); there != none) return there;
         auto& h = header();
         if (bytes > bytes_) fail_too_large(h, bytes);
-        if (!acquire(h)) fail_locked();
+        require_lock(h);
         std::uint64_t offset = word.load(memory_order::acquire);
         if (offset == none) {
             offset = cut(h, room, round_up(bytes > 0 ? bytes : 1, page_bytes));
@@ -161,7 +161,7 @@ public:
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
         if (!clear(offset, bytes)) return; // the next owner counts on zeros
         auto& h = header();
-        if (!acquire(h)) return; // leaks address space
+        if (acquire(h) != locked::yes) return; // leaks address space
         int i = 0;
         while (i < h.free_count && h.free[i].offset < offset) ++i;
         const bool joins_left = i > 0 && h.free[i - 1].offset + h.free[i - 1].bytes == offset;
@@ -241,7 +241,7 @@ private:
         return f;
     }
     [[noreturn, gnu::cold]] void fail_too_large(arena_header& h, std::size_t bytes) {
-        if (!acquire(h)) fail_locked();
+        require_lock(h);
         const auto left = free_now(h);
         release(h);
         fail_full(bytes, left);
@@ -260,8 +260,21 @@ private:
              "no %zu bytes of shared address space left: of %zu bytes %llu are free, at most %llu in a row", bytes,
              bytes_, static_cast<unsigned long long>(left.all), static_cast<unsigned long long>(left.in_a_row));
     }
-    [[noreturn, gnu::cold]] static void fail_locked() {
-        fail(errc::timeout, -1, -1, "is a rank stopped?", "the table of shared address space stays locked");
+    enum class locked : unsigned char { yes, by_another, damaged };
+    [[gnu::cold]] void require_lock(arena_header& h) const {
+        const locked now = acquire(h);
+        if (now == locked::by_another)
+            fail(errc::timeout, -1, -1, "is a rank stopped?", "the table of shared address space stays locked");
+        if (now == locked::damaged)
+            fail(errc::protocol, -1, -1, "find the rank of this host that writes outside of its memory (sanitizers do)",
+                 "the table of shared address space was overwritten");
+    }
+    // What this process walks through, and what it takes from there, lies in the arena. A death leaves that so.
+    bool is_sound(const arena_header& h) const {
+        if (h.free_count < 0 || h.free_count > arena_header::max_free) return false;
+        for (int i = 0; i < h.free_count; ++i)
+            if (h.free[i].offset > bytes_ || h.free[i].bytes > bytes_ - h.free[i].offset) return false;
+        return true;
     }
 
     static constexpr std::uint64_t none = 0; // the header lies there
@@ -327,18 +340,22 @@ private:
         if (i == h.free_count) ++h.free_count;
     }
 
-    // False after ten seconds. The lock is held for a few hundred instructions. After a second it is taken over from a
-    // holder that died with it.
-    [[gnu::cold]] bool acquire(arena_header& h) const {
+    // Gives up after ten seconds. The lock is held for a few hundred instructions. After a second it is taken over from
+    // a holder that died with it.
+    [[gnu::cold]] locked acquire(arena_header& h) const {
         const std::uint32_t me = static_cast<std::uint32_t>(::getpid()) | (is_number_hidden_ ? hidden : 0);
+        const auto checked = [&] { return is_sound(h) ? locked::yes : (release(h), locked::damaged); };
         for (const std::int64_t begin = now_ns();;) {
             std::uint32_t holder = 0;
-            if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return true;
+            if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return checked();
             sched_yield();
             const std::int64_t waited_ns = now_ns() - begin;
-            if (waited_ns > 10'000'000'000) return false;
+            if (waited_ns > 10'000'000'000) return locked::by_another;
             if (waited_ns < 1'000'000'000 || ((holder | me) & hidden) != 0 || !has_ended(holder)) continue;
-            if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return repair(h), true;
+            if (!h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) continue;
+            const locked now = checked();
+            if (now == locked::yes) repair(h);
+            return now;
         }
     }
     // True also for a process that its parent has not waited for yet.
