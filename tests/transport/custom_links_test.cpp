@@ -24,11 +24,12 @@ struct scripted final : custom_endpoint {
     std::vector<std::vector<std::byte>> in;
     std::size_t at = 0;
     std::vector<std::byte> out;
+    int committed = 0;
     endpoint_address address() override { return {}; }
     void connect(int, const endpoint_address&) override {}
     std::size_t most_bytes() override { return 1 << 20; }
     std::byte* try_acquire(int, std::size_t bytes) override { return out.resize(bytes), out.data(); }
-    void commit(int, std::size_t) override {}
+    void commit(int, std::size_t) override { ++committed; }
     bool is_drained(int) override { return true; }
     const std::byte* peek(int, std::size_t& bytes) override {
         if (at == in.size()) return nullptr;
@@ -39,7 +40,11 @@ struct scripted final : custom_endpoint {
     bool is_gone(int) override { return false; }
 
     void put(custom_frame f, std::size_t bytes, unsigned char fill) {
-        f.communicator = id, f.from = 1;
+        f.from = 1;
+        put_as_is(f, bytes, fill);
+    }
+    void put_as_is(custom_frame f, std::size_t bytes, unsigned char fill) {
+        if (f.communicator == 0) f.communicator = id;
         std::vector<std::byte> frame(sizeof f + bytes, std::byte{fill});
         std::memcpy(frame.data(), &f, sizeof f);
         in.push_back(std::move(frame));
@@ -143,4 +148,103 @@ TEST_CASE("a peer says who waits for whom of ranks that there are") {
     CHECK(waiting_word(table[1].load(memory_order::relaxed)).peer() == 0);
     check_protocol(says(1000, 0));
     check_protocol(says(1, 2));
+}
+
+namespace {
+
+// Rank 0 of three, with a channel to rank 1 only.
+struct rank_zero {
+    scripted* endpoint;
+    counted_ptr<custom_hub> hub;
+    atomic<std::uint64_t> failed{0};
+    custom_links links;
+    explicit rank_zero(sole_ptr<scripted> made = make_sole<scripted>())
+        : endpoint(made.get()), hub(make_counted<custom_hub>(sole_ptr<custom_endpoint>(std::move(made)), 3)),
+          links(hub, {.id = id, .rank = 0, .ranks = {0, 1, 2}, .shape = {.depth = 4, .slot_bytes = 4096}, .ports = 2}) {
+        hub->connect(1, {});
+    }
+    failure seen() const { return failure(failed.load(memory_order::acquire)); }
+};
+using frame_kind = custom_frame::kind;
+
+} // namespace
+
+TEST_CASE("who has said goodbye is gone for those who wait for it, and is sent nothing more") {
+    for (const bool says_bye : {false, true}) {
+        rank_zero zero;
+        zero.links.begin(zero.failed);
+        sending_end tx = zero.links.tx(0, 1);
+        zero.endpoint->put({.what = says_bye ? frame_kind::bye : frame_kind::credit}, 0, 0);
+        zero.links.move();
+        CHECK_FALSE(zero.seen());
+        CHECK(zero.links.find_gone(1, now_ns()) == (says_bye ? 1 : -1));
+        CHECK(zero.links.find_gone(2, now_ns()) == -1);
+        CHECK(zero.links.find_gone(-1, now_ns()) == -1);
+        zero.links.say_waiting();
+        REQUIRE(tx.try_acquire(8) != nullptr);
+        tx.commit(8);
+        zero.links.say_bye();
+        CHECK((zero.endpoint->committed == 0) == says_bye);
+    }
+}
+
+TEST_CASE("a frame counts as of the rank that it came from, or not at all") {
+    for (const std::uint32_t other : {0u, 2u, 3u, 1'000'000'000u}) { // itself, another rank, none
+        INFO("as of rank " << other);
+        rank_zero zero;
+        zero.links.begin(zero.failed);
+        for (const auto what : {frame_kind::message, frame_kind::credit, frame_kind::bye, static_cast<frame_kind>(0)})
+            zero.endpoint->put_as_is({.what = what, .from = other, .bytes = 8}, what == frame_kind::message ? 8 : 0, 1);
+        zero.links.move();
+        CHECK(zero.endpoint->at == zero.endpoint->in.size());
+        CHECK_FALSE(zero.seen());
+        CHECK(zero.links.connections() == 0);
+        for (const int peer : {1, 2}) CHECK_FALSE(zero.links.rx(0, peer).has_message());
+        CHECK(zero.links.find_gone(2, now_ns()) == -1);
+    }
+}
+
+TEST_CASE("a frame is of a kind and a port that there are") {
+    for (const std::uint8_t port : {2, 7, 8, 255})
+        for (const auto what : {frame_kind::message, frame_kind::credit})
+            check_protocol(after(std::vector<sent>{{{.what = what, .at_port = port}, 0}}));
+    for (const std::uint8_t none : {0, 6, 255})
+        check_protocol(after(std::vector<sent>{{{.what = static_cast<frame_kind>(none)}, 0}}));
+    check_protocol(after(std::vector<sent>{{{.what = frame_kind::credit}, 1}})); // with bytes behind it
+}
+
+TEST_CASE("frames of a communicator that has been left keep no room from others") {
+    constexpr int more_than_are_kept = 5000;
+    rank_zero zero;
+    {
+        custom_links left(zero.hub, {.id = 77, .rank = 0, .ranks = {0, 1}, .shape = {}, .ports = 1});
+        atomic<std::uint64_t> failed{0};
+        left.begin(failed);
+        left.say_bye();
+    }
+    zero.links.begin(zero.failed);
+    for (int i = 0; i < more_than_are_kept; ++i)
+        zero.endpoint->put({.communicator = 77, .what = frame_kind::credit}, 0, 0);
+    zero.endpoint->put({.bytes = 8}, 8, 1);
+    zero.links.move();
+    CHECK(zero.endpoint->at == more_than_are_kept + 1);
+    CHECK(zero.links.rx(0, 1).has_message());
+}
+
+TEST_CASE("frames for a communicator that is not made yet are kept up to a limit, and the others wait in the channel") {
+    constexpr std::size_t more_than_are_kept = 5000;
+    rank_zero zero;
+    for (std::size_t i = 0; i < more_than_are_kept; ++i) zero.endpoint->put({.what = frame_kind::credit}, 0, 0);
+    zero.endpoint->put({.bytes = 8}, 8, 1);
+    {
+        const turn_taken here(zero.hub->its_turn());
+        zero.hub->move(); // in a call of another communicator
+    }
+    CHECK(zero.endpoint->at > 1000);
+    CHECK(zero.endpoint->at < more_than_are_kept);
+    zero.links.begin(zero.failed);
+    zero.links.move();
+    CHECK(zero.endpoint->at == more_than_are_kept + 1);
+    CHECK_FALSE(zero.seen());
+    CHECK(zero.links.rx(0, 1).has_message());
 }
