@@ -297,6 +297,25 @@ TEST_CASE("what no step reads again goes past the caches, what is sent on from w
     });
 }
 
+TEST_CASE("a call that differs from the last one in the size of its pieces alone is prepared anew") {
+    on_hosts(2, each_alone, [](collx::communicator& w) {
+        w.set_checked(false); // checked calls are always prepared
+        std::vector<char> x(64 * 1024);
+        const auto messages = [&](std::size_t piece) {
+            const auto before = w.sent().messages;
+            x.back() = static_cast<char>(w.rank() + 1);
+            collx::broadcast(w.with(collx::piece{piece}), x, {.root = 0});
+            EXPECT(x.back() == 1);
+            return w.sent().messages - before;
+        };
+        const std::size_t pieces[] = {1024, 4096, 0, 4096, 1024}; // 0: as the library chooses
+        std::uint64_t sent[5];
+        for (int i = 0; i < 5; ++i) sent[i] = messages(pieces[i]);
+        if (w.rank() != 0) return;
+        EXPECT(sent[0] == 64 && sent[1] == 16 && sent[2] < 16 && sent[3] == 16 && sent[4] == 64);
+    });
+}
+
 TEST_CASE("more lanes are made when large messages come, and only then") {
     for (const spread& s :
          {spread{.ranks_per_host = 1, .lanes = 4}, spread{.ranks_per_host = 1, .bad_day = true, .lanes = 2},

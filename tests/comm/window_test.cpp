@@ -489,7 +489,9 @@ TEST_CASE("places beyond the peer's part, and peers that are none, are refused w
             }
             refused(
                 w, [&] { x.wait(other, 0); }, errc::invalid_argument, "0 signals");
-            for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t(-1)})
+            constexpr std::uint64_t most = std::uint64_t{1} << 40; // so that no sum of counts wraps
+            EXPECT(!x.test(other, most));
+            for (const std::uint64_t count : {std::uint64_t{0}, most + 1, std::uint64_t{1} << 63, std::uint64_t(-1)})
                 EXPECT(refused(
                            w, [&] { (void)x.test(other, count); }, errc::invalid_argument, "signals")
                            .peer() == other);
