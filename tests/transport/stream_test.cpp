@@ -1296,6 +1296,39 @@ TEST_CASE(
         }
 }
 
+TEST_CASE("a rank that has no memory for what comes says so to the sender, and does not blame it") {
+    // Slots that no address space has room for.
+    const channel_shape huge{.depth = 4, .slot_bytes = std::size_t{1} << 44};
+    socket_address at[2] = {loopback(false), loopback(false)};
+    descriptor listeners[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};
+    const std::vector<socket_address> peers(at, at + 2);
+    auto hub = make_counted<socket_hub>(std::move(listeners[0]), a_token, peers, 0);
+    const auto other = make_counted<socket_hub>(std::move(listeners[1]), a_token, peers, 0);
+    collx::atomic<std::uint64_t> failed{0};
+    remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = huge, .ports = 5});
+    links.begin(failed);
+    const descriptor one = other->connect_to(0);
+    const struct {
+        detail::stream_hello hello;
+        stream_frame head{.bytes = 8};
+        char message[8] = {};
+    } said{other->hello(1, 1, 0, huge)};
+    REQUIRE(wait_until([&] { return ::send(one.get(), &said, sizeof said, MSG_NOSIGNAL) == sizeof said; }));
+    REQUIRE(wait_until([&] { return links.move(), failed.load() != 0; }));
+    const failure why(failed.load());
+    CHECK((why.code() == errc::resource && why.rank() == 0));
+    stream_frame heard;
+    ssize_t got = 0;
+    REQUIRE(wait_until([&] {
+        links.move();
+        return (got = ::recv(one.get(), &heard, sizeof heard, MSG_DONTWAIT)) >= 0 || errno != EAGAIN;
+    }));
+    REQUIRE(got == sizeof heard);
+    CHECK(heard.what == kind::failure);
+    CHECK((std::uint64_t{heard.tag} << 32 | heard.bytes) == why.word);
+    links.say_bye();
+}
+
 TEST_CASE("who has said goodbye is helped no more: its connections are the hub's, its word may be another's") {
     socket_address at[3] = {loopback(false), loopback(false), loopback(false)};
     descriptor listeners[3];

@@ -331,6 +331,7 @@ private:
         const bool moved = s.move(is_readable || s.cannot_send());
         if (const std::uint64_t word = s.heard_failure(); word != 0) hear(p, failure(word));
         if (s.is_live() && s.is_insecure()) report(failure(errc::security, p));
+        if (s.lacks_memory()) report(failure(errc::resource, rank_, s.no_memory()));
         if (s.is_live()) {
             if (s.wants_lanes() && p < rank_) // the higher rank makes them
                 lanes_.begin(p, job_rank(p), hub_->hello(id_, rank_, p, shape_), s.lanes());

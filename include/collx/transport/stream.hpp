@@ -60,7 +60,9 @@ public:
     phase state() const { return leading().phase; }
     bool is_live() const { return leading().is_live(); }
     bool is_nonsense() const { return leading().is_nonsense; }
-    bool is_insecure() const { return leading().is_insecure; }  // nonsense: another protection, or a broken seal
+    bool is_insecure() const { return leading().is_insecure; }   // nonsense: another protection, or a broken seal
+    bool lacks_memory() const { return leading().lacks_memory; } // for its slots: it reads no more, and still sends
+    detail::shortage no_memory() const { return leading().no_memory; }
     bool is_refused() const { return error() == ECONNREFUSED; } // there is no listener any more
     int error() const { return leading().error; }               // of the system, 0: none
     bool cannot_send() const { return leading().cannot_send; }  // receiving shows why

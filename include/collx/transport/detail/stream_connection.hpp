@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include <collx/core/descriptor.hpp>
+#include <collx/core/system_limits.hpp>
 #include <collx/transport/detail/sealed_socket.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 
@@ -50,6 +51,11 @@ public:
     }
     // Another protection, or a broken seal. Always true.
     bool note_insecure() { return is_nonsense = is_insecure = true; }
+    // A message has come, and there is no memory for slots (errno says why). Nothing more is read. Always false.
+    bool note_no_memory() {
+        no_memory = shortage_in(remedy_for_mapping(errno));
+        return !(lacks_memory = true);
+    }
     // A read that gave nothing or little does not mean that nothing is there: the system may be short of memory.
     bool may_have_more() { return wire.has_unread() || stream_wire::is_readable(fd()); }
 
@@ -59,6 +65,8 @@ public:
     bool is_shared = false;
     bool cannot_send = false; // receiving shows why
     bool is_nonsense = false, is_insecure = false;
+    bool lacks_memory = false; // this end
+    shortage no_memory = shortage::unknown;
     int error = 0; // of the system, 0: none
 };
 

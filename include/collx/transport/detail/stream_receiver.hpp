@@ -39,8 +39,8 @@ public:
     }
     bool receive() {
         bool moved = false;
-        if (is_ending_) return false;
-        if (is_held_ && !read_frames()) return of_.leading.is_nonsense = true, end(), true;
+        if (is_ending_ || of_.leading.lacks_memory) return false;
+        if (is_held_ && !read_frames()) return refuse();
         if (is_held_) return true;
         for (int turn = 0; of_.leading.is_live() && !of_.leading.is_insecure && turn < 32; ++turn) {
             const expectation next = expected();
@@ -70,7 +70,7 @@ public:
             if (!(next.is_guess    ? take_guessed(head, filler, next, bytes)
                   : next.is_joined ? take_medium(next.at, bytes)
                                    : take(bytes)))
-                return of_.leading.is_nonsense = true, end(), true;
+                return refuse();
             has_more_ = bytes == room;
             // A large message that is complete is handled before the next is read, which may be wanted elsewhere.
             if (!has_more_ || is_held_ ||
@@ -219,6 +219,11 @@ private:
         payload_left_ -= bytes;
         if (payload_left_ == 0) deliver();
     }
+    // What no end of this version sends ends the stream. Where there is no memory, the other end shall be notified.
+    [[gnu::cold]] bool refuse() {
+        if (!of_.leading.lacks_memory) of_.leading.is_nonsense = true, end();
+        return true;
+    }
     // Hands the message to the receiving end, once all of it has come.
     void deliver() {
         if (payload_is_pair_) {
@@ -307,7 +312,7 @@ private:
     // Whether the other end has sent its last frame of this port over the socket.
     bool has_switched(const stream_frame& f) const { return of_.verbs && of_.verbs->has_switched(f.at_port); }
     bool begin_message(const stream_frame& f) {
-        if (!of_.ports.map()) return false;
+        if (!of_.ports.map()) return of_.leading.note_no_memory();
         if (f.what == kind::striped && (!of_.lanes || f.bytes < stream_lanes::least_bytes)) return false;
         slot_header* const slot = of_.ports.begin_slot(f);
         if (slot == nullptr) return false;
