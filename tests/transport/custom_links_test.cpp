@@ -7,6 +7,7 @@
 #include <collx/job/custom_transport.hpp>
 
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -25,10 +26,20 @@ struct scripted final : custom_endpoint {
     std::size_t at = 0;
     std::vector<std::byte> out;
     int committed = 0;
+    bool is_full = false, is_rank_gone = false;
     endpoint_address address() override { return {}; }
     void connect(int, const endpoint_address&) override {}
     std::size_t most_bytes() override { return 1 << 20; }
-    std::byte* try_acquire(int, std::size_t bytes) override { return out.resize(bytes), out.data(); }
+    std::byte* try_acquire(int, std::size_t bytes) override {
+        return is_full ? nullptr : (out.resize(bytes), out.data());
+    }
+    int moves = 0;
+    struct counts {
+        int committed = 0, moves = 0;
+    }* counts_for = nullptr; // gets the numbers in the end
+    ~scripted() override {
+        if (counts_for != nullptr) *counts_for = {committed, moves};
+    }
     void commit(int, std::size_t) override { ++committed; }
     bool is_drained(int) override { return true; }
     const std::byte* peek(int, std::size_t& bytes) override {
@@ -36,8 +47,8 @@ struct scripted final : custom_endpoint {
         return bytes = in[at].size(), in[at].data();
     }
     void release(int, std::size_t) override { ++at; }
-    void move() override {}
-    bool is_gone(int) override { return false; }
+    void move() override { ++moves; }
+    bool is_gone(int) override { return is_rank_gone; }
 
     void put(custom_frame f, std::size_t bytes, unsigned char fill) {
         f.from = 1;
@@ -247,4 +258,39 @@ TEST_CASE("frames for a communicator that is not made yet are kept up to a limit
     CHECK(zero.endpoint->at == more_than_are_kept + 1);
     CHECK_FALSE(zero.seen());
     CHECK(zero.links.rx(0, 1).has_message());
+}
+
+TEST_CASE("a goodbye that finds no room is said when there is some, and does not wait for a rank that has gone") {
+    enum class then { room_in_a_call, room_at_the_end, is_gone };
+    for (const then what : {then::room_in_a_call, then::room_at_the_end, then::is_gone}) {
+        INFO("then: " << static_cast<int>(what));
+        auto zero = std::make_unique<rank_zero>();
+        scripted& endpoint = *zero->endpoint;
+        scripted::counts at_the_end;
+        endpoint.is_full = true;
+        {
+            custom_links leaving(zero->hub, {.id = 77, .rank = 1, .ranks = {2, 0, 1}, .shape = {}, .ports = 1});
+            atomic<std::uint64_t> failed{0};
+            leaving.begin(failed);
+            (void)leaving.tx(0, 2);
+            leaving.say_bye();
+        }
+        zero->links.begin(zero->failed);
+        zero->links.move();
+        REQUIRE(endpoint.committed == 0);
+        if (what == then::room_in_a_call) {
+            endpoint.is_full = false;
+            zero->links.move(), zero->links.move();
+            CHECK(endpoint.committed == 1);
+            custom_frame f;
+            REQUIRE(endpoint.out.size() == sizeof f);
+            std::memcpy(&f, endpoint.out.data(), sizeof f);
+            CHECK((f.what == frame_kind::bye && f.communicator == 77 && f.from == 1));
+        }
+        endpoint.counts_for = &at_the_end, endpoint.moves = 0;
+        endpoint.is_full = what == then::is_gone, endpoint.is_rank_gone = what == then::is_gone;
+        zero.reset();
+        CHECK(at_the_end.committed == (what == then::is_gone ? 0 : 1));
+        CHECK(at_the_end.moves < 10);
+    }
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include <collx/core/atomic.hpp>
@@ -104,6 +105,7 @@ public:
             if (all([](peer& q) { return q.has_said_bye; })) break;
             hub_->move();
         }
+        owe_byes();
         leave();
     }
     void forget() override {
@@ -166,6 +168,17 @@ private:
     }
     failure failed() const { return failure(failed_->load(memory_order::acquire)); }
     void report(failure f) { report_in(*failed_, f); }
+    // A peer whose channel is full receives the goodbye later: without it this rank would be taken for dead at its end.
+    void owe_byes() {
+        if (failed_ == nullptr) return;
+        const turn_taken here(hub_->its_turn());
+        try {
+            for (std::size_t p = 0; p < peers_.size(); ++p)
+                if (const peer& q = peers_[p]; q.memory && !q.has_left && !q.has_said_bye && q.lost_at_ns == 0)
+                    hub_->owe(members_[p], of_this({.what = kind::bye}));
+        } catch (const std::bad_alloc&) {
+        }
+    }
     void leave() {
         if (failed_ == nullptr) return;
         const turn_taken here(hub_->its_turn());
@@ -179,9 +192,12 @@ private:
         for (std::size_t p = 0; p < peers_.size(); ++p)
             if (peers_[p].memory) send_to(static_cast<int>(p));
     }
-    bool say(int p, custom_frame f, const std::byte* payload = nullptr, std::size_t bytes = 0) {
+    custom_frame of_this(custom_frame f) const {
         f.communicator = id_, f.from = static_cast<std::uint32_t>(rank_);
-        return hub_->post(members_[static_cast<std::size_t>(p)], f, payload, bytes);
+        return f;
+    }
+    bool say(int p, const custom_frame& f, const std::byte* payload = nullptr, std::size_t bytes = 0) {
+        return hub_->post(members_[static_cast<std::size_t>(p)], of_this(f), payload, bytes);
     }
     void send_to(int p) {
         peer& q = at(p);
