@@ -14,6 +14,8 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -215,21 +217,30 @@ enum class defect {
     changes_what_was_peeked,
     lies_about_size,
     keeps_room,
-    mixes_content
+    mixes_content,
+    holds_the_last_back,
+    takes_room_again,
+    refuses_when_empty,
+    sends_what_was_acquired_twice
 };
 struct broken_link {
     defect what;
     message_queue q;
     std::uint64_t commits = 0, lost = 0;
+    bool is_acquired = false; // and not committed
     std::vector<std::byte> shown;
 
     struct sending {
         broken_link& l;
         std::byte* try_acquire(std::size_t bytes) {
             auto& q = l.q;
+            if (l.what == defect::refuses_when_empty && l.commits == 0) return nullptr;
             const bool is_full = q.committed.size() + q.arrived.size() + l.lost >= q.depth;
             if (is_full && l.what != defect::ignores_depth && l.what != defect::overwrites_when_full) return nullptr;
             if (is_full && l.what == defect::overwrites_when_full && !q.arrived.empty()) q.arrived.pop_back();
+            const bool is_again = std::exchange(l.is_acquired, true);
+            if (l.what == defect::takes_room_again && is_again) ++l.lost;
+            if (l.what == defect::sends_what_was_acquired_twice && is_again) q.committed.push_back(q.acquired);
             q.acquired.resize(bytes + 1);
             if (l.what == defect::shows_too_early) q.arrived.push_back(q.acquired);
             return q.acquired.data();
@@ -237,6 +248,7 @@ struct broken_link {
         void commit(std::size_t bytes) {
             auto& q = l.q;
             ++l.commits;
+            l.is_acquired = false;
             q.acquired.resize(bytes);
             if (l.what == defect::shows_too_early) return void(q.arrived.back() = q.acquired);
             if (l.what == defect::drops_one && l.commits % 7 == 0) return;
@@ -275,7 +287,8 @@ struct broken_link {
     receiving& rx() { return receives; }
     void move_sender() {
         if (what == defect::reorders && q.committed.size() > 1) std::swap(q.committed[0], q.committed[1]);
-        for (; !q.committed.empty(); q.committed.pop_front()) {
+        const std::size_t held_back = what == defect::holds_the_last_back ? 1 : 0;
+        for (; q.committed.size() > held_back; q.committed.pop_front()) {
             if (what == defect::changes_what_was_peeked && !q.arrived.empty() && !q.arrived.front().empty())
                 q.arrived.front()[0] ^= std::byte{1};
             q.arrived.push_back(q.committed.front());
@@ -308,7 +321,11 @@ TEST_CASE("each planted defect is found by the rule that it breaks") {
                {defect::changes_what_was_peeked, "stay"},
                {defect::lies_about_size, "size"},
                {defect::keeps_room, "room"},
-               {defect::mixes_content, "content"}};
+               {defect::mixes_content, "content"},
+               {defect::holds_the_last_back, "arrival"},
+               {defect::takes_room_again, "commit"},
+               {defect::refuses_when_empty, "room"},
+               {defect::sends_what_was_acquired_twice, "commit"}};
     for (const auto& row : all) {
         const auto r = found(row.what);
         INFO("defect " << static_cast<int>(row.what) << ", expected: " << row.rule << ", found:\n" << r.text());
