@@ -23,6 +23,7 @@ enum class defect {
     address_too_long,
     address_changes,
     messages_too_small,
+    drops_what_comes_early,
     mixes_peers,
     waits_for_another_peer,
     living_peer_is_gone,
@@ -54,6 +55,7 @@ struct in_memory {
         struct peer {
             way *to = nullptr, *from = nullptr;
             std::vector<std::byte> acquired;
+            bool is_connected = false;
             std::byte* try_acquire(std::size_t bytes) {
                 if (!to->has_room()) return nullptr;
                 acquired.resize(bytes + 1); // never null
@@ -86,7 +88,7 @@ struct in_memory {
             a.at[0] = static_cast<std::byte>(D == defect::address_changes ? ++asked_ : rank_);
             return a;
         }
-        void connect(int, const endpoint_address&) {}
+        void connect(int p, const endpoint_address&) { peers_[p].is_connected = true; }
         std::size_t most_bytes() { return D == defect::messages_too_small ? 255 : 4096; }
         peer& tx(int p) { return peers_[p]; }
         peer& rx(int p) { return peers_[p]; }
@@ -98,7 +100,9 @@ struct in_memory {
                 if (D == defect::waits_for_another_peer && is_waiting) break;
                 is_waiting = is_waiting || !from.arrived.empty();
                 if (from.under_way.empty() || ++from.moves % 3 != 0) continue;
-                from.arrived.push_back(from.under_way.front()), from.under_way.pop_front();
+                if (D != defect::drops_what_comes_early || peers_[p].is_connected)
+                    from.arrived.push_back(from.under_way.front());
+                from.under_way.pop_front();
             }
             return false;
         }
@@ -149,6 +153,7 @@ TEST_CASE("each planted defect of an endpoint is found by the rule that it break
     check_names<defect::address_too_long>("address");
     check_names<defect::address_changes>("address");
     check_names<defect::messages_too_small>("limit");
+    check_names<defect::drops_what_comes_early>("early");
     check_names<defect::mixes_peers>("apart");
     check_names<defect::waits_for_another_peer>("apart");
     check_names<defect::living_peer_is_gone>("alive");

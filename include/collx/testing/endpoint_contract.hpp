@@ -5,6 +5,7 @@
 //
 //   address    has at most endpoint_address::most_bytes, and is the same at each call
 //   limit      most_bytes() is at least 256
+//   early      messages of a peer arrive that sent before this endpoint was connected to it
 //   apart      messages of different peers do not mix, and one that is not taken does not delay those of another peer
 //   alive      is_gone() is false while the peer's endpoint exists
 //   last_words messages that a peer committed before its end arrive
@@ -31,12 +32,14 @@ namespace detail {
 template <class E>
 struct three_endpoints {
     sole_ptr<E> at[3];
-    three_endpoints() {
-        endpoint_address where[3];
+    endpoint_address where[3];
+    explicit three_endpoints(int connected = 3) { // ranks from this one on are not connected yet
         for (int r = 0; r < 3; ++r) at[r] = make_sole<E>(r, 3), where[r] = at[r]->address();
-        for (int r = 0; r < 3; ++r)
-            for (int p = 0; p < 3; ++p)
-                if (p != r) at[r]->connect(p, where[p]);
+        for (int r = 0; r < connected; ++r) connect(r);
+    }
+    void connect(int r) {
+        for (int p = 0; p < 3; ++p)
+            if (p != r) at[r]->connect(p, where[p]);
     }
     void move() {
         for (auto& e : at)
@@ -63,6 +66,7 @@ public:
     report run() {
         check_words();
         if (!found_.is_clean()) return std::move(found_);
+        check_early();
         check_apart();
         check_end();
         return std::move(found_);
@@ -104,6 +108,15 @@ private:
             found_.add("address", "it is another at the second call");
         if (all.at[0]->most_bytes() < 256)
             found_.add("limit", "messages of " + std::to_string(all.at[0]->most_bytes()) + " bytes at most");
+    }
+    void check_early() {
+        three_endpoints<E> all(2);
+        const int sent = send(all, 1, 2, 0, 100, 3);
+        for (int turn = 0; turn < 64; ++turn) all.move();
+        all.connect(2);
+        for (int m = 0; m < sent; ++m)
+            if (!takes(all, 1, 2, static_cast<std::uint64_t>(m), 100))
+                return found_.add("early", "what was sent before the receiver was connected did not arrive");
     }
     void check_apart() {
         three_endpoints<E> all;
