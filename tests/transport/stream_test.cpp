@@ -1624,6 +1624,56 @@ TEST_CASE("who does not read one line of a shared connection stops no other, and
     }
 }
 
+TEST_CASE(
+    "a rank that waits elsewhere reads all its shared connections, also where no descriptor is left to poll them") {
+    const std::uint64_t shared_id = remote_members::id_of(7, true), own_id = remote_members::id_of(8, false);
+    socket_address at[3] = {loopback(false), loopback(false), loopback(false)};
+    descriptor listeners[3];
+    for (int r = 0; r < 3; ++r) listeners[r] = socket_hub::listen_on(at[r]);
+    const std::vector<socket_address> peers(at, at + 3);
+    counted_ptr<socket_hub> hubs[3];
+    for (int r = 0; r < 3; ++r) hubs[r] = make_counted<socket_hub>(std::move(listeners[r]), a_token, peers, 0);
+    collx::atomic<std::uint64_t> failed[4]{};
+    const auto of = [](std::uint64_t id, int rank) {
+        return remote_members{.id = id, .rank = rank, .ranks = {0, 1, 2}, .shape = small_shape, .ports = 1};
+    };
+    remote_links zero(hubs[0], of(shared_id, 0)), one(hubs[1], of(shared_id, 1)), two(hubs[2], of(shared_id, 2)),
+        waiting(hubs[0], of(own_id, 0));
+    zero.begin(failed[0]), one.begin(failed[1]), two.begin(failed[2]), waiting.begin(failed[3]);
+    receiving_end rx[2] = {zero.rx(0, 1), zero.rx(0, 2)};
+    const auto send = [](remote_links& from, sending_end& tx) {
+        REQUIRE(tx.try_acquire(8) != nullptr);
+        tx.commit(8);
+        REQUIRE(wait_until([&] { return from.move(), tx.is_drained(); }));
+    };
+    sending_end from_one = one.tx(0, 0);
+    REQUIRE(from_one.try_acquire(8) != nullptr);
+    from_one.commit(8);
+    REQUIRE(wait_until([&] { return zero.move(), one.move(), rx[0].has_message(); }));
+    sending_end from_two = two.tx(0, 0);
+    send(two, from_two);
+
+    rlimit usual{};
+    ::getrlimit(RLIMIT_NOFILE, &usual);
+    const int next = descriptor(::dup(2)).get();
+    const rlimit low{static_cast<rlim_t>(next + 1), usual.rlim_max}; // one more: that of the connection
+    ::setrlimit(RLIMIT_NOFILE, &low);
+    const bool came = wait_until([&] { return zero.move(), hubs[0]->shared().count() == 2; });
+    ::setrlimit(RLIMIT_NOFILE, &usual);
+    REQUIRE(came);
+    REQUIRE_FALSE(hubs[0]->shared().can_tell());
+    REQUIRE(wait_until([&] { return zero.move(), rx[1].has_message(); }));
+    rx[0].release(8), rx[1].release(8);
+    for (int turn = 0; turn < 3; ++turn) {
+        send(one, from_one), send(two, from_two);
+        for (receiving_end& end : rx) {
+            REQUIRE(wait_until([&] { return waiting.move(), end.has_message(); }));
+            end.release(8);
+        }
+    }
+    waiting.say_bye(), zero.say_bye(), one.say_bye(), two.say_bye();
+}
+
 TEST_CASE("a line that comes before its communicator is made keeps what was said, its end too") {
     constexpr channel_shape shape{.depth = 4, .slot_bytes = 4096};
     trunk_pair all(AF_INET, system_socket_calls);

@@ -91,8 +91,9 @@ public:
     void pump_all() {
         const int one = only_.load(memory_order::acquire);
         if (one == none) return;
-        if (!can_tell()) return pump(one);
-        (void)visit_readable([&](int peer) { return pump(peer), true; });
+        if (can_tell()) return void(visit_readable([&](int peer) { return pump(peer), true; }));
+        if (are_several_.load(memory_order::acquire)) return pump_each();
+        pump(one);
     }
 
     // At the end of the job: hands over the sockets of trunks that have sent everything. False while some have not.
@@ -132,6 +133,15 @@ private:
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 50'000'000, soon_ns = 1'000'000;
     static constexpr int none = -1;
 
+    // There was no descriptor for poll_.
+    [[gnu::cold]] void pump_each() {
+        int peers = 0;
+        {
+            const turn_tried here(turn_);
+            if (here) peers = static_cast<int>(ways_.size());
+        }
+        for (int p = 0; p < peers; ++p) pump(p);
+    }
     way& way_to(int peer) {
         const auto at = static_cast<std::size_t>(peer);
         if (ways_.size() <= at) ways_.resize(at + 1);
@@ -226,6 +236,7 @@ private:
             for (auto& other : ways_)
                 if (other && other->to && other->peer != w.peer && other->to->state() == trunk::phase::open)
                     poll_.add(other->to->fd(), static_cast<std::uint64_t>(other->peer));
+            are_several_.store(true, memory_order::release);
             is_polling_.store(poll_.is_open(), memory_order::release);
         }
         poll_.add(w.to->fd(), static_cast<std::uint64_t>(w.peer));
@@ -238,7 +249,7 @@ private:
     growing_array<sole_ptr<way>> ways_; // by rank of the job
     growing_array<int> opening_;
     poll_set poll_;
-    atomic<bool> is_opening_{false}, is_polling_{false};
+    atomic<bool> is_opening_{false}, is_polling_{false}, are_several_{false};
     atomic<int> only_{none}; // the first that was open
     turn guests_turn_;       // protects these
     growing_array<guest> guests_;
