@@ -1365,6 +1365,59 @@ TEST_CASE("who has said goodbye is helped no more: its connections are the hub's
     zero.say_bye(), one.say_bye(), staying.say_bye();
 }
 
+TEST_CASE("connections that come for communicators that have gone are closed when their other ends are") {
+    socket_address at[2] = {loopback(false), loopback(false)};
+    descriptor listeners[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};
+    const std::vector<socket_address> peers(at, at + 2);
+    counted_ptr<socket_hub> hubs[2];
+    for (int r = 0; r < 2; ++r) hubs[r] = make_counted<socket_hub>(std::move(listeners[r]), a_token, peers, 0);
+    const auto of = [](std::uint64_t id, int rank) {
+        return remote_members{.id = id, .rank = rank, .ranks = {0, 1}, .shape = small_shape, .ports = 1};
+    };
+    collx::atomic<std::uint64_t> failed[2]{};
+    remote_links zero(hubs[0], of(1, 0)), one(hubs[1], of(1, 1));
+    zero.begin(failed[0]), one.begin(failed[1]);
+    const auto send = [](remote_links& from) {
+        sending_end tx = from.tx(0, 0);
+        REQUIRE(tx.try_acquire(8) != nullptr);
+        tx.commit(8);
+        REQUIRE(wait_until([&] { return from.move(), tx.is_drained(); }));
+    };
+    const auto move_both = [&] {
+        for (int i = 0; i < 200; ++i) (void)zero.move(), (void)one.move();
+    };
+    // One that has come for a communicator which is not made yet stays, with what its other end said before it ended.
+    collx::atomic<std::uint64_t> early_failed{0}, late_failed{0};
+    {
+        remote_links early(hubs[1], of(7, 1));
+        early.begin(early_failed);
+        send(early);
+        early.say_bye();
+    }
+    move_both();
+
+    const int before = open_descriptors();
+    for (std::uint64_t id = 100; id < 160; ++id) {
+        collx::atomic<std::uint64_t> none[2]{};
+        remote_links left(hubs[0], of(id, 0)), late(hubs[1], of(id, 1));
+        left.begin(none[0]), late.begin(none[1]);
+        left.say_bye();
+        send(late); // connects
+        move_both();
+        late.say_bye();
+        move_both();
+    }
+    CHECK(wait_until([&] { return move_both(), open_descriptors() - before < 40; }));
+
+    remote_links late(hubs[0], of(7, 0));
+    late.begin(late_failed);
+    receiving_end rx = late.rx(0, 1);
+    CHECK(wait_until([&] { return late.move(), one.move(), rx.has_message(); }));
+    CHECK(failed[0].load() == 0);
+    CHECK(failed[1].load() == 0);
+    late.say_bye(), zero.say_bye(), one.say_bye();
+}
+
 namespace {
 
 struct late_hearing {

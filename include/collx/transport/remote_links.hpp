@@ -142,7 +142,7 @@ private:
             if (!shares_) hub_->helpers().watch(stream_to(p).fd(), name_);
     }
     [[gnu::cold]] void leave() {
-        hub_->helpers().leave(name_);
+        hub_->helpers().leave(name_), hub_->note_left(id_);
         if (!shares_) return hub_->count_own(-1);
         while (hub_->shared().take_arrival(id_) >= 0) {
         }

@@ -189,11 +189,11 @@ public:
         for (std::size_t i = 0; i < parked_.size();) {
             const std::uint64_t wanted = parked_[i].hello.communicator;
             if (wanted != communicator && wanted != detail::trunks::name) {
-                // Perhaps no rank takes a connection, because its communicator has gone: a lane that does not lead, or
-                // the lower rank's, in place of which the higher rank's was taken.
+                // Perhaps no rank takes a connection: a lane that does not lead; the lower rank's, in place of which
+                // the higher rank's was taken; one for a communicator that has gone.
                 const bool is_unclaimed = parked_[i].hello.lane != 0
                                               ? is_late(parked_[i], parked_.size())
-                                              : parked_.size() > detail::few_strangers && parked_[i].has_given_up();
+                                              : parked_.size() > detail::few_strangers && is_over(parked_[i]);
                 if (is_unclaimed) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
                 else ++i;
                 continue;
@@ -206,6 +206,11 @@ public:
         return has_room;
     }
 
+    // Notes that this rank has left a communicator, for which connections may still come.
+    [[gnu::cold]] void note_left(std::uint64_t communicator) {
+        const detail::turn_taken here(turn_);
+        left_[left_count_++ % most_left] = communicator;
+    }
     // Takes a connection whose communicator has gone, until it has said goodbye and the system has sent what it has.
     [[gnu::cold]] void linger(sole_ptr<stream> s) {
         const detail::turn_taken here(turn_);
@@ -228,6 +233,15 @@ private:
     static constexpr std::int64_t hello_turn_ns = 10'000'000;
     static constexpr std::int64_t told_limit_ns = 500'000'000;
 
+    // Whether a parked connection has ended at its other end, and will not be taken here. (What the other end has sent
+    // to a communicator that is not made yet is kept.)
+    [[gnu::cold]] bool is_over(const detail::guest& g) const {
+        if (g.has_given_up()) return true;
+        if (!g.has_hung_up()) return false;
+        for (const std::uint64_t id : left_)
+            if (id == g.hello.communicator) return true;
+        return false;
+    }
     // Whether a guest, one of so many, has taken too long.
     bool is_late(const detail::guest& g, std::size_t guests) const {
         const std::int64_t turns_ns = static_cast<std::int64_t>(peers_.size()) * hello_turn_ns;
@@ -348,6 +362,9 @@ private:
     job_protection protection_;
     detail::growing_array<detail::guest> guests_, parked_;
     bool is_starting_ = true;
+    static constexpr std::size_t most_left = 1024;
+    std::uint64_t left_[most_left] = {}; // communicators; the last ones
+    std::size_t left_count_ = 0;
     detail::growing_array<std::pair<std::uint64_t, int>> odd_; // communicator, rank there
     detail::mutual_help helpers_{*calls_};
     detail::trunks trunks_{*calls_, helpers_};

@@ -4,6 +4,7 @@
 // is only compared. Knows nothing of what the connection is for.
 #pragma once
 
+#include <poll.h>
 #include <sys/uio.h>
 
 #include <cerrno>
@@ -168,6 +169,12 @@ public:
         char first;
         return hello.from_side == stream_hello::side::lower &&
                ::recv(socket.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    }
+
+    // Whether the other end sends nothing more.
+    bool has_hung_up() const {
+        pollfd p{socket.get(), POLLRDHUP, 0};
+        return ::poll(&p, 1, 0) > 0;
     }
 
 private:
