@@ -369,6 +369,31 @@ TEST_CASE("a listener that is no store is not taken for one") {
     parrot.join();
 }
 
+TEST_CASE("a client that tries again says so to a server that was too slow to answer") {
+    auto a = detail::numeric_address("127.0.0.1", 0);
+    descriptor listener = detail::tcp_socket(a);
+    const int on = 1;
+    ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    REQUIRE(::bind(listener.get(), a.get(), a.bytes) == 0);
+    REQUIRE(::listen(listener.get(), 8) == 0);
+    ::getsockname(listener.get(), a.get(), &a.bytes);
+    const int port = ntohs(reinterpret_cast<sockaddr_in&>(a.address).sin_port);
+    errc code{};
+    std::thread client([&] { code = code_of([&] { tcp_store s("127.0.0.1", port, soon(), 3); }); });
+    std::string heard;
+    if (detail::wait_for_event(listener.get(), POLLIN, soon())) {
+        const descriptor guest(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        char some[64];
+        for (ssize_t n; (n = ::recv(guest.get(), some, sizeof some, 0)) > 0;)
+            heard.append(some, static_cast<std::size_t>(n));
+    }
+    listener.close();
+    const tcp_server server("127.0.0.1", port); // its second attempt succeeds
+    client.join();
+    CHECK(code == errc::forked);
+    CHECK(heard == head(detail::tcp_word::hello, 0, 0, 3) + head(detail::tcp_word::bye, 0, 0));
+}
+
 TEST_CASE("a store at an address that no other host reaches is refused") {
     for (const char* any : {"0.0.0.0", "[::]"}) {
         std::string said;

@@ -33,6 +33,8 @@ public:
         for (detail::retry_pause pause(20'000'000);;) {
             refused_for_ = detail::tcp_status::ok;
             if (connect(until)) return;
+            // A server that was only slow still reads the hello, and must not take its end for this rank's death.
+            if (!until.passed()) say_bye();
             socket_.close();
             const bool goes_on = pause.sleep(until), is_refused = refused_for_ != detail::tcp_status::ok;
             if (is_refused) last_refused_for = refused_for_, gone_after = deadline::in_ns(gone_after_ns);
