@@ -6,8 +6,14 @@
 
 #include <collx/comm/progress.hpp>
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+
+#include <sys/resource.h>
+
+#include "support/caught_stderr.hpp"
 
 using namespace collx_test;
 using collx::call_kind;
@@ -25,6 +31,18 @@ struct seen {
         auto& all = *static_cast<seen*>(to);
         (r.end_ns == 0 ? all.begun : all.ended).push_back(r);
     }
+};
+
+std::string new_folder() {
+    std::string path = (std::filesystem::temp_directory_path() / "collx_records_XXXXXX").string();
+    if (::mkdtemp(path.data()) == nullptr) std::abort();
+    return path;
+}
+
+// An operation that stands still in its third step.
+struct standing final : collx::operation {
+    collx::task_state advance() override { return collx::task_state::blocked; }
+    place where() const override { return {2, 5, 0, 1}; }
 };
 
 } // namespace
@@ -162,6 +180,137 @@ TEST_CASE("a call that runs into its deadline has failed, and names the rank tha
         }
         EXPECT(has_thrown);
     });
+}
+
+TEST_CASE("what becomes of a call whose record was overwritten says nothing of the call that has its place") {
+    on_ranks(1, [](collx::communicator& w) {
+        w.record_calls(1);
+        auto& to = *w.internals().recorder;
+        standing first, second, third;
+        for (standing* op : {&first, &second, &third}) {
+            to.begin_async({"probe"});
+            to.started(*op);
+            EXPECT(op->recorded != 0);
+        }
+        first.waiting_for = second.waiting_for = 7;
+        to.ended(first, collx::task_state::done);
+        to.ended(second, collx::task_state::failed);
+        const call_record r = w.recent_calls()[0];
+        EXPECT(r.ordinal == 3 && r.outcome == call_outcome::under_way && r.peer == -1 && r.step == -1);
+        to.ended(third, collx::task_state::done);
+        EXPECT(w.recent_calls()[0].outcome == call_outcome::done);
+    });
+}
+
+TEST_CASE("a record belongs to the operation that is started next, unless its call is refused before") {
+    on_ranks(1, [](collx::communicator& w) {
+        w.record_calls(4);
+        auto& to = *w.internals().recorder;
+        standing op;
+        to.fail(to.begin_async({"refused"}), errc::mismatch);
+        to.started(op);
+        EXPECT(op.recorded == 0);
+        to.begin_async({"started"});
+        to.started(op);
+        EXPECT(op.recorded == 2);
+        to.started(op); // a second operation of one call has no record of its own
+        EXPECT(op.recorded == 0);
+        EXPECT(w.recent_calls()[0].code == errc::mismatch && w.recent_calls()[0].outcome == call_outcome::failed);
+    });
+}
+
+TEST_CASE("the place of a call is kept when it fails, and a rank does not wait for itself") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.record_calls(8);
+        auto& to = *w.internals().recorder;
+        const int other = 1 - w.rank();
+        for (const int peer : {w.rank(), other}) { // one strand of a rank may wait for another one
+            standing op;
+            to.begin_async({"probe"});
+            to.started(op);
+            op.waiting_for = peer;
+            to.ended(op, collx::task_state::failed);
+            const call_record r = w.recent_calls().back();
+            EXPECT(r.outcome == call_outcome::failed && r.peer == (peer == other ? other : -1));
+            EXPECT(r.step == 2 && r.steps == 5 && r.piece == 0 && r.pieces == 1);
+        }
+        standing run;
+        const std::uint64_t blocking = to.begin({"blocking"});
+        to.watch(&run);
+        to.fail(blocking, errc::timeout);
+        to.look(other); // a call that has ended is nowhere any more
+        EXPECT(w.recent_calls().back().step == -1 && w.recent_calls().back().peer == -1);
+        to.end(to.begin({"blocking"}));
+        to.look(other);
+        EXPECT(w.recent_calls().back().step == -1 && w.recent_calls().back().peer == -1);
+    });
+}
+
+TEST_CASE("a failure ends all records under way, and says of a blocking call whose failure it is") {
+    on_ranks(2, [](collx::communicator& w) {
+        const int other = 1 - w.rank();
+        for (const int guilty : {w.rank(), other}) {
+            w.record_calls(4);
+            auto& to = *w.internals().recorder;
+            to.end(to.begin({"done"}));
+            to.end(to.begin({"done"}));
+            for (int i = 0; i < 3; ++i) to.begin_async({"probe"}); // the first record is overwritten
+            to.begin({"blocking"});
+            to.fail_all(collx::failure(errc::aborted, guilty), -1);
+            const auto calls = w.recent_calls();
+            EXPECT(calls.size() == 4 && calls[0].ordinal == 3);
+            for (const call_record& r : calls)
+                EXPECT(r.outcome == call_outcome::failed && r.code == errc::aborted && r.end_ns >= r.begin_ns);
+            EXPECT(calls[0].peer == -1 && calls[3].peer == (guilty == other ? other : -1));
+        }
+        w.record_calls(4);
+        w.internals().recorder->end(w.internals().recorder->begin({"done"}));
+        w.internals().recorder->fail_all(collx::failure(errc::aborted, other), other);
+        EXPECT(w.recent_calls()[0].outcome == call_outcome::done);
+    });
+}
+
+TEST_CASE("a failure names the directory of the records once") {
+    std::string said;
+    const std::string directory = new_folder();
+    {
+        caught_stderr err;
+        on_ranks(1, [&](collx::communicator& w) {
+            w.record_calls(4, directory.c_str());
+            for (int i = 0; i < 2; ++i) w.internals().recorder->fail_all(collx::failure(errc::aborted, 0), -1);
+            EXPECT(w.recent_calls().empty());
+        });
+        said = err.text();
+    }
+    std::filesystem::remove_all(directory);
+    const std::size_t at = said.find("the last calls are recorded in " + directory);
+    CHECK(at != std::string::npos);
+    CHECK(said.find("the last calls", at + 1) == std::string::npos);
+}
+
+TEST_CASE("a file of records that finds no room is not left behind") {
+    const std::string directory = new_folder();
+    rlimit usual{};
+    ::getrlimit(RLIMIT_FSIZE, &usual);
+    const rlimit low{4096, usual.rlim_max};
+    const auto before = std::signal(SIGXFSZ, SIG_IGN);
+    errc code{};
+    std::size_t files = 0;
+    on_ranks(1, [&](collx::communicator& w) {
+        ::setrlimit(RLIMIT_FSIZE, &low);
+        try {
+            w.record_calls(1000, directory.c_str());
+        } catch (const collx::error& e) {
+            code = e.code();
+        }
+        ::setrlimit(RLIMIT_FSIZE, &usual);
+        for (const auto& entry : std::filesystem::directory_iterator(directory)) files += !entry.path().empty();
+        EXPECT(w.recent_calls().empty());
+    });
+    std::signal(SIGXFSZ, before);
+    std::filesystem::remove_all(directory);
+    CHECK(code == errc::resource);
+    CHECK(files == 0);
 }
 
 TEST_CASE("a observer sees each call begin and end") {

@@ -36,10 +36,12 @@ namespace detail {
     if (reason == 0) // a signal may end it early on some file systems
         for (int tries = 0; tries < 1000; ++tries)
             if ((reason = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes))) != EINTR) break;
-    if (reason != 0)
+    if (reason != 0) {
+        if (file.is_open()) (void)::unlink(path.c_str());
         fail(errc::resource, c.net.rank(), -1,
              "let COLLX_RECORD_DIR name a directory where this user may write and that has room, or unset it",
              "cannot record calls in %s: %s", path.c_str(), std::strerror(reason));
+    }
     return file;
 }
 
@@ -160,7 +162,8 @@ COLLX_ONCE void flight_recorder::show_failed(const call_record& r) const noexcep
 
 [[gnu::cold]] COLLX_ONCE void flight_recorder::fail_all(const failure& f, int waiting_for) noexcept {
     look(waiting_for);
-    if (call_record* const r = at(blocking_); r != nullptr && r->peer < 0) r->peer = f.rank();
+    if (call_record* const r = at(blocking_); r != nullptr && r->peer < 0 && f.rank() != core_.net.rank())
+        r->peer = f.rank(); // of its own failure a rank waits for none
     const std::uint64_t begun = head_->begun, first = begun > capacity_ ? begun - capacity_ + 1 : 1;
     for (std::uint64_t k = first; k <= begun; ++k) fail(k, f.code());
     if (directory_.empty() || is_said_) return;
