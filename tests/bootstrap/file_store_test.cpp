@@ -156,6 +156,33 @@ TEST_CASE("processes that die while they add leave neither a lock nor half a num
     }
 }
 
+TEST_CASE("a store that stays locked names the rank that locked it, where that is known") {
+    scratch_directory d;
+    file_store other(d.path + "/s");
+    struct row {
+        int rank, ranks, named; // of the holder, and of the meeting as the other rank knows it
+    };
+    for (const row& r : {row{3, 8, 3}, row{7, 8, 7}, row{8, 8, -1}, row{-1, 8, -1}, row{0, 8, 0}}) {
+        file_store holder(d.path + "/s");
+        if (r.rank >= 0) holder.appear(r.rank, 16, soon()); // otherwise it takes part in no meeting
+        (void)holder.add("n", 1);
+        const descriptor held(::open((d.path + "/s/lock").c_str(), O_RDWR | O_CLOEXEC)); // as if it were stopped now
+        REQUIRE(::flock(held.get(), LOCK_EX | LOCK_NB) == 0);
+        other.appear(5, r.ranks, deadline::in_ns(20'000'000));
+        std::string said;
+        int peer = -2;
+        try {
+            (void)other.add("n", 1);
+        } catch (const timed_out& e) {
+            said = e.what(), peer = e.peer();
+        }
+        INFO(said);
+        CHECK(peer == r.named);
+        CHECK(said.find("stays locked by " + (r.named < 0 ? "another process" : "rank " + std::to_string(r.named))) !=
+              std::string::npos);
+    }
+}
+
 TEST_CASE("a value that cannot be written is an error and leaves nothing") {
     processes p;
     scratch_directory d;

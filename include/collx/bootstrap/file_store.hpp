@@ -257,8 +257,9 @@ private:
             if (errno != EWOULDBLOCK && errno != EINTR) fail_at("lock", "lock");
             if (pause.sleep(until)) continue;
             if (::pread(fd.get(), &holder, sizeof holder, 0) != sizeof holder || holder >= ranks_) holder = -1;
-            fail(errc::timeout, rank_, holder, "is a process of the job stopped?",
-                 "the store in %.200s stays locked by rank %d", path_.c_str(), holder);
+            const kept_text by = holder < 0 ? kept_text("another process") : detail::joined({"rank ", holder});
+            fail(errc::timeout, rank_, holder < 0 ? -1 : holder, "is a process of the job stopped?",
+                 "the store in %.200s stays locked by %s", path_.c_str(), by.c_str());
         }
         (void)!::pwrite(fd.get(), &holder, sizeof holder, 0);
         return fd;
