@@ -136,6 +136,17 @@ TEST_CASE("a unique id is one text and then zeros") {
             CHECK(is_refused(broken));
         }
     }
+    for (const std::size_t at : {std::size_t{7}, std::size_t{8}, std::size_t{23}, std::size_t{25}, std::size_t{56}}) {
+        unique_id broken = unique_id::from_text(text);
+        broken.bytes[at] = broken.bytes[at] == '-' ? 'a' : '-';
+        INFO("byte " << at);
+        CHECK(is_refused(broken)); // a hyphen stands before both numbers and nowhere else
+    }
+    for (const char instead : {'0', 'a', '@', '\0'}) {
+        unique_id broken = unique_id::from_text(text);
+        broken.bytes[24] = instead;
+        CHECK(is_refused(broken));
+    }
     CHECK(unique_id::from_text(text).address().empty());
     CHECK(unique_id::from_text(text + "@127.0.0.1:4000").port() == 4000);
 }

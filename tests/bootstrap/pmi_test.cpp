@@ -374,6 +374,24 @@ TEST_CASE("what PMI cannot do is said") {
     ::close(pipe[1]);
 }
 
+TEST_CASE("a value has the room that the manager says, at most 2047 bytes") {
+    const std::string is_put = "cmd=put_result rc=0\n";
+    const auto maxes_of = [](int bytes) {
+        return "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=" + std::to_string(bytes) + "\n";
+    };
+    struct row {
+        int said;
+        std::size_t room;
+    };
+    for (const row& r : {row{64, 63}, row{2047, 2046}, row{2048, 2047}, row{2049, 2047}, row{1 << 20, 2047}}) {
+        scripted by({hello, maxes_of(r.said), space, is_put, goodbye});
+        pmi_store store(by.pair.client.get(), 0, 1, soon());
+        INFO(r.said << " bytes");
+        store.set("k", std::string(r.room - 1, 'v')); // a word has one letter more than its value
+        CHECK(code_thrown([&] { store.set("k", std::string(r.room, 'v')); }) == errc::invalid_argument);
+    }
+}
+
 TEST_CASE("the manager's mapping says who is on a host") {
     manager m(1);
     const struct {

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Two ranks of one host propose a place for the new communicator at the same time: one proposal holds, and the memory
+// of the other comes back. A third rank of that host keeps the table of memory locked until both are about to take a
+// place.
+// collx-test: serial
+#include <atomic>
+
+#include "faults/hosts.hpp"
+
+#include <collx/net.hpp>
+
+using namespace collx_test;
+
+namespace {
+
+void expect(bool holds, const char* what) {
+    if (!holds) throw std::runtime_error(what);
+}
+std::uint64_t free_bytes(const collx::communicator& w) {
+    std::uint64_t bytes = 0;
+    const auto& h = w.membership()->memory->header();
+    for (int i = 0; i < h.free_count; ++i) bytes += h.free[i].bytes;
+    return bytes;
+}
+
+// What ranks 0 and 1 show to rank 2, which is in no communicator with their notes.
+struct shown {
+    std::atomic<std::uint64_t> note[2]; // where in the memory of their host
+};
+
+void lock(const collx::communicator& w) {
+    auto& by = w.membership()->memory->header().lock;
+    const auto me = static_cast<std::uint32_t>(::getpid());
+    for (std::uint32_t none = 0; !by.compare_exchange_strong(none, me, collx::memory_order::acquire); none = 0)
+        ::usleep(100);
+}
+// Unlocks the table when both ranks have written that they have no place yet.
+void unlock_when_both_propose(const collx::communicator& w, shown& page) {
+    const auto memory = w.membership()->memory;
+    for (auto& place : page.note) {
+        const std::int64_t until = collx::now_ns() + 8'000 * ms; // a rank waits ten seconds for the lock
+        while (place.load() == 0 && collx::now_ns() < until) ::usleep(100);
+        const auto* const note = reinterpret_cast<const collx::survival_note*>(memory->at(place.load()));
+        const auto* const proposed = static_cast<const volatile std::uint64_t*>(&note->place);
+        while (*proposed != collx::job::no_place && collx::now_ns() < until) ::usleep(100);
+    }
+    memory->header().lock.store(0, collx::memory_order::release);
+}
+
+// Ranks 0 to 2 are on one host, others on another.
+void shrink_at_once(int n) {
+    const cell c{.n = n, .ranks_per_host = 3};
+    shared_page<shown> page;
+    store_directory dir;
+    processes all;
+    for (int me = 0; me < n; ++me)
+        all.start(me, [&, me] {
+            auto world = world_of(c, dir, me);
+            auto part = world.split(me == 2 ? -1 : 0);
+            collx::barrier(world);
+            const std::uint64_t before = free_bytes(world);
+            collx::barrier(world);
+            if (me == 2) lock(world);
+            collx::barrier(world); // takes no memory: there was one before
+            if (me == 2) {
+                unlock_when_both_propose(world, *page);
+                collx::barrier(world);
+                return 0;
+            }
+            if (me < 2) page->note[me] = world.membership()->memory->offset_of(&part.internals().net.note(me));
+            auto next = part.shrink();
+            expect(next.size() == n - 1, "all of them");
+            collx::barrier(world); // no rank has used the new communicator yet
+            if (me == 0) expect(free_bytes(world) == before - next.internals().net.arena_bytes(), "one place is taken");
+            collx::barrier(next);
+            return 0;
+        });
+    all.wait(60'000);
+    for (int r = 0; r < n; ++r) {
+        INFO("rank " << r << ": " << all[r].what);
+        CHECK(all[r].is_ok());
+    }
+}
+
+} // namespace
+
+TEST_CASE("of two proposals of one host the memory of one comes back") { shrink_at_once(3); }
+TEST_CASE("of two proposals of one host among several the memory of one comes back") { shrink_at_once(4); }
