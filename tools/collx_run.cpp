@@ -197,6 +197,7 @@ int run_and_compare(launch_options o, const std::string& to) {
     trace_file trace(to);
     const collx::tools::launch::meeting_place own(!to.empty());
     if (!to.empty()) {
+        o.directories.push_back(own.path());
         o.environment.emplace_back("COLLX_RECORD_DIR", own.path());
         if (value_for_ranks(o, "COLLX_RECORD").empty()) o.environment.emplace_back("COLLX_RECORD", "16384");
     }

@@ -76,6 +76,32 @@ TEST_CASE("what a rank leaves in the background ends with the job") {
     CHECK(steady::now() - start < collx_test::patient(40s));
 }
 
+TEST_CASE("a launcher that is killed leaves neither ranks nor directories") {
+    if (!have_binary()) return;
+    std::string temporary = (std::filesystem::temp_directory_path() / "collx_test_XXXXXX").string();
+    REQUIRE(mkdtemp(temporary.data()) != nullptr);
+    const char* const usual = std::getenv("TMPDIR");
+    const std::string kept = usual != nullptr ? usual : "";
+    setenv("TMPDIR", temporary.c_str(), 1);
+    {
+        tool t({"-n", "2", "--hosts", "2", "--trace", temporary + "/trace.json", "sh", "-c",
+                "touch $COLLX_RECORD_DIR/0.calls; echo pid=$$ begun; sleep 300"});
+        usual != nullptr ? setenv("TMPDIR", kept.c_str(), 1) : unsetenv("TMPDIR");
+        CHECK(t.wait_for("begun"));
+        kill(t.pid(), SIGKILL);
+        CHECK(all_dead_within(pids_in(t.seen().out), 20s));
+    }
+    const auto directories = [&] {
+        int count = 0;
+        for (const auto& entry : std::filesystem::directory_iterator(temporary)) count += entry.is_directory();
+        return count;
+    };
+    for (const auto deadline = steady::now() + collx_test::patient(20s); steady::now() < deadline && directories() > 0;)
+        usleep(5000);
+    CHECK(directories() == 0);
+    std::filesystem::remove_all(temporary);
+}
+
 TEST_CASE("a reader that leaves ends the job as in a shell pipeline") {
     if (!have_binary()) return;
     int out[2];

@@ -89,7 +89,7 @@ private:
         }
         failures_ = std::move(failures.read);
         make_non_blocking(failures_);
-        guard_.start(job_.pids());
+        guard_.start(job_.pids(), options_.directories);
     }
 
     [[nodiscard]] std::vector<int> processors_for_ranks() const {
@@ -272,7 +272,8 @@ private:
     bool abandoned_ = false; // the user does not want to wait for the output's reader
 };
 
-// A temporary directory, for example for the store of ranks that act as several hosts. Removed with the object.
+// A temporary directory, for example for the store of ranks that act as several hosts. Removed with the object; where
+// the launcher is killed, by its guard (launch_options::directories).
 class meeting_place {
 public:
     explicit meeting_place(bool is_needed) {
@@ -324,6 +325,7 @@ inline job_end run_ranks(const launch_options& options, launch::signal_queue& si
     const launch::meeting_place place(options.hosts.size() > 1);
     launch_options complete = options;
     complete.store = place.path();
+    if (!place.path().empty()) complete.directories.push_back(place.path());
     launch::inherited_key key;
     bool needs_key = options.hosts.size() > 1;
     for (const char* name : {"COLLX_KEY_FD", "COLLX_KEY_FILE", "COLLX_KEY"})

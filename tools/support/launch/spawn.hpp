@@ -31,9 +31,11 @@ struct launch_options {
     // Ranks of each simulated host, to try out what several machines do. Consecutive ranks share a host, as launchers
     // place them. Empty, or one number: no simulation.
     std::vector<int> hosts = {};
-    std::string store;           // with hosts: the directory of the ranks' store
-    int key = -1;                // with hosts: the descriptor of their key, -1: they have one, or none
-    bool keep_going = false;     // when a rank fails, the others are not ended
+    std::string store;       // with hosts: the directory of the ranks' store
+    int key = -1;            // with hosts: the descriptor of their key, -1: they have one, or none
+    bool keep_going = false; // when a rank fails, the others are not ended
+    // Of this job alone; removed by their owners, or where the launcher is killed.
+    std::vector<std::string> directories = {};
     std::int64_t timeout_ns = 0; // 0: none
     std::int64_t grace_ns = 2'000'000'000;
 };
