@@ -107,10 +107,14 @@ void check_refusals() {
     s.set("word", "twelve");
     CHECK(code_thrown([&] { (void)s.add("word", 1); }) == collx::errc::invalid_argument);
     CHECK(s.get("word", soon()) == "twelve");
-    for (const char* none : {"", "-", "1 ", "99999999999999999999"}) { // the last one is longer than any sum
+    for (const char* none : {"", "-", "1 ", "99999999999999999999", "9223372036854775808", "-9223372036854775809"}) {
         INFO("'" << none << "'");
         s.set("no number", none);
         CHECK(code_thrown([&] { (void)s.add("no number", 1); }) == collx::errc::invalid_argument);
+    }
+    for (const char* edge : {"9223372036854775807", "-9223372036854775808"}) {
+        s.set("a number", edge);
+        CHECK(std::to_string(s.add("a number", 0)) == edge);
     }
     // The store still works.
     s.set("k", "v");

@@ -68,6 +68,7 @@ inline bool read_sum(name_view text, std::int64_t& sum) {
         if (c < '0' || c > '9') return false;
         n = n * 10 + static_cast<std::uint64_t>(c - '0');
     }
+    if (n > static_cast<std::uint64_t>(INT64_MAX) + (is_negative ? 1 : 0)) return false;
     sum = static_cast<std::int64_t>(is_negative ? 0 - n : n);
     return true;
 }
