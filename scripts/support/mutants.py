@@ -340,7 +340,7 @@ ROWS = [
     ("those who came to an earlier round of a barrier count", "bootstrap/store.hpp", " - (number - 1) / ranks * ranks;", ";",
      ["bootstrap/store:stores hold barriers*"]),
     ("a sum may have any length", "bootstrap/store.hpp", "|| text.size() > 19)", ")", ["bootstrap/store:stores refuse*"]),
-    ("who comes to the store and says no more is not named", "bootstrap/rendezvous.hpp", "any)) silent = r;", "any)) {}",
+    ("who comes to the store and says no more is not named", "bootstrap/rendezvous.hpp", "silent = r; //", "//",
      ["bootstrap/store:a rank that came*"]),
     ("text behind the end of a unique id is passed over", "bootstrap/unique_id.hpp", "(bytes[i - 1] != '\\0' && c > ' '", "(c > ' '",
      ["bootstrap/detail"]),

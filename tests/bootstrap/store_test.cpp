@@ -133,8 +133,53 @@ struct tardy_store {
     void barrier(std::string_view name, int n, const collx::deadline& until) { store.barrier(name, n, until); }
 };
 
+// A store far away: each look takes as long as the answer travels.
+struct distant_store {
+    collx::memory_store store;
+    int looks = 0;
+    std::int64_t look_ns = 0;
+    void set(std::string_view key, std::string_view value) { store.set(key, value); }
+    std::string get(std::string_view key, const collx::deadline& until) {
+        ++looks;
+        if (look_ns > 0) collx::detail::nap_ns(look_ns);
+        return store.get(key, until);
+    }
+    std::int64_t add(std::string_view key, std::int64_t delta) { return store.add(key, delta); }
+    void barrier(std::string_view name, int n, const collx::deadline& until) { store.barrier(name, n, until); }
+};
+
 } // namespace
 
+TEST_CASE("a rank that is missing among many is found with a few looks into the store") {
+    distant_store s;
+    // Rank 99 is missing. So those above it in the tree say nothing, and they are no more to blame than rank 0.
+    for (int r = 1; r < 99; ++r) {
+        (void)s.add("collx/turn/" + std::to_string(r), 1);
+        if (r != 1 && r != 5 && r != 24) s.set("collx/1/sum/" + std::to_string(r), collx::detail::findings().text());
+    }
+    try {
+        (void)collx::rendezvous(s, 0, 100, soon(200));
+        FAIL("it did not throw");
+    } catch (const collx::timed_out& e) {
+        INFO(e.what());
+        CHECK(e.peer() == 99);
+        CHECK(std::string(e.what()).find(" 1 of 100 ranks did not come to the store: 99") != std::string::npos);
+        CHECK(s.looks < 40);
+    }
+}
+TEST_CASE("a number of missing ranks that is not all of them is said to be the least") {
+    distant_store s;
+    s.look_ns = 500'000;
+    try {
+        (void)collx::rendezvous(s, 0, 1000, soon(200));
+        FAIL("it did not throw");
+    } catch (const collx::timed_out& e) {
+        INFO(e.what());
+        CHECK(e.peer() == 1);
+        CHECK(std::string(e.what()).find("at least ") != std::string::npos);
+        CHECK(std::string(e.what()).find(" of 1000 ranks did not come to the store: 1") != std::string::npos);
+    }
+}
 TEST_CASE("a rank that came to the store and says no more is named") {
     collx::memory_store s;
     (void)s.add("collx/turn/1", 1);
