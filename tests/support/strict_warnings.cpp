@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a program includes and instantiates, for compilers that object to more than -Wall and -Wextra: many programs
 // are built so, and include collx from a directory that is not the system's.
+#include <collx/net.hpp> // before the others, whose local names its names must not be
+
 #include <collx/collx.hpp>
 #include <collx/comm/any.hpp>
 #include <collx/comm/bucketed.hpp>
 #include <collx/comm/by_value.hpp>
 #include <collx/comm/window.hpp>
-#include <collx/net.hpp>
 #include <collx/topology.hpp>
 
 #include <vector>

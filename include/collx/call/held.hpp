@@ -97,7 +97,7 @@ auto keep(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out) {
     using plain_in = std::remove_cv_t<std::remove_reference_t<In>>;
     using plain_out = std::remove_cv_t<std::remove_reference_t<Out>>;
     using result = std::conditional_t<holds_out, plain_out, void>;
-    using kept = kept_buffers<result, std::remove_reference_t<Out>, std::remove_reference_t<In>>;
+    using buffers = kept_buffers<result, std::remove_reference_t<Out>, std::remove_reference_t<In>>;
     require_reachable<Mode, Out>();
     if constexpr (holds_in) {
         require_movable<plain_in>();
@@ -105,20 +105,20 @@ auto keep(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out) {
             require_movable<plain_out>();
             auto all = make_counted<held_with_input<result, plain_in>>(
                 held_with_input<result, plain_in>{{std::move(out), {}}, std::move(in)});
-            return kept{all, &all->held, &all->in};
+            return buffers{all, &all->held, &all->in};
         } else {
             auto all = make_counted<held_with_input<result, plain_in>>(
                 held_with_input<result, plain_in>{{{}, {}}, std::move(in)});
-            return kept{all, &out, &all->in};
+            return buffers{all, &out, &all->in};
         }
     } else if constexpr (holds_out) {
         require_movable<plain_out>();
         auto all = make_counted<held_operation<result>>(held_operation<result>{std::move(out), {}});
-        return kept{all, &all->held, &in};
+        return buffers{all, &all->held, &in};
     } else if constexpr (Tables && outlasts_line_v<Mode>) {
-        return kept{make_counted<held_operation<void>>(), &out, &in};
+        return buffers{make_counted<held_operation<void>>(), &out, &in};
     } else {
-        return kept{nullptr, &out, &in};
+        return buffers{nullptr, &out, &in};
     }
 }
 // The same for one buffer that is both input and output.
