@@ -349,6 +349,24 @@ TEST_CASE("addresses that are none, and stores that are not there") {
     CHECK(now_ns() - begin < collx_test::patient(15'000'000'000));
 }
 
+TEST_CASE("a rank whose store is not there, or goes, says which rank it is") {
+    const auto rank_of = [](auto&& f) {
+        try {
+            f();
+        } catch (const error& e) {
+            return e.peer() == 0 ? e.rank() : -2;
+        }
+        return -3;
+    };
+    auto server = std::make_unique<tcp_server>();
+    const int port = server->port();
+    tcp_store s("127.0.0.1", port, soon(), 4);
+    server.reset();
+    CHECK(rank_of([&] { s.set("k", "v"); }) == 4);
+    CHECK(rank_of([&] { (void)s.is_rung("bell", *std::make_unique<kept_text>()); }) == 4);
+    CHECK(rank_of([&] { tcp_store none("127.0.0.1", port, soon(10), 5); }) == 5);
+}
+
 TEST_CASE("a listener that is no store is not taken for one") {
     auto a = detail::numeric_address("127.0.0.1", 0);
     const descriptor listener = detail::tcp_socket(a);

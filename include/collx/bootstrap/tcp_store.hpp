@@ -42,7 +42,7 @@ public:
             // The server ended after a refusal; its rank has reported the refusal.
             if (is_refused ? !goes_on || patience.passed() : gone_after.passed()) fail_refused();
             if (!goes_on)
-                fail(errc::timeout, -1, 0, "is the rank that runs the store started, and is this its address?",
+                fail(errc::timeout, rank_, 0, "is the rank that runs the store started, and is this its address?",
                      "no store answers at %.80s port %d", host.c_str(), port);
         }
     }
@@ -242,7 +242,7 @@ private:
         came c = receive_all(&r, sizeof r, until);
         if (c == came::whole && !r.is_sound()) {
             socket_.close();
-            fail(errc::protocol, -1, 0, "build all ranks with the same version of collx",
+            fail(errc::protocol, rank_, 0, "build all ranks with the same version of collx",
                  "the store's answer makes no sense");
         }
         if (c == came::whole) {
@@ -275,11 +275,11 @@ private:
     [[noreturn, gnu::cold]] void fail_unheard(came c) {
         socket_.close(); // half an exchange cannot be resumed
         if (c == came::late)
-            fail(errc::timeout, -1, 0, "is the rank that runs the store alive?", "the store does not answer");
+            fail(errc::timeout, rank_, 0, "is the rank that runs the store alive?", "the store does not answer");
         fail_lost();
     }
     [[noreturn, gnu::cold]] void fail_lost() const {
-        fail(errc::peer_failed, -1, 0, "see the output of the rank that runs the store",
+        fail(errc::peer_failed, rank_, 0, "see the output of the rank that runs the store",
              "the connection to the store is lost");
     }
 
