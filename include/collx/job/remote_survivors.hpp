@@ -41,6 +41,7 @@ public:
     [[gnu::cold]] const members& agree() {
         for (int k = 0; k < me_ && !is_decided_; ++k)
             if (follow(k)) is_decided_ = true;
+            else end_core(k);
         if (!is_decided_) coordinate(), is_decided_ = true;
         core_ = nullptr;
         links_.leave_core();
@@ -73,6 +74,14 @@ private:
     [[noreturn, gnu::cold]] void fail_late(int late) const {
         fail(errc::timeout, me_, late, "all ranks that live must call shrink()",
              "rank %d lives, but did not come to shrink the communicator", late);
+    }
+
+    // Ends the old communicator for a member that is in a call of it, waits for a rank that shrinks, and has no
+    // connection to the rank that is gone.
+    void end_core(int gone) {
+        if (core_->net.failed()) return;
+        core_->net.report(failure(errc::peer_failed, gone));
+        core_->net.announce_failure();
     }
 
     // Sends `here` on a connection that this rank has made to rank r, as soon as it is open.
@@ -143,6 +152,7 @@ private:
                 if (r == me_) continue;
                 moved = attend(r, proposal) || moved;
                 const peer& p = at(r);
+                if (links_.is_known_gone(r)) end_core(r);
                 const bool is_done = proposal.empty() ? p.has_come : !is_in(proposal, r) || p.has_accepted;
                 if (!is_done && !links_.is_known_gone(r) && missing < 0) missing = r;
             }
