@@ -148,7 +148,14 @@ TEST_CASE("a unique id is one text and then zeros") {
         CHECK(is_refused(broken));
     }
     CHECK(unique_id::from_text(text).address().empty());
-    CHECK(unique_id::from_text(text + "@127.0.0.1:4000").port() == 4000);
+    for (const int port : {1, 4000, 65535})
+        CHECK(unique_id::from_text(text + "@127.0.0.1:" + std::to_string(port)).port() == port);
+    CHECK(unique_id::from_text(text).port() == 0); // no store
+    for (const char* bad : {"@127.0.0.1:40x5", "@127.0.0.1:", "@127.0.0.1:0", "@127.0.0.1:65536",
+                            "@127.0.0.1:4294971296", "@127.0.0.1:-5", "@", "@127.0.0.1", "@:4000"}) {
+        INFO(bad);
+        CHECK_THROWS_AS(unique_id::from_text(text + bad), invalid_argument);
+    }
 }
 
 TEST_CASE("this host has one number") {

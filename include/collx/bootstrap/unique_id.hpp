@@ -44,11 +44,7 @@ struct unique_id {
     }
     int port() const {
         const name_view all = check_behind();
-        const std::size_t colon = all.rfind(':');
-        int n = 0;
-        for (const char c : all.substr(colon == name_view::npos ? 0 : colon + 1))
-            n = n < 65536 && c >= '0' && c <= '9' ? n * 10 + c - '0' : n;
-        return n;
+        return all.empty() ? 0 : port_in(all);
     }
 
     // The name of the job, the same on all ranks.
@@ -89,7 +85,19 @@ private:
             else if (i == prefix_bytes + 16) is_good = is_good && c == '-';
             else is_good = is_good && ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'));
         }
+        is_good = is_good && (bytes[text_bytes] == '\0' || port_in(bytes + text_bytes + 1) > 0);
         if (!is_good) fail_no_id();
+    }
+    // The port in ADDRESS:PORT; 0 if there is none, or no address.
+    static int port_in(name_view all) {
+        const std::size_t colon = all.rfind(':');
+        int n = 0;
+        if (colon == name_view::npos || colon == 0) return 0;
+        for (const char c : all.substr(colon + 1)) {
+            if (c < '0' || c > '9') return 0;
+            if ((n = n * 10 + (c - '0')) > 65535) return 0;
+        }
+        return n;
     }
 };
 static_assert(sizeof(unique_id) == unique_id::most_bytes);
