@@ -5,6 +5,7 @@
 // collx-test: sanitize=address serial
 #include <collx/bootstrap/meet.hpp>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -111,4 +112,77 @@ TEST_CASE("ranks that do not come to the store are named") {
     p.wait();
     CHECK(p[1].code == errc::timeout);
     CHECK(p[1].peer == 0);
+}
+
+namespace {
+
+// An alarm far away: each look takes as long as the answer travels.
+struct distant_alarm final : store_alarm {
+    std::map<std::string, std::string> values;
+    void appear(int, int, const deadline&) override {}
+    void watch(std::int64_t, name_view) override {}
+    void leave() override {}
+    kept_text claim(name_view key, name_view value, bool& is_mine) override {
+        const auto there = values.try_emplace(std::string(key), std::string(value));
+        is_mine = there.second;
+        return kept_text(there.first->second);
+    }
+    bool get_or_bell(name_view key, name_view bell, const deadline&, kept_text& value) override {
+        detail::nap_ns(300'000);
+        if (has(key, value)) return true;
+        if (!bell.empty() && has(bell, value)) return false;
+        detail::fail_store_timeout(key);
+    }
+    bool arrive(name_view, name_view, const deadline&, kept_text&) override { return false; }
+    bool is_rung(name_view bell, kept_text& value) override { return has(bell, value); }
+    bool has_ended() const override { return true; }
+    bool has(name_view key, kept_text& value) const {
+        const auto at = values.find(std::string(key));
+        if (at != values.end()) value = kept_text(at->second);
+        return at != values.end();
+    }
+};
+
+} // namespace
+
+TEST_CASE("of many ranks the one that does not answer is named, although a look at each takes long") {
+    constexpr int n = 2000;
+    for (const bool has_come : {false, true}) {
+        distant_alarm alarm;
+        for (int r = 1; r < n - 1; ++r) {
+            alarm.values["collx/turn/" + std::to_string(r)] = "1";
+            alarm.values["collx/1/here/" + std::to_string(r)] = "";
+        }
+        if (has_come) alarm.values["collx/turn/" + std::to_string(n - 1)] = "1";
+        start_watch all(&alarm, 0, n, deadline{1});
+        all.begin(1, "collx/1/");
+        int peer = -2;
+        std::string said;
+        try {
+            all.guard([&] { return all.get("collx/1/sum/1", 1); }); // rank 1 itself waits for those below it
+        } catch (const timed_out& e) {
+            peer = e.peer(), said = e.what();
+        }
+        INFO(said);
+        CHECK(peer == n - 1);
+        CHECK(said.find(has_come ? "rank 1999 came to the store and says no more" : "1 of 2000 ranks did not come") !=
+              std::string::npos);
+    }
+}
+
+TEST_CASE("a number of ranks that do not answer is said to be the least where there was no time to look at all") {
+    distant_alarm alarm;
+    start_watch all(&alarm, 0, 5000, deadline{1});
+    all.begin(1, "collx/1/");
+    int peer = -2;
+    std::string said;
+    try {
+        all.guard([&] { return all.get("collx/1/sum/1", 1); });
+    } catch (const timed_out& e) {
+        peer = e.peer(), said = e.what();
+    }
+    INFO(said);
+    CHECK(peer == 1);
+    CHECK(said.find("at least ") != std::string::npos);
+    CHECK(said.find(" of 5000 ranks did not come to the store: 1") != std::string::npos);
 }

@@ -178,13 +178,15 @@ private:
             if (!pause.sleep(enough)) break;
         }
         if (!is_mine) raise(mine); // the rank that called has fallen silent itself
-        name_the_silent(mine);
+        name_the_silent(mine, answered);
     }
-    [[gnu::cold]] void name_the_silent(const error& mine) {
+    // from: all ranks below it have answered, so with the first look there is a rank to name, however long looks take.
+    [[gnu::cold]] void name_the_silent(const error& mine, int from) {
         kept_text absent;
         int first_absent = -1, absents = 0, silent = -1;
         const deadline enough = deadline::in_ns(roll_ns);
-        for (int r = 0; r < size_ && !enough.passed(); ++r) {
+        int r = from;
+        for (; r < size_ && (r == from || !enough.passed()); ++r) {
             if (is_there(detail::joined({turn_, "here/", r}))) continue;
             std::int64_t its = 0;
             const bool has_come = has(detail::joined({"collx/turn/", r}), its);
@@ -199,8 +201,9 @@ private:
         }
         if (absents > 0 && silent < 0)
             return announce(errc::timeout, first_absent,
-                            detail::joined({absents, " of ", size_, " ranks did not come to the store: ", absent,
-                                            absent.size() < 100 ? "" : " and more"}));
+                            detail::joined({r == size_ ? "" : "at least ", absents, " of ", size_,
+                                            " ranks did not come to the store: ", absent,
+                                            r == size_ && absent.size() < 100 ? "" : " and more"}));
         if (silent >= 0)
             return announce(errc::timeout, silent,
                             detail::joined({"rank ", silent, " came to the store and says no more"}));
