@@ -158,9 +158,12 @@ TEST_CASE("large rings and trees") {
     }
 }
 
-TEST_CASE("1024 ranks in a ring, in place and not, take less than half a second") {
-    double best = 1e9;
-    for (int i = 0; i < 10 && best >= 0.5; ++i) {
+// Both are measured in one process, so that the machine's speed plays no part. A proof that takes more than a few looks at
+// each step would take hundreds of times as long as the recording.
+TEST_CASE("the proof of 1024 ranks in a ring, in place and not, takes a few times as long as its recording") {
+    constexpr double most = 8; // 1.6 to 2.1 on an idle core
+    double least = 1e9;
+    for (int i = 0; i < 10 && least >= most; ++i) {
         const std::clock_t start = std::clock(); // processor time: tests share their cores
         const schedule s = record_all(ring_all_reduce{}, 1024);
         const std::clock_t recorded = std::clock();
@@ -170,9 +173,9 @@ TEST_CASE("1024 ranks in a ring, in place and not, take less than half a second"
         CHECK(v.order == reduction_order::rotated);
         WARN("2.1 million steps: recorded in " << seconds(recorded - start) << " s, verified in "
                                                << seconds(verified - recorded) << " s");
-        best = std::min(best, seconds(verified - recorded));
+        least = std::min(least, seconds(verified - recorded) / seconds(recorded - start));
     }
 #if defined(__OPTIMIZE__) && !COLLX_TEST_ASAN && !COLLX_TEST_TSAN
-    CHECK(best < 0.5); // 0.23 s on an idle core
+    CHECK(least < most);
 #endif
 }
