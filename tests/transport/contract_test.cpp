@@ -303,7 +303,7 @@ struct broken_link {
 TEST_CASE("each planted defect is found by the rule that it breaks") {
     const auto found = [](defect d) {
         return check_channel([&] { return broken_link(d); },
-                             {.least_messages = 4, .most_messages = 4, .limit_ns = 2'000'000});
+                             {.least_messages = 4, .most_messages = 4, .limit_ns = 200'000'000});
     };
     const struct {
         defect what;
