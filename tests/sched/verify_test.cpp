@@ -158,8 +158,8 @@ TEST_CASE("large rings and trees") {
     }
 }
 
-// Both are measured in one process, so that the machine's speed plays no part. A proof that takes more than a few looks at
-// each step would take hundreds of times as long as the recording.
+// Both are measured in one process, so that the machine's speed plays no part. A proof that takes more than a few looks
+// at each step would take hundreds of times as long as the recording.
 TEST_CASE("the proof of 1024 ranks in a ring, in place and not, takes a few times as long as its recording") {
     constexpr double most = 8; // 1.6 to 2.1 on an idle core
     double least = 1e9;
