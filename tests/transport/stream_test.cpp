@@ -1329,19 +1329,25 @@ TEST_CASE("a rank that has no memory for what comes says so to the sender, and d
     links.say_bye();
 }
 
-TEST_CASE("who has said goodbye is helped no more: its connections are the hub's, its word may be another's") {
+// The hubs of three ranks over TCP.
+static std::vector<counted_ptr<socket_hub>> three_hubs() {
     socket_address at[3] = {loopback(false), loopback(false), loopback(false)};
     descriptor listeners[3];
     for (int r = 0; r < 3; ++r) listeners[r] = socket_hub::listen_on(at[r]);
     const std::vector<socket_address> peers(at, at + 3);
-    counted_ptr<socket_hub> hubs[3];
-    for (int r = 0; r < 3; ++r) hubs[r] = make_counted<socket_hub>(std::move(listeners[r]), a_token, peers, 0);
+    std::vector<counted_ptr<socket_hub>> hubs;
+    for (auto& listener : listeners) hubs.push_back(make_counted<socket_hub>(std::move(listener), a_token, peers, 0));
+    return hubs;
+}
+static remote_members one_of_three(std::uint64_t id, int rank) {
+    return {.id = id, .rank = rank, .ranks = {0, 1, 2}, .shape = small_shape, .ports = 1};
+}
+
+TEST_CASE("who has said goodbye is helped no more: its connections are the hub's, its word may be another's") {
+    const std::vector<counted_ptr<socket_hub>> hubs = three_hubs();
     collx::atomic<std::uint64_t> failed[4]{};
-    const auto of = [](std::uint64_t id, int rank) {
-        return remote_members{.id = id, .rank = rank, .ranks = {0, 1, 2}, .shape = small_shape, .ports = 1};
-    };
-    remote_links zero(hubs[0], of(1, 0)), one(hubs[1], of(1, 1)), leaving(hubs[2], of(1, 2)),
-        staying(hubs[2], of(2, 2));
+    remote_links zero(hubs[0], one_of_three(1, 0)), one(hubs[1], one_of_three(1, 1)),
+        leaving(hubs[2], one_of_three(1, 2)), staying(hubs[2], one_of_three(2, 2));
     zero.begin(failed[0]), one.begin(failed[1]), leaving.begin(failed[2]), staying.begin(failed[3]);
     sending_end tx[2] = {leaving.tx(0, 0), leaving.tx(0, 1)}, back = zero.tx(0, 2);
     (void)one.rx(0, 2);
@@ -1680,18 +1686,10 @@ TEST_CASE("who does not read one line of a shared connection stops no other, and
 TEST_CASE(
     "a rank that waits elsewhere reads all its shared connections, also where no descriptor is left to poll them") {
     const std::uint64_t shared_id = remote_members::id_of(7, true), own_id = remote_members::id_of(8, false);
-    socket_address at[3] = {loopback(false), loopback(false), loopback(false)};
-    descriptor listeners[3];
-    for (int r = 0; r < 3; ++r) listeners[r] = socket_hub::listen_on(at[r]);
-    const std::vector<socket_address> peers(at, at + 3);
-    counted_ptr<socket_hub> hubs[3];
-    for (int r = 0; r < 3; ++r) hubs[r] = make_counted<socket_hub>(std::move(listeners[r]), a_token, peers, 0);
+    const std::vector<counted_ptr<socket_hub>> hubs = three_hubs();
     collx::atomic<std::uint64_t> failed[4]{};
-    const auto of = [](std::uint64_t id, int rank) {
-        return remote_members{.id = id, .rank = rank, .ranks = {0, 1, 2}, .shape = small_shape, .ports = 1};
-    };
-    remote_links zero(hubs[0], of(shared_id, 0)), one(hubs[1], of(shared_id, 1)), two(hubs[2], of(shared_id, 2)),
-        waiting(hubs[0], of(own_id, 0));
+    remote_links zero(hubs[0], one_of_three(shared_id, 0)), one(hubs[1], one_of_three(shared_id, 1)),
+        two(hubs[2], one_of_three(shared_id, 2)), waiting(hubs[0], one_of_three(own_id, 0));
     zero.begin(failed[0]), one.begin(failed[1]), two.begin(failed[2]), waiting.begin(failed[3]);
     receiving_end rx[2] = {zero.rx(0, 1), zero.rx(0, 2)};
     const auto send = [](remote_links& from, sending_end& tx) {
