@@ -10,6 +10,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "faults/support.hpp"
 #include "support/sanitizers.hpp"
 #include "support/skip.hpp"
@@ -82,6 +85,29 @@ TEST_CASE("few descriptors: it works, or every rank gets an error that says so")
             if (limits[i] == 64) CHECK(good == n);
         }
     }
+}
+
+TEST_CASE("a file of records that cannot be mapped is not left behind") {
+    char directory[] = "/tmp/collx-records-XXXXXX";
+    REQUIRE(::mkdtemp(directory) != nullptr);
+    processes all;
+    const std::string job = new_job();
+    all.start(0, [&] {
+        collx::communicator world(join(job, 0, 1));
+        rlimit low{};
+        ::getrlimit(RLIMIT_AS, &low);
+        low.rlim_cur = 1 << 20; // less than the process has
+        ::setrlimit(RLIMIT_AS, &low);
+        world.record_calls(1000, directory);
+        return 0;
+    });
+    all.wait();
+    INFO(all[0].what);
+    CHECK(all[0].has_thrown);
+    CHECK(all[0].code == errc::resource);
+    CHECK(all[0].says("raise the address space limit (ulimit -v)"));
+    CHECK(std::filesystem::is_empty(directory));
+    std::filesystem::remove_all(directory);
 }
 
 TEST_CASE("little address space: communicators until none fits, then every rank gets an error and the old ones go on") {

@@ -313,7 +313,7 @@ TEST_CASE("a file of records that finds no room is not left behind") {
     CHECK(files == 0);
 }
 
-TEST_CASE("a observer sees each call begin and end") {
+TEST_CASE("an observer sees each call begin and end") {
     on_ranks(2, [](collx::communicator& w) {
         bool is_refused = false;
         try {
@@ -351,7 +351,7 @@ TEST_CASE("an observer stays when records begin anew, and sees the calls of comm
     });
 }
 
-TEST_CASE("what a observer throws ends the communicator, and its own calls are refused") {
+TEST_CASE("what an observer throws ends the communicator, and its own calls are refused") {
     for (const bool calls : {false, true})
         on_ranks(2, [calls](collx::communicator& w) {
             struct state {

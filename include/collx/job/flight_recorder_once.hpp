@@ -21,13 +21,16 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
+[[gnu::cold]] inline kept_text record_path(const communicator_core& c, const char* directory) {
+    char number[17];
+    std::snprintf(number, sizeof number, "%016llx", static_cast<unsigned long long>(c.id));
+    return joined({directory, "/", number, "-", c.home->rank, ".calls"});
+}
 // A process that still runs may have mapped an earlier file of that name. That file stays; the new one takes its
 // name.
 [[gnu::cold]] inline descriptor make_record_file(const communicator_core& c, const char* directory,
                                                  std::uint64_t bytes) {
-    char number[17];
-    std::snprintf(number, sizeof number, "%016llx", static_cast<unsigned long long>(c.id));
-    const kept_text path = joined({directory, "/", number, "-", c.home->rank, ".calls"});
+    const kept_text path = record_path(c, directory);
     (void)::mkdir(directory, 0700); // if this fails and there is none, opening says why
     (void)::unlink(path.c_str());
     descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -53,10 +56,13 @@ namespace detail {
     if (!directory_.empty()) file = make_record_file(c, directory, bytes_);
     void* const p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                            file.is_open() ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file.get(), 0);
-    if (p == MAP_FAILED)
-        collx::fail(errc::resource, c.net.rank(), -1, remedy_for_mapping(errno),
+    if (p == MAP_FAILED) {
+        const int reason = errno;
+        if (file.is_open()) (void)::unlink(record_path(c, directory).c_str());
+        collx::fail(errc::resource, c.net.rank(), -1, remedy_for_mapping(reason),
                     "cannot map %llu bytes for records of calls: %s", static_cast<unsigned long long>(bytes_),
-                    std::strerror(errno));
+                    std::strerror(reason));
+    }
     timespec real{};
     ::clock_gettime(CLOCK_REALTIME, &real);
     head_ = static_cast<record_file*>(p);
