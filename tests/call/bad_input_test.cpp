@@ -172,8 +172,16 @@ TEST_CASE("roots and peers that are no ranks") {
                 check(w, "peer", [&] { collx::sendrecv(w, x, root, none, 0); });
                 check(w, "has no root", [&] { collx::all_reduce(w, x, collx::plus{}, {.root = root}); });
                 check(w, "has no root", [&] { collx::barrier(w, {.root = root}); });
+                check(w, "has no root", [&] { collx::all_to_all_v(w, x, counts, none, counts, {.root = root}); });
+                check(w, "has no root", [&] { collx::all_to_all_v(w, x, counts, {.root = root}); });
                 check(w, "has no root", [&] { (void)collx::persistent::all_gather(w, x, {.root = root}); });
                 check(w, "has no root", [&] { (void)collx::async::all_to_all(w, x, {.root = root}); });
+                check(w, "has no root", [&] { collx::send(w, x, w.rank(), {.root = root}); });
+                check(w, "has no root", [&] { collx::sendrecv(w, x, 0, none, 0, {.root = root}); });
+                check(w, "has no root", [&] { collx::neighbor_all_gather(w, {}, x, none, {.root = root}); });
+                check(w, "has no root", [&] { collx::group(w).all_reduce(x).launch({.root = root}); });
+                check(w, "has no root",
+                      [&] { (void)collx::persistent::group(w).all_reduce(x).launch({.root = root}); });
                 collx::group g(w);
                 check(w, "root", [&] { g.broadcast(x, root); });
             }

@@ -15,9 +15,6 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class View>
-using element_of = std::remove_cv_t<typename View::value_type>;
-
-template <class View>
 const void* address_of(const View& v) {
     if constexpr (View::is_contiguous) return v.data();
     else return nullptr;
@@ -75,6 +72,12 @@ seen_buffer seen_on_host(const View& v) {
 [[noreturn, gnu::cold]] void refuse_root(const communicator_core& c, int root);
 [[noreturn, gnu::cold]] void refuse_needless_root(const communicator_core& c, int root);
 [[noreturn, gnu::cold]] void refuse_division(const communicator_core& c, std::size_t whole);
+
+template <class Options>
+void require_no_root(const communicator_core& c, const Options& o) {
+    if (o.root != 0) [[unlikely]]
+        refuse_needless_root(c, o.root);
+}
 
 // The checks of a buffer that need no communicator.
 inline bool has_elements(const seen_buffer& b) { return b.bytes != SIZE_MAX && !b.is_null; }

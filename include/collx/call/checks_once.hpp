@@ -50,7 +50,7 @@ COLLX_ONCE void refuse_root(const communicator_core& c, int root) {
 
 COLLX_ONCE void refuse_needless_root(const communicator_core& c, int root) {
     fail(errc::invalid_argument, c.net.rank(), -1, "leave it out, or call broadcast, reduce, gather or scatter",
-         "root %d was given to a collective that has no root", root);
+         "root %d was given to a call that has no root", root);
 }
 
 COLLX_ONCE void refuse_division(const communicator_core& c, std::size_t whole) {

@@ -17,18 +17,19 @@ using all_to_all_fn = moving_fn<Mode, verb::all_to_all>;
 // the first message; where messages are aggregated, it comes from a carrier, not from the rank that is wrong. A
 // template, so that only programs with such a call compile the exchange of counts.
 template <class Comm>
-[[gnu::cold]] void compare_counts(Comm& comm, count_tables& t, const call_options& o) {
+[[gnu::cold]] void compare_counts(Comm& comm, call_facts& f) {
     auto& c = comm.internals();
-    const call_end end(o.timeout);
-    detail::growing_array<std::size_t>& announced = t.relayed; // not in use yet
+    const call_end end(f.timeout_ns);
+    growing_array<std::size_t>& announced = f.tables->relayed; // not in use yet
     announced.assign(static_cast<std::size_t>(c.net.size()), 0);
-    all_to_all_fn<blocking>{}(comm, contiguous_view<const std::size_t>(t.first.sizes(), announced.size()), announced,
-                              o);
+    all_to_all_fn<blocking>{}(comm, contiguous_view<const std::size_t>(f.tables->first.sizes(), announced.size()),
+                              announced, {.timeout = duration::from_ns(f.timeout_ns)});
     count_fault mine;
     for (std::size_t k = 0; k < announced.size() && mine.from < 0; ++k)
-        if (announced[k] != t.second.sizes()[k])
-            mine = {static_cast<int>(k), c.net.rank(), announced[k], t.second.sizes()[k]};
+        if (announced[k] != f.tables->second.sizes()[k])
+            mine = {static_cast<int>(k), c.net.rank(), announced[k], f.tables->second.sizes()[k]};
     refuse_first_fault(c, mine, end.left_ns());
+    f.timeout_ns = end.left_ns();
 }
 
 template <class Mode>
@@ -64,16 +65,12 @@ struct all_to_all_v_fn : takes<call_form::counted> {
         require_output<Out, In>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out, true>(in, out);
-            const auto a = buffer(*kept.in);
-            const auto b = buffer(*kept.out);
             auto& c = base_of(comm).internals();
             count_tables& tables = kept.tables(c);
             tables.first.assign(c.net.rank(), c.net.size(), send_counts, send_offsets, "send");
             tables.second.assign(c.net.rank(), c.net.size(), recv_counts, recv_offsets, "receive");
-            const call_facts f = checked(
-                comm,
-                {.in = seen_on_host(a), .out = seen_on_host(b), .timeout_ns = o.timeout.count(), .tables = &tables});
-            return run_call<Mode, verb::all_to_all_v>(c, policies_of(comm), a, b, no_op{}, f, kept);
+            return run_out_of_place<Mode, verb::all_to_all_v>(comm, buffer(*kept.in), buffer(*kept.out), no_op{}, o,
+                                                              kept, &tables);
         });
     }
     // In place.
@@ -87,36 +84,16 @@ struct all_to_all_v_fn : takes<call_form::counted> {
         require_output<X>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, X, true>(x);
-            const auto v = buffer(*kept.out);
             auto& c = base_of(comm).internals();
             count_tables& tables = kept.tables(c);
             tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, "all_to_all_v");
             tables.second.assign(c.net.rank(), c.net.size(), counts, offsets, "all_to_all_v");
-            const call_facts f = checked(
-                comm,
-                {.out = seen_on_host(v), .is_in_place = true, .timeout_ns = o.timeout.count(), .tables = &tables});
-            const std::size_t count = tables.first.end();
-            return run_call<Mode, verb::all_to_all_v>(c, policies_of(comm), copy_of(v, count, tables.copied), v,
-                                                      no_op{}, f, kept,
-                                                      [v, count, &tables] { copy_of(v, count, tables.copied); });
+            return run_in_place<Mode, verb::all_to_all_v>(comm, buffer(*kept.out), no_op{}, o, kept, &tables);
         });
     }
     template <Communicates Comm, DeviceBuffer X, CountList Counts = count_list>
     void operator()(Comm&&, X&&, const Counts&, const device_call_options& = {}) const {
         refuse_device_in_place<X>();
-    }
-
-private:
-    template <class Comm>
-    static call_facts checked(Comm& comm, const call_arguments& a) {
-        auto& c = base_of(comm).internals();
-        call_facts f = check_call(c, row_of(verb::all_to_all_v), a);
-        if (c.settings.checked != 0) {
-            const call_end end(a.timeout_ns);
-            compare_counts(base_of(comm), *a.tables, {.timeout = duration::from_ns(a.timeout_ns)});
-            f.timeout_ns = end.left_ns();
-        }
-        return f;
     }
 };
 

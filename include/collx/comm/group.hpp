@@ -114,14 +114,16 @@ private:
     }
     template <class Options>
     void launch_all(const Options& o) {
-        comm_->internals().require_time_limit(o.timeout.count());
+        auto& c = comm_->internals();
+        c.require_time_limit(o.timeout.count());
+        detail::require_no_root(c, o);
         const detail::call_end end(o.timeout);
         held all = take_all();
         auto& calls = all.calls;
         const std::uint64_t says = calls.empty() ? 0 : agree_on(calls, o); // a refusal leaves no transfer under way
         auto under_way = detail::transfer_packer<Mode>(*comm_, o).start(std::move(all.transfers));
-        if (!calls.empty()) (void)comm_->internals().agree(says);
-        const bool is_one_host = comm_->internals().net.is_one_host();
+        if (!calls.empty()) (void)c.agree(says);
+        const bool is_one_host = c.net.is_one_host();
         for_each_part(calls, [&](std::size_t first, std::size_t last, std::size_t bytes, bool is_alone) {
             const Options left = end.left_of(o);
             if (is_alone) static_cast<detail::grouped_call_in<Mode>&>(*calls[first]).run_alone(*comm_, left);
@@ -134,6 +136,7 @@ private:
     persistent_call make_ready(const Options& o) {
         auto& c = comm_->internals();
         c.require_time_limit(o.timeout.count());
+        detail::require_no_root(c, o);
         held mine = take_all();
         auto messages = detail::transfer_packer<Mode>(*comm_, o).start(std::move(mine.transfers));
         const bool has_calls = !mine.calls.empty();

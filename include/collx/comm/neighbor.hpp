@@ -92,6 +92,7 @@ public:
         require_one_type<In, Out>();
         auto& c = base_of(comm).internals();
         c.require_time_limit(o.timeout.count());
+        require_no_root(c, o);
         const graph_edges edges = check_edges(c, row, g,
                                               {.in = seen_on_host(in),
                                                .out = seen_on_host(out),

@@ -192,6 +192,7 @@ struct message_fn : takes<call_form::message> {
             auto& c = base_of(comm).internals();
             c.require_alive();
             c.require_time_limit(o.timeout.count());
+            require_no_root(c, o);
             require_message(c, v, peer, Outgoing);
             using algorithm = std::conditional_t<Outgoing, algo::send_message, algo::recv_message>;
             if constexpr (std::is_same_v<Mode, repeated>)
@@ -293,6 +294,7 @@ private:
                       const call_options& o) {
         c.require_alive();
         c.require_time_limit(o.timeout.count());
+        require_no_root(c, o);
         require_message(c, sent, to_rank, true); // both, before anything is sent
         require_message(c, received, from_rank, false);
         require_no_overlap(c, sent, received, SIZE_MAX);

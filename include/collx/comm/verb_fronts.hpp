@@ -36,16 +36,28 @@ contiguous_view<const T> copy_of(const View& v, std::size_t count, growing_array
     return {to, count};
 }
 
+// Exchanges the counts of an all_to_all_v (all_to_all.hpp).
+template <class Comm>
+void compare_counts(Comm& comm, call_facts& f);
+
+// Checks a call. Only all_to_all_v has counts that other ranks give.
+template <verb V, class Comm>
+[[gnu::always_inline]] inline call_facts checked(Comm& comm, const call_arguments& a) {
+    auto& c = base_of(comm).internals();
+    call_facts f = check_call(c, row_of(V), a);
+    if constexpr (V == verb::all_to_all_v)
+        if (c.settings.checked != 0) compare_counts(base_of(comm), f);
+    return f;
+}
 // Checks and runs a call of one buffer, or of two. tables: of a v-variant.
 template <class Mode, verb V, class Comm, class X, class Op, class Kept>
 auto run_in_place(Comm& comm, const X& x, const Op& op, const call_options& o, const Kept& kept,
                   count_tables* tables = nullptr) {
-    const call_facts f = check_call(base_of(comm).internals(), row_of(V),
-                                    {.out = seen_on_host(x),
-                                     .is_in_place = true,
-                                     .root = o.root,
-                                     .timeout_ns = o.timeout.count(),
-                                     .tables = tables});
+    const call_facts f = checked<V>(comm, {.out = seen_on_host(x),
+                                           .is_in_place = true,
+                                           .root = o.root,
+                                           .timeout_ns = o.timeout.count(),
+                                           .tables = tables});
     if constexpr (row_of(V).place == in_place::copied) {
         auto& copied = kept.tables(base_of(comm).internals()).copied;
         const std::size_t count = tables != nullptr ? tables->first.end() : x.size();
@@ -58,17 +70,12 @@ auto run_in_place(Comm& comm, const X& x, const Op& op, const call_options& o, c
 template <class Mode, verb V, class Comm, class In, class Out, class Op, class Kept>
 auto run_out_of_place(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Kept& kept,
                       count_tables* tables = nullptr) {
-    static_assert(!is_float_v<element_of<In>> || !std::is_integral_v<element_of<Out>> ||
-                      std::is_same_v<element_of<Out>, char>, // a text, which is refused elsewhere
-                  "collx: the input has floating-point numbers and the output integers, so every fraction would be "
-                  "lost without a word. Give both buffers one element type.");
-    const call_facts f = check_call(base_of(comm).internals(), row_of(V),
-                                    {.in = seen_on_host(in),
-                                     .out = seen_on_host(out),
-                                     .is_same_type = std::is_same_v<element_of<In>, element_of<Out>>,
-                                     .root = o.root,
-                                     .timeout_ns = o.timeout.count(),
-                                     .tables = tables});
+    const call_facts f = checked<V>(comm, {.in = seen_on_host(in),
+                                           .out = seen_on_host(out),
+                                           .is_same_type = std::is_same_v<element_of<In>, element_of<Out>>,
+                                           .root = o.root,
+                                           .timeout_ns = o.timeout.count(),
+                                           .tables = tables});
     return run_call<Mode, V>(base_of(comm).internals(), policies_of(comm), in, out, op, f, kept);
 }
 

@@ -35,6 +35,11 @@ concept BufferView = std::copyable<V> && Element<typename V::value_type> && requ
     { v.data() } -> std::convertible_to<const typename V::value_type*>;
 });
 
+namespace detail {
+template <class View>
+using element_of = std::remove_cv_t<typename View::value_type>;
+}
+
 // A view whose elements lie in memory in runs: from element i on, `contiguous_run(i)` elements lie side by side at
 // `pointer(i)`, so a kernel may work run by run.
 template <class V>

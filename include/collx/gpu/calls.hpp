@@ -39,16 +39,19 @@ struct device_calls {
     static void neighbors(Comm& comm, const collx::neighbors& g, const In& in, const Out& out,
                           const device_call_options& o, const part_counts<S, SO>& send,
                           const part_counts<R, RO>& receive) {
+        require_no_root(base_of(comm).internals(), o);
         make_neighbors<V>(started<Comm>(comm, o), g, in, out, send, receive);
     }
     template <class Comm, class Sent, class Received>
     static void message(Comm& comm, const Sent& sent, int to, const Received& received, int from,
                         const device_call_options& o) {
+        require_no_root(base_of(comm).internals(), o);
         check_message(base_of(comm), to, from);
         make_message(started<Comm>(comm, o, false), sent, to, received, from);
     }
     template <class Comm>
     static void barrier(Comm& comm, const device_call_options& o) {
+        require_no_root(base_of(comm).internals(), o);
         make_barrier(started<Comm>(comm, o));
     }
     static void require_set_up(communicator& c, int peer) {

@@ -54,6 +54,7 @@ public:
         Comm& c = comm();
         communicator_core& core = detail::base_of(c).internals();
         const detail::one_caller::call here(core.caller, core.net.rank());
+        detail::require_no_root(core, o);
         unmade_.are_made();
         auto all = std::exchange(all_, {});
         sole_ptr<detail::ready_call> ready;

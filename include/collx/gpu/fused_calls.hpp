@@ -167,12 +167,9 @@ public:
     auto make(const Algorithm& a, In& in, Out& out, const Op& op, const options& o, const Cuts& t) const {
         using in_view = buffer_t<decltype(in[0])>;
         using out_view = buffer_t<decltype(out[0])>;
-        require_output<decltype(out[0])>();
+        require_output<decltype(out[0]), decltype(in[0])>();
         constexpr bool reduces = !std::is_same_v<Op, device::move_only>;
-        constexpr bool loses_fractions = detail::is_float_v<element<In>> && std::is_integral_v<element<Out>>;
-        static_assert(!loses_fractions,
-                      "collx: the input has floating-point numbers and the output integers, so every fraction would be "
-                      "lost without a word. Give both buffers one element type.");
+        constexpr bool loses_fractions = detail::loses_fractions_v<decltype(in[0]), decltype(out[0])>;
         if constexpr (reduces) {
             require_reduce_op<Op, element<In>>();
             if constexpr (sched::reorders_v<Algorithm>) require_commutative<Op, element<In>>();
