@@ -94,8 +94,9 @@ int main() {
     shallow.depth = 1;
     refute("with channels that hold one message only", shallow);
 
-    std::ofstream("my_ring.svg") << collx::sched::to_svg(collx::sched::record_all(lesson::my_ring<>{}, 4), "my_ring");
-    std::printf("drawn: my_ring.svg\n");
+    std::ofstream picture("my_ring.svg");
+    picture << collx::sched::to_svg(collx::sched::record_all(lesson::my_ring<>{}, 4), "my_ring");
+    std::printf("%s\n", picture.flush() ? "drawn: my_ring.svg" : "my_ring.svg cannot be written in this directory");
 
     // The same algorithm on real ranks, which are threads here.
     collx::run_threads(4, [](collx::communicator& world) {

@@ -6,6 +6,7 @@
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/pairwise.hpp>
 #include <collx/collx.hpp>
+#include <collx/net.hpp>
 
 #include <algorithm>
 #include <array>

@@ -5,6 +5,7 @@
 // parameter server", 2013). One worker is slow on purpose. Next: docs/tour.md.
 // collx-example: everywhere
 #include <collx/collx.hpp>
+#include <collx/net.hpp>
 
 #include <algorithm>
 #include <array>

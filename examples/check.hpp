@@ -43,4 +43,11 @@ inline int number(int argc, char** argv, int i, int otherwise, int most) {
     return n;
 }
 
+// Whether the program was given `word`, the only argument that it takes.
+inline bool has_word(int argc, char** argv, const char* word) {
+    if (argc > 2 || (argc == 2 && std::strcmp(argv[1], word) != 0))
+        throw std::invalid_argument(std::string("the only argument is ") + word + ", not " + argv[argc - 1]);
+    return argc == 2;
+}
+
 } // namespace example

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Trains softmax regression and a small MLP on Fashion-MNIST, data-parallel. `collx_run -n 4` runs it as four
 // processes; alone it is the serial program. At the end it checks that all ranks hold the same bits, and that one
-// process that computes the same parts of each batch ends with the same weights. --check-serial repeats the whole
-// training alone; otherwise only the first steps are compared.
+// process that computes the same parts of each batch ends with the same weights, but for the order in which sums are
+// added. --check-serial repeats the whole training alone; otherwise only the first steps are compared.
 // collx-example: needs=eigen,zlib procs=4 timeout=120 optimised
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // g++ 12 reports it in its own AVX-512 header, through Eigen
@@ -84,28 +84,31 @@ void run(collx::communicator& world, const task& t, const dataset& data, const d
 void draw(const collx::communicator& world, const collx::tools::line_chart& chart,
           const std::filesystem::path& folder) {
     if (world.rank() != 0) return;
-    std::ofstream(folder / "fashion_mnist_loss.svg") << collx::tools::to_svg(chart);
+    std::ofstream loss(folder / "fashion_mnist_loss.svg"), exchanges(folder / "fashion_mnist_exchange.svg");
+    loss << collx::tools::to_svg(chart);
     const auto exchange = collx::sched::record_all(collx::algo::two_shot_all_reduce{}, world.size());
-    std::ofstream(folder / "fashion_mnist_exchange.svg")
-        << collx::sched::to_svg(exchange, "the gradient exchange: two-shot all-reduce");
-    std::printf("\nDrawn: fashion_mnist_loss.svg and fashion_mnist_exchange.svg, beside the program.\n");
+    exchanges << collx::sched::to_svg(exchange, "the gradient exchange: two-shot all-reduce");
+    std::printf(loss.flush() && exchanges.flush()
+                    ? "\nDrawn in %s: fashion_mnist_loss.svg and fashion_mnist_exchange.svg.\n"
+                    : "\nThe pictures cannot be written in %s.\n",
+                folder.c_str());
 }
 
 } // namespace
 
 int main(int argc, char** argv) try {
+    const bool whole_serial_check = example::has_word(argc, argv, "--check-serial");
     collx::communicator world;
     world.set_timeout(std::chrono::minutes(5)); // the others wait during the serial check
     const auto data = load("train"), test = load("t10k");
     say(world, "Fashion-MNIST: %d images to learn from, %d to test with; %d rank(s)\n", data.size(), test.size(),
         world.size());
 
-    const bool whole_serial_check = argc > 1 && std::strcmp(argv[1], "--check-serial") == 0;
     auto chart = collx::tools::curve_chart("Training on Fashion-MNIST", "epoch", "loss");
     chart.subtitle = std::to_string(world.size()) + " ranks, gradients summed by collx";
     run(world, {"softmax regression", {pixels, classes}}, data, test, whole_serial_check, chart);
     run(world, {"MLP 784-128-10", {pixels, 128, classes}}, data, test, whole_serial_check, chart);
-    draw(world, chart, std::filesystem::path(argv[0]).parent_path());
+    draw(world, chart, std::filesystem::absolute(argv[0]).parent_path());
 
     int wrong = example::wrong;
     collx::all_reduce(world, collx::value(wrong));

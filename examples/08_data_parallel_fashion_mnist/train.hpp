@@ -51,8 +51,8 @@ public:
     }
     std::int64_t spent_ns = 0;
 
-    // The serial program calls this instead: the same sum, part by part. collx combines operands in rank order, so the
-    // bits are the same.
+    // The serial program calls this instead: the same sum, part by part, in the order of ranks. Algorithms may add in
+    // another order, and then the last bits differ; bound to deterministic{} the bits would be the same.
     void add(layer& l, std::size_t number, bool is_first, bool is_last) {
         if (sums_.size() <= number) sums_.resize(number + 1);
         auto& [weights, bias] = sums_[number];

@@ -5,9 +5,11 @@
 // datagrams between hosts (collx_run -n 4 --hosts 2). With the argument `apart`, datagrams go between all of them.
 #include <collx/collx.hpp>
 #include <collx/job/custom_transport.hpp>
+#include <collx/net.hpp>
 #include <collx/testing/endpoint_contract.hpp>
 
 #include <cstdio>
+#include <exception>
 #include <vector>
 
 #include "../check.hpp"
@@ -80,8 +82,8 @@ int run_or_check(collx::communicator& world) {
 
 } // namespace
 
-int main(int arguments, char** argument) {
-    if (arguments > 1 && argument[1][0] == 'a') { // between all ranks, also those of one host
+int main(int argc, char** argv) try {
+    if (example::has_word(argc, argv, "apart")) { // between all ranks, also those of one host
         collx::communicator world(collx::per_peer{datagrams{}});
         return run_or_check(world);
     }
@@ -89,4 +91,7 @@ int main(int arguments, char** argument) {
     collx::basic_communicator<collx::shm, datagrams> world;
     // [doc:end]
     return run_or_check(world);
+} catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
 }

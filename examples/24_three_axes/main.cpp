@@ -118,8 +118,7 @@ int main(int argc, char** argv) try {
     if (world.size() > 1) {
         run(world, samples);
     } else { // alone: eight threads that act as two hosts
-        collx::run_threads(collx::detail::growing_array<int>{0, 0, 0, 0, 1, 1, 1, 1},
-                           [samples](collx::communicator& ranks) { run(ranks, samples); });
+        collx::run_threads({0, 0, 0, 0, 1, 1, 1, 1}, [samples](collx::communicator& ranks) { run(ranks, samples); });
         place_on_dgx_1v();
     }
     return example::result();

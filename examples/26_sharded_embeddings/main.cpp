@@ -46,7 +46,7 @@ struct in_step {
         collx::all_to_all_v(wires, answers, asked, arrived, asks); // the rows
         table now(ids.size()), changes;
         for (std::size_t i = 0; i < order.size(); ++i) now[order[i]] = arrived[i];
-        const table by_row = b.changes(now, loss);
+        const table by_row = b.changes(now, wires.size(), loss);
         for (const auto k : order) changes.push_back(by_row[k]);
         collx::all_to_all_v(wires, changes, asks, changes_here, asked); // their changes
         for (std::size_t i = 0; i < wanted.size(); ++i) add_to(shard[at.place(wanted[i])], changes_here[i]);

@@ -19,8 +19,8 @@
 namespace lesson {
 
 constexpr std::size_t width = 8, words = 512;
-constexpr int pairs = 24; // of a batch
-constexpr double rate = 0.02;
+constexpr int pairs = 24;              // of a batch
+constexpr double learning_rate = 0.08; // of the mean over ranks, whose changes are added
 using row = std::array<double, width>;
 using table = std::vector<row>;
 
@@ -142,8 +142,9 @@ struct batch {
                          [&](auto x, auto y) { return at.owner(rows[x]) < at.owner(rows[y]); });
         return order;
     }
-    // Returns the change of each row, given the current rows. Adds the squared errors to `loss`.
-    [[gnu::noinline]] table changes(const table& now, double& loss) const {
+    // Returns this rank's part of the change of each row, given the current rows. Adds the squared errors to `loss`.
+    [[gnu::noinline]] table changes(const table& now, int ranks, double& loss) const {
+        const double rate = learning_rate / ranks;
         table c(rows.size(), row{});
         for (const auto& [a, b] : pair) {
             const double wrong = dot(now[a], now[b]) - from.target(rows[a], rows[b]);
@@ -168,7 +169,7 @@ inline table serial(const corpus& c, int ranks, int steps) {
             const batch b(c, r, s);
             now.clear();
             for (const auto w : b.rows) now.push_back(t[w]);
-            const table changes = b.changes(now, loss);
+            const table changes = b.changes(now, ranks, loss);
             for (std::size_t k = 0; k < changes.size(); ++k) add_to(next[b.rows[k]], changes[k]);
         }
         t = next;

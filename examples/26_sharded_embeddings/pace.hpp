@@ -52,7 +52,7 @@ struct worker {
         const batch b(text, me, t);
         table now; // whole rows: a get() could read a half-made change
         for (const auto w : b.rows) now.push_back(rows.fetch(at.owner(w), at.place(w), row{}, add_rows{}));
-        const table changes = b.changes(now, loss);
+        const table changes = b.changes(now, n, loss);
         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(device_ms));
         const double end_ms = watch.ms();
         if (s == 0) tell(read), wait_for_all(read); // in step: no row changes before all ranks have read

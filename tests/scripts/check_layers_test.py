@@ -14,7 +14,7 @@ def run_on(files):
     """Runs the checker on headers {path: text}; returns its exit code and output."""
     with tempfile.TemporaryDirectory() as folder:
         for path, text in files.items():
-            target = pathlib.Path(folder) / "include" / "collx" / path
+            target = pathlib.Path(folder) / ("" if path.startswith("examples/") else "include/collx") / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
         done = subprocess.run([sys.executable, str(SCRIPT), "--root", folder], capture_output=True, text=True)
@@ -82,6 +82,15 @@ class CheckLayers(unittest.TestCase):
         self.refused("algo/ring.hpp", "#include <thread>", "is pure")
         self.refused("comm/a.hpp", "#include <range/v3/all.hpp>", "for interop/")
         self.accepted("interop/ranges.hpp", "#include <range/v3/all.hpp>", "#include <ranges>")
+
+    def test_an_example_that_runs_everywhere_includes_net(self):
+        says, net = "// collx-example: timeout=9 everywhere\n", "#include <collx/net.hpp>\n"
+        for files, code in [({"examples/01_a.cpp": says}, 1), ({"examples/01_a.cpp": says + net}, 0), ({"examples/01_a.cpp": "int i;\n"}, 0),
+                            ({"examples/02_b/main.cpp": says, "examples/02_b/other.hpp": "\n"}, 1),
+                            ({"examples/02_b/main.cpp": says, "examples/02_b/other.hpp": net}, 0)]:
+            found, text = run_on({"core/config.hpp": "", **files})
+            self.assertEqual(found, code, text)
+            self.assertEqual("does not include collx/net.hpp" in text, code == 1, text)
 
     def test_an_empty_house_is_an_error(self):
         code, text = run_on({})
