@@ -5,6 +5,8 @@
 #include <complex>
 #include <functional>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include <catch2/catch.hpp>
 
@@ -55,6 +57,12 @@ struct vector_op {
 struct boasting_op {
     static constexpr bool is_vectorisable = true;
     float operator()(float a, float b) const { return a + b; }
+};
+
+// Compares only a part of itself.
+struct by_key {
+    int key, rank;
+    friend bool operator<(by_key a, by_key b) { return a.key < b.key; }
 };
 
 struct not_const_op {
@@ -119,7 +127,14 @@ TEST_CASE("shipped operators are known") {
     STATIC_REQUIRE(is_commutative_v<collx::premultiplied_sum<float>, float>);
     STATIC_REQUIRE(is_commutative_v<collx::multiplies, std::complex<double>>);
     STATIC_REQUIRE_FALSE(is_commutative_v<collx::multiplies, matrix2>);
-    STATIC_REQUIRE(is_commutative_v<collx::min, std::string>);
+    // Classes may compare a part of themselves: the left operand wins where neither is smaller.
+    STATIC_REQUIRE_FALSE(is_commutative_v<collx::min, by_key>);
+    STATIC_REQUIRE_FALSE(is_commutative_v<collx::max, std::pair<int, by_key>>);
+    STATIC_REQUIRE(is_commutative_v<collx::min, std::pair<float, int>>);
+    STATIC_REQUIRE(is_commutative_v<collx::max, std::tuple<double, long, collx::f16>>);
+    STATIC_REQUIRE(is_commutative_v<collx::min, __int128>);
+    STATIC_REQUIRE(is_commutative_v<collx::max, collx::bf16>);
+    STATIC_REQUIRE(is_commutative_v<decltype(collx::commutative(collx::min{})), by_key>);
     STATIC_REQUIRE(is_exact_v<collx::plus, int>);
     STATIC_REQUIRE_FALSE(is_exact_v<collx::plus, float>);
     STATIC_REQUIRE_FALSE(is_exact_v<collx::multiplies, collx::bf16>);
@@ -177,6 +192,14 @@ TEST_CASE("a reduction operator combines two elements or two accumulators") {
     STATIC_REQUIRE(ReduceOp<void (*)(const float*, float*, std::size_t), collx::f16>);
     STATIC_REQUIRE_FALSE(ReduceOp<void (*)(int*, int*, std::size_t), int>);
     STATIC_REQUIRE_FALSE(collx::ArrayOp<collx::plus, int>);
+    // What can be called like an array operator, but returns something, combines elements.
+    const auto with_a_default = [](auto a, auto b, long = 0) { return a < b ? a : b; };
+    const auto bound =
+        std::bind([](auto a, auto b) { return a < b ? a : b; }, std::placeholders::_1, std::placeholders::_2);
+    STATIC_REQUIRE_FALSE(collx::ArrayOp<decltype(with_a_default), int>);
+    STATIC_REQUIRE(ReduceOp<decltype(with_a_default), int>);
+    STATIC_REQUIRE_FALSE(collx::ArrayOp<decltype(bound), int>);
+    STATIC_REQUIRE(ReduceOp<decltype(bound), int>);
     STATIC_REQUIRE(std::is_same_v<collx::combined_t<collx::plus, collx::f16>, float>);
     STATIC_REQUIRE(std::is_same_v<collx::combined_t<void (*)(const collx::f16*, collx::f16*, std::size_t), collx::f16>,
                                   collx::f16>);

@@ -61,6 +61,9 @@ private:
         require_reduce_op<Op, element_of<A>>();
         static_assert(alignof(combined_t<Op, element_of<A>>) <= 64,
                       "collx: operands lie at multiples of 64 bytes, and this element type is aligned to more.");
+        static_assert(sizeof(combined_t<Op, element_of<A>>) <= std::size_t{256} * 1024,
+                      "collx: reduce_local keeps operands on the stack, and this element is longer than 256 KiB. Give "
+                      "it the parts of the element as a buffer.");
         constexpr int no_rank = -1;
         if (a.size() != out.size() || b.size() != out.size())
             fail(errc::invalid_argument, no_rank, -1, "give all the same number of elements",

@@ -47,8 +47,9 @@ concept fixed_matrix_like = std::is_class_v<T> && requires {
     requires sizeof(T) >= std::size_t(T::SizeAtCompileTime) * sizeof(typename T::Scalar);
 };
 
-// A pointer in a class: std::string_view, std::span, std::reference_wrapper, std::initializer_list, a view of collx. An
-// array in a class (std::array, a vector with room for a few elements) does not fit, or cannot be made like this.
+// A pointer in a class: std::string_view, std::span, std::reference_wrapper, std::initializer_list, a view of collx. A
+// class that holds a few elements itself looks the same if it is made from a pointer and a size: its owner says
+// enable_wire.
 template <class T>
 concept refers_elsewhere = std::is_class_v<T> && sizeof(T) <= 2 * sizeof(void*) &&
                            (
@@ -98,9 +99,10 @@ template <class T>
 constexpr void require_element() {
     constexpr bool owns = std::is_object_v<T> && !std::is_trivially_destructible_v<T>;
     constexpr bool refers = detail::refers_elsewhere<T> && !Element<T>;
-    static_assert(!refers,
-                  "collx: elements travel between ranks as bytes, and this type is an address in this process's "
-                  "memory. Send what it refers to: a buffer of its own, or std::vector<char> for texts.");
+    static_assert(
+        !refers, "collx: elements travel between ranks as bytes, and this type is an address in this process's "
+                 "memory. Send what it refers to: a buffer of its own, or std::vector<char> for texts. If it holds all "
+                 "elements itself, say so with collx::enable_wire<T> = true.");
     static_assert(Element<T> || !owns,
                   "collx: elements travel between ranks as bytes, and this type has a destructor: what it owns lies "
                   "elsewhere. Send its parts as buffers of their own, or objects by collx/interop/cereal.hpp.");

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <collx/core/config.hpp>
+#include <collx/core/strides.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -39,11 +40,11 @@ public:
     }
 
     COLLX_HD constexpr std::size_t size() const { return size_; }
-    // Whether several elements lie at one address, as in a tensor that was expanded.
+    // Whether several elements lie at one address, as in a tensor that was expanded or unfolded.
     COLLX_HD constexpr bool repeats() const {
-        for (int d = 0; d < rank_; ++d)
-            if (strides_[d] == 0 && size_ != 0) return true;
-        return false;
+        detail::dimension d[max_rank];
+        for (int i = 0; i < rank_; ++i) d[i] = {extents_[i], strides_[i]};
+        return size_ != 0 && detail::may_share_addresses(d, rank_);
     }
     COLLX_HD constexpr std::size_t run() const {
         const bool dense = rank_ > 0 && strides_[rank_ - 1] == 1 && extents_[rank_ - 1] > 0;

@@ -75,7 +75,19 @@ struct multiplies {
     static constexpr bool is_vectorisable_for = is_lane_v<T>;
 };
 
-// Smallest. For a class with `<`, the left operand is kept where neither is smaller.
+namespace detail {
+// Types of which only equal values are neither smaller nor larger: then min(a, b) is min(b, a). A class may compare a
+// part of itself.
+template <class T>
+inline constexpr bool is_ordered_whole_v = (!std::is_class_v<T> && !std::is_union_v<T>) || is_half_v<T>;
+template <class A, class B>
+inline constexpr bool is_ordered_whole_v<std::pair<A, B>> = is_ordered_whole_v<A>&& is_ordered_whole_v<B>;
+template <class... Ts>
+inline constexpr bool is_ordered_whole_v<std::tuple<Ts...>> = (is_ordered_whole_v<Ts> && ...);
+} // namespace detail
+
+// Smallest. For a class with `<`, the left operand is kept where neither is smaller, so ranks are combined in order; if
+// only equal values are, say collx::commutative(collx::min{}).
 struct min {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -87,7 +99,8 @@ struct min {
     }
     template <class T>
     requires detail::bounded<T> COLLX_HD static constexpr T identity() { return detail::highest_v<T>; }
-    static constexpr bool is_commutative = true;
+    template <class T>
+    static constexpr bool is_commutative_for = detail::is_ordered_whole_v<accumulator_t<T>>;
     template <class T>
     static constexpr bool is_exact_for = detail::bounded<T>;
     template <class T>
@@ -106,7 +119,8 @@ struct max {
     }
     template <class T>
     requires detail::bounded<T> COLLX_HD static constexpr T identity() { return detail::lowest_v<T>; }
-    static constexpr bool is_commutative = true;
+    template <class T>
+    static constexpr bool is_commutative_for = detail::is_ordered_whole_v<accumulator_t<T>>;
     template <class T>
     static constexpr bool is_exact_for = detail::bounded<T>;
     template <class T>

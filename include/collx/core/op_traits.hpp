@@ -141,11 +141,13 @@ requires has_identity_v<Op, T> COLLX_HD constexpr T identity() {
 }
 
 // An operator that takes arrays: op(const T* in, T* inout, std::size_t n) makes inout[i] = in[i] op inout[i] for all i.
-// One call takes a run of elements of any length; the arrays never overlap. An operator that takes both elements and
-// arrays is called with arrays.
+// It returns nothing: what returns something takes two elements and has a third parameter of its own. One call takes
+// up to 8 KiB, or one element that is longer; the arrays never overlap. An operator that takes both elements and arrays
+// is called with arrays.
 template <class Op, class T>
-concept ArrayOp = std::is_invocable_v < const std::remove_cvref_t<Op>
-&, const T*, T*, std::size_t > ;
+concept ArrayOp = requires(const std::remove_cvref_t<Op>& op, const T* in, T* inout, std::size_t n) {
+    requires std::is_void_v<decltype(op(in, inout, n))>;
+};
 
 // The type in which Op combines elements of type T: accumulator_t<T>, unless Op takes arrays of T only.
 template <class Op, class T>
@@ -169,7 +171,9 @@ constexpr void require_reduce_op() {
     static_assert(combines,
                   "collx: this reduction operator cannot combine two elements. It must be callable on a const operator "
                   "object as op(const T&, const T&) and return something that converts to T. An operator of arrays is "
-                  "called as op(const T* in, T* inout, std::size_t n).");
+                  "called as op(const T* in, T* inout, std::size_t n) and returns nothing.");
+    static_assert(ArrayOp<Op, T> || !combines || std::is_copy_assignable_v<T>,
+                  "collx: sums are assigned to elements, and this element type cannot be assigned.");
     static_assert(
         std::is_copy_constructible_v<std::remove_cvref_t<Op>>,
         "collx: this reduction operator can only be moved, and a call keeps a copy of it. Let it refer to what "

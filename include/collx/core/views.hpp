@@ -12,6 +12,7 @@
 
 #include <collx/core/config.hpp>
 #include <collx/core/element.hpp>
+#include <collx/core/strides.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -142,7 +143,10 @@ public:
     COLLX_HD constexpr std::size_t size() const { return rows_ * cols_; }
     // Whether several elements lie at one address: such a view can only be read.
     COLLX_HD constexpr bool repeats() const {
-        return size() != 0 && ((rows_ > 1 && row_stride_ == 0) || (cols_ > 1 && col_stride_ == 0));
+        if (size() == 0) return false;
+        detail::dimension d[2] = {{cols_, col_stride_}, {rows_, row_stride_}};
+        if (cols_ == 1) d[0] = d[1];
+        return detail::may_share_addresses(d, (rows_ > 1) + (cols_ > 1));
     }
     COLLX_HD constexpr T& operator[](std::size_t i) const { return *pointer(i); }
     COLLX_HD constexpr T* pointer(std::size_t i) const {
