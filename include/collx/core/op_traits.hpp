@@ -153,27 +153,32 @@ concept ArrayOp = requires(const std::remove_cvref_t<Op>& op, const T* in, T* in
 template <class Op, class T>
 using combined_t = std::conditional_t<ArrayOp<Op, T> && !ArrayOp<Op, accumulator_t<T>>, T, accumulator_t<T>>;
 
+namespace detail {
+// Whether Op is callable on two elements of type A, with a result that converts to one.
+template <class Op, class A>
+concept combines_two = std::is_invocable_r_v < A,
+        const std::remove_cvref_t<Op>
+&, const A&, const A& > ;
+} // namespace detail
+
 // A reduction operator on elements T: it takes two T, or two accumulator_t<T>, or arrays of either.
 template <class Op, class T>
-concept ReduceOp = std::is_invocable_r_v < T,
-        const std::remove_cvref_t<Op>
-&, const T&,
-    const T& > ||
-        std::is_invocable_r_v<accumulator_t<T>, const std::remove_cvref_t<Op>&, const accumulator_t<T>&,
-                              const accumulator_t<T>&> ||
-        ArrayOp<Op, T> || ArrayOp<Op, accumulator_t<T>>;
+concept ReduceOp = ((detail::combines_two<Op, T> ||
+                     detail::combines_two<Op, accumulator_t<T>>)&&std::is_copy_assignable_v<T>) ||
+                   ArrayOp<Op, T> || ArrayOp<Op, accumulator_t<T>>;
 
 // Refuses, with a message, a callable that cannot reduce T. Verbs call it before they use the operator.
 template <class Op, class T>
 constexpr void require_reduce_op() {
     require_element<T>();
-    constexpr bool combines = ReduceOp<Op, T>; // for a concept compilers would list every unmet requirement
+    constexpr bool assigns = ArrayOp<Op, T> || std::is_copy_assignable_v<T>;
+    static_assert(assigns, "collx: sums are assigned to elements, and this element type cannot be assigned.");
+    // For a concept compilers would list every unmet requirement.
+    constexpr bool combines = ReduceOp<Op, T> || !assigns;
     static_assert(combines,
                   "collx: this reduction operator cannot combine two elements. It must be callable on a const operator "
                   "object as op(const T&, const T&) and return something that converts to T. An operator of arrays is "
                   "called as op(const T* in, T* inout, std::size_t n) and returns nothing.");
-    static_assert(ArrayOp<Op, T> || !combines || std::is_copy_assignable_v<T>,
-                  "collx: sums are assigned to elements, and this element type cannot be assigned.");
     static_assert(
         std::is_copy_constructible_v<std::remove_cvref_t<Op>>,
         "collx: this reduction operator can only be moved, and a call keeps a copy of it. Let it refer to what "
