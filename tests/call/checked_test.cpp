@@ -291,6 +291,41 @@ TEST_CASE("checking may be switched on and off in step") {
     });
 }
 
+TEST_CASE("unchecked: the error says of long messages how much is expected in all, and no number that is not true") {
+    struct alignas(32) wide {
+        int v[8];
+    };
+    struct message {
+        std::size_t sent, expected;
+        std::string text;
+    };
+    const std::vector<message> ints = {{5'000, 20'000, "of the 80000 bytes in messages of "},
+                                       {50'000, 60'000, "of the 240000 bytes in messages of "},
+                                       {500'000, 600'000, "of the 2400000 bytes in messages of "}};
+    const std::vector<message> wides = {{1, 2, "is not the 64 bytes that this call expects"},
+                                        {0, 2, "is not the 64 bytes that this call expects"},
+                                        {4, 40, "128 bytes instead of 1280"}};
+    const auto compare = []<class T>(const std::vector<message>& all, T) {
+        for (const message& m : all)
+            on_ranks(2, [&](collx::communicator& w) {
+                w.set_checked(false);
+                std::vector<T> x(m.sent), y(m.expected);
+                if (w.rank() == 0) {
+                    (void)thrown<mismatch>(w, [&] {
+                        collx::send(w, x, 1);
+                        collx::barrier(w);
+                    });
+                } else {
+                    const auto e = thrown<mismatch>(w, [&] { collx::recv(w, y, 0); });
+                    at("%zu sent, %zu expected: %s", m.sent, m.expected, e.what());
+                    EXPECT(says(e, m.text.c_str()) && !says(e, "113"));
+                }
+            });
+    };
+    compare(ints, 0);
+    compare(wides, wide{});
+}
+
 TEST_CASE("unchecked: a message of another size than expected names its sender") {
     for (const std::size_t sent : {100u, 0u, 10u, 90'000u})
         on_ranks(2, [sent](collx::communicator& w) {

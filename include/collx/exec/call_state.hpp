@@ -41,8 +41,8 @@ struct call_state {
         op.waiting_for = awaited(peer, plan.steps.strands.size() == 1 ? what : awaited::why::one_of_several);
         return false;
     }
-    bool refused(const receiving_end& rx, int peer, std::size_t expected_bytes) const {
-        op.error = net.refuse(rx, peer, expected_bytes);
+    bool refused(const odd_message& m) const {
+        op.error = net.refuse(m);
         return false;
     }
     bool broken(errc code, int peer) const {

@@ -33,6 +33,7 @@ private:
     friend struct remote_steps; // remote_once.hpp
 
     std::uint32_t tag_of(const sched::ref& r) const { return call_.cuts.transfer_tag(r) ^ folded(call_.agreed); }
+    bool refused(const receiving_end& rx, int peer, std::size_t expected_elems, const sched::ref& shape) const;
     bool move_message(const sched::step& s, strand_cursor& st, const sched::ref& shape, channel_message& m,
                       bool measures);
     std::size_t touch(const sched::step& s, const strand_cursor& st, int i, const std::byte* in, std::byte* out);

@@ -32,7 +32,7 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
             return call_.blocked_on(s.peer_from);
         }
         if (m.rx->is_single_copy()) return receive_single_copy(s, st, *m.rx, m.tag);
-        if (!m.rx->is_expected(m.bytes, m.tag)) return call_.refused(*m.rx, s.peer_from, m.bytes);
+        if (!m.rx->is_expected(m.bytes, m.tag)) return refused(*m.rx, s.peer_from, n, shape);
         if (measures) call_.net.find_out_reading(*m.rx, s.peer_from);
         m.in = m.rx->peek(m.bytes);
     }
@@ -41,6 +41,14 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
         if (!m.tx->has_room(m.bytes)) return call_.blocked_on(s.peer_to, awaited::why::room);
     }
     return move_message(s, st, shape, m, measures);
+}
+
+// How long a short message of elements with a large alignment is cannot be seen: see framed().
+[[gnu::cold]] COLLX_ONCE bool channel_steps::refused(const receiving_end& rx, int peer, std::size_t expected_elems,
+                                                     const sched::ref& shape) const {
+    const std::size_t came = rx.message_bytes(), expected = call_.bytes_of(expected_elems);
+    return call_.refused({peer, came == slot_header::inline_bytes + 1 ? odd_message::unknown : came, expected,
+                          call_.bytes_of(call_.cuts.transfer_elems(shape))});
 }
 
 // Requires: a message and room, as far as the step needs them.
@@ -138,8 +146,7 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
                                                                  receiving_end& rx, std::uint32_t tag) {
     const int chunk = call_.cuts.chunk(s.dst.chunks, 0), peer = s.peer_from;
     const std::size_t n = single_copy_elems(call_.cuts.out, chunk, st);
-    if (!call_.plan.allows_single_copy || !rx.is_expected(call_.bytes_of(n), tag))
-        return call_.refused(rx, peer, call_.bytes_of(n));
+    if (!call_.plan.allows_single_copy || !rx.is_expected(call_.bytes_of(n), tag)) return refused(rx, peer, n, s.dst);
     const std::int64_t began = now_ns();
     if (!read_from_peer(s, st, rx.sender_address(), chunk, n))
         return call_.broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);

@@ -76,8 +76,15 @@ struct pieces {
         look(s.src), look(s.dst);
         return (most - 1) / elems + 1;
     }
-    // Elements of the whole transfer, all pieces: ranks that disagree on a count notice at the first message. Several
-    // chunks are hashed, not summed: two wrong counts must not hide each other.
+    // Elements of the whole transfer, all pieces.
+    std::size_t transfer_elems(const sched::ref& r) const {
+        const pieces& by = whole != nullptr ? *whole : *this;
+        std::size_t n = 0;
+        for (int i = 0; i < r.chunks.count; ++i) n += by.size(r.where, chunk(r.chunks, i));
+        return n;
+    }
+    // A number of them by which ranks that disagree on a count notice at the first message. Several chunks are hashed,
+    // not summed: two wrong counts must not hide each other.
     COLLX_HD std::uint32_t transfer_tag(const sched::ref& r) const {
         const pieces& by = whole != nullptr ? *whole : *this;
         if (r.chunks.count == 1) return static_cast<std::uint32_t>(by.size(r.where, r.chunks.first));

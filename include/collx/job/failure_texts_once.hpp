@@ -103,6 +103,16 @@ private:
             fail(errc::mismatch, me_, who, remedy,
                  "%s: the part of rank %d has another size than this call expects, or is of another call", call_,
                  guilty);
+        if (m.came == odd_message::unknown)
+            fail(errc::mismatch, me_, who, remedy,
+                 "%s: the part of rank %d is not the %zu bytes that this call expects, or is of another type, or of "
+                 "another call",
+                 call_, guilty, m.expected);
+        if (m.whole != m.expected)
+            fail(errc::mismatch, me_, who, remedy,
+                 "%s: the part of rank %d has another size than this call expects, or is of another type, or of "
+                 "another call: a message of %zu bytes came, of the %zu bytes in messages of %zu that are expected",
+                 call_, guilty, m.came, m.whole, m.expected);
         if (m.came != m.expected)
             fail(errc::mismatch, me_, who, remedy,
                  "%s: the part of rank %d has another size than this call expects: %zu bytes instead of %zu", call_,

@@ -58,8 +58,10 @@ struct failure {
 
 // A message that this rank did not expect, for the text of the error.
 struct odd_message {
+    static constexpr std::size_t unknown = SIZE_MAX;
     int peer = -1;                      // -1: none
     std::size_t came = 0, expected = 0; // bytes
+    std::size_t whole = 0;              // of all messages of which this was the first that differs
 };
 
 // Stores a failure in a communicator's word. The first failure stays.

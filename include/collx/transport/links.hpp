@@ -77,9 +77,12 @@ public:
     }
 
     // A message that ended the communicator, because its receiver expected another one.
+    failure refuse(const odd_message& m) {
+        odd_ = m;
+        return failure(errc::mismatch, m.peer);
+    }
     failure refuse(const receiving_end& rx, int peer, std::size_t expected_bytes) {
-        odd_ = {peer, rx.message_bytes(), expected_bytes};
-        return failure(errc::mismatch, peer);
+        return refuse({peer, rx.message_bytes(), expected_bytes, expected_bytes});
     }
     const odd_message& refused() const { return odd_; }
 
