@@ -133,6 +133,9 @@ struct bound_schedule {
     detail::growing_array<std::byte> scratch_memory;
     detail::growing_array<detail::growing_array<std::byte>> outgrown;
     detail::growing_array<const void*> sources; // operands of a fold
+    // Of single copies, for the next call: a table of a call, and a piece that was read (channel_steps).
+    detail::growing_array<std::size_t> spare_covered;
+    detail::growing_array<std::byte> spare_piece;
 };
 
 COLLX_END_NAMESPACE

@@ -26,6 +26,11 @@ public:
     bool must_return() const { return must_return_; }
     // Whether the peers have finished reading this rank's memory; until then the user must not write it.
     bool is_returned();
+    // Called when the call is done.
+    void end() {
+        if (!covered_.empty()) [[unlikely]]
+            keep_memory();
+    }
     // False: blocked, or failed. A step that is done is not run again.
     bool run(const sched::step& s, strand_cursor& st);
 
@@ -62,13 +67,14 @@ private:
     bool send_single_copy(const sched::step& s, strand_cursor& st, sending_end& tx, std::uint32_t tag);
     bool receive_single_copy(const sched::step& s, strand_cursor& st, receiving_end& rx, std::uint32_t tag);
     bool read_from_peer(const sched::step& s, const strand_cursor& st, std::uint64_t address, int chunk, std::size_t n);
+    void keep_memory();
     void cover(const sched::step& s, strand_cursor& st, std::size_t elems);
     // Messages to other hosts must be with the system entirely: this rank may not call again for a long time.
     bool is_back(sending_end& tx) const { return must_return_ || tx.is_remote() ? tx.is_drained() : tx.has_all_back(); }
 
     call_state& call_;
     bool must_return_ = false, skips_empty_ = false;
-    detail::growing_array<detail::growing_array<std::size_t>> covered_;
+    detail::growing_array<std::size_t> covered_; // of all strands: see strand_cursor
 };
 
 COLLX_END_NAMESPACE

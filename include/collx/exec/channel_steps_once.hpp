@@ -123,9 +123,17 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
 }
 
 [[gnu::cold]] COLLX_ONCE void channel_steps::cover(const sched::step& s, strand_cursor& st, std::size_t elems) {
+    const auto& strands = call_.plan.steps.strands;
+    if (covered_.empty()) {
+        std::size_t steps = 0;
+        for (const auto& strand : strands) steps += strand.size();
+        covered_ = std::move(call_.plan.spare_covered); // a repeated call takes no memory
+        covered_.assign(steps, 0);
+    }
     if (st.covered == nullptr) {
-        covered_.emplace_back(static_cast<std::size_t>(st.end - st.begin));
-        st.covered = covered_.back().data();
+        st.covered = covered_.data();
+        for (int before = 0; before < st.index; ++before)
+            st.covered += strands[static_cast<std::size_t>(before)].size();
     }
     st.covered[st.step_index(s)] = st.piece + (elems + call_.cuts.elems - 1) / call_.cuts.elems;
 }
@@ -167,7 +175,8 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
                                       call_.elements.is.out + call_.bytes_of(cuts.cut(cuts.out, chunk, st.piece).at),
                                       address, call_.bytes_of(n));
     const std::size_t most = n < cuts.elems ? n : cuts.elems;
-    detail::growing_array<std::byte> part(call_.bytes_of(most));
+    detail::growing_array<std::byte>& part = call_.plan.spare_piece;
+    part.resize(call_.bytes_of(most));
     strand_cursor at = st;
     for (std::size_t done = 0; done < n; done += most, ++at.piece) {
         const std::size_t m = n - done < most ? n - done : most;
@@ -177,6 +186,8 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
     }
     return true;
 }
+
+[[gnu::cold]] COLLX_ONCE void channel_steps::keep_memory() { call_.plan.spare_covered = std::move(covered_); }
 
 COLLX_ONCE bool channel_steps::is_returned() {
     for (const auto& strand : call_.plan.steps.strands)

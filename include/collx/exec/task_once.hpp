@@ -48,10 +48,12 @@ COLLX_ONCE task_state task::advance() {
             if (error) return task_state::failed;
             left += st.piece != st.count;
         }
-        if (left == 0)
-            return (channels_.must_return() || !call_.net.is_one_host()) && !channels_.is_returned()
-                       ? task_state::blocked
-                       : task_state::done;
+        if (left == 0) {
+            if ((channels_.must_return() || !call_.net.is_one_host()) && !channels_.is_returned())
+                return task_state::blocked;
+            channels_.end();
+            return task_state::done;
+        }
     } while (again);
     if (++turn_ >= count_) turn_ = 0;
     return moved ? task_state::moved : task_state::blocked;
