@@ -309,17 +309,20 @@ TEST_CASE("what the host names wrongly is refused at once, and the window goes o
 TEST_CASE("ranks that differ, or cannot reach each other, hear of it together") {
     fake_gpus g;
     on_gpus(3, g, [&](communicator& w, fake_runtime r) {
-        EXPECT(refuses(errc::mismatch, 2, "of rank 2 has other elements or lines", [&] {
+        EXPECT(refuses(errc::mismatch, 2, "of rank 2 has other elements, lines or settings", [&] {
             if (w.rank() == 2) window<float>(w, 4, r, some());
             else window<int>(w, 4, r, some());
         }));
-        EXPECT(refuses(errc::mismatch, 1, "of rank 1 has other elements or lines",
+        EXPECT(refuses(errc::mismatch, 1, "of rank 1 has other elements, lines or settings",
                        [&] { window<int>(w, 4, r, some(w.rank() == 1 ? 9 : 8)); }));
         EXPECT(
             refuses(errc::invalid_argument, -1, "a device window of 0 lines", [&] { window<int>(w, 4, r, some(0)); }));
         auto staged = some();
         staged.settings.staged = true;
         EXPECT(refuses(errc::unsupported, -1, "device_settings::staged", [&] { window<int>(w, 4, r, staged); }));
+        if (w.rank() != 1) staged.settings.staged = false;
+        EXPECT(refuses(errc::mismatch, 1, "of rank 1 has other elements, lines or settings",
+                       [&] { window<int>(w, 4, r, staged); }));
         window<int> x(w, 4, r, some()); // the communicator still works
         EXPECT(x.size(2) == 4);
     });
@@ -342,6 +345,31 @@ TEST_CASE("ranks that differ, or cannot reach each other, hear of it together") 
         r.use(0);
     });
     CHECK(one.pieces() == 0);
+}
+
+TEST_CASE("a rank that does not come to a call of the window is named, with a remedy that there is") {
+    fake_gpus g;
+    std::atomic<int> heard{0};
+    on_gpus(3, g, [&](communicator& w, fake_runtime r) {
+        w.set_timeout(collx_test::heard_within(std::chrono::milliseconds(300)));
+        window<int> x(w, 4, r, some());
+        EXPECT(x.size(2) == 4);
+        if (w.rank() == 1) return until([&] { return heard == 2; });
+        EXPECT(refuses(errc::timeout, 1, "does it make this call of the device window?", [&] { x.fence(nullptr); }));
+        ++heard;
+    });
+}
+
+TEST_CASE("a window leaves the switch's sums to collectives, and ranks may have parts of any length") {
+    fake_gpus g({.devices = 5, .handles = 7, .multicasts = true});
+    on_gpus(5, g, [&](communicator& w, fake_runtime r) {
+        auto by_switch = some();
+        by_switch.settings.multicast = true;
+        window<int> x(w, 1000 * (1 + w.rank()), r, by_switch);
+        EXPECT(x.size(4) == 5000);
+        EXPECT(std::string_view(x.route().c_str()).find("switch") == std::string_view::npos);
+    });
+    CHECK(g.joined == 0);
 }
 
 TEST_CASE("additions between devices without atomics are refused, puts are not") {

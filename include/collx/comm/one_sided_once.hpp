@@ -22,7 +22,8 @@ struct one_sided::said {
 
 // ------------------------------------------------------------------ beginning and end
 [[gnu::cold]] COLLX_ONCE one_sided::one_sided(communicator& base, const window_part& mine)
-    : own_(base.internals().or_abandon([&] { return base.internals().watch_end(), dup_for("window", base); })),
+    : own_(base.internals().or_abandon(
+          [&] { return base.internals().watch_end(), dup_for(communicator_core::of_window, base); })),
       core_(&own_.internals()), base_end_(base.internals().watch_end()), rank_(base.rank()),
       elem_bytes_(mine.elem_bytes), elem_type_(mine.type) {
     auto& c = core();

@@ -103,7 +103,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     return made;
 }
 
-// The call split(), counted and recorded. made_for: null, or "window", which needs a communicator of its own.
+// The call split(), counted and recorded. made_for: null, or what needs a communicator of its own.
 inline sole_ptr<communicator_core> call_split(communicator_core& c, int color, int key, const char* made_for) {
     const one_caller::call here(c.caller, c.net.rank()); // before the call counts
     c.begin_collective();

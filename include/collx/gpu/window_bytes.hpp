@@ -30,7 +30,8 @@ public:
     // Collective. Errors: mismatch naming the first rank whose element type or lines differ from those of rank 0 ·
     // unsupported, on all ranks, naming the first pair whose kernels do not reach each other's memory · resource.
     window_bytes(communicator& c, const Runtime& r, const device_window_part& mine, const device_settings& s)
-        : side_(dup_for("window", c)), runtime_(r), route_(r, side_), settings_(s) {
+        : side_(dup_for(communicator_core::of_device_window, c)), runtime_(r), route_(r, side_), settings_(s) {
+        settings_.multicast = false; // for sums, of which a window makes none
         try {
             agree(mine);
             together(core(), "use its device", [&] {
@@ -130,17 +131,18 @@ private:
     device::window_report* report(unsigned k) const { return reinterpret_cast<device::window_report*>(host() + 1) + k; }
 
     void agree(const device_window_part& mine) {
-        const std::uint64_t own[] = {mine.elem_bytes, mine.type, mine.lines, mine.bytes};
-        std::uint64_t first[4] = {};
+        const std::uint64_t own[] = {mine.elem_bytes, mine.type, mine.lines, settings_.staged, mine.bytes};
+        std::uint64_t first[5] = {};
         int odd = -1;
-        core().exchange_each(own, [&](int r, const std::uint64_t(&its)[4]) {
+        core().exchange_each(own, [&](int r, const std::uint64_t(&its)[5]) {
             if (r == 0) std::memcpy(first, its, sizeof first);
-            if (r < device::max_ranks) table_.bytes[r] = its[3];
-            if (odd < 0 && std::memcmp(its, first, 3 * sizeof *its) != 0) odd = r;
+            if (r < device::max_ranks) table_.bytes[r] = its[4];
+            if (odd < 0 && std::memcmp(its, first, 4 * sizeof *its) != 0) odd = r;
         });
         if (odd >= 0)
-            fail(errc::mismatch, rank(), odd, "make it with one element type and as many lines on all ranks",
-                 "the device window of rank %d has other elements or lines than that of rank 0", odd);
+            fail(errc::mismatch, rank(), odd,
+                 "make it with one element type, as many lines and the same settings on all ranks",
+                 "the device window of rank %d has other elements, lines or settings than that of rank 0", odd);
         if (mine.lines < 1 || mine.lines > 4096)
             fail(errc::invalid_argument, rank(), -1, "one line for each block that signals, 1 to 4096",
                  "a device window of %u lines", mine.lines);

@@ -298,6 +298,7 @@ struct communicator_core {
     // the program's.
     communicator_core* heeded = nullptr;
     const char* made_for = nullptr; // the part of collx whose own communicator this is; null: the program's
+    static constexpr char of_window[] = "window", of_device_window[] = "device window";
     std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;
     std::uint64_t agreed = 0; // see agree()
     bool carried = false;     // whether the last look moved anything from or to other hosts

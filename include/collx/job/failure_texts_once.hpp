@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdio>
+#include <cstring>
 
 #include <collx/job/communicator_core.hpp>
 
@@ -167,6 +168,9 @@ private:
 
     // What to do about a rank that does not come.
     const char* remedy_of_timeout() const {
+        if (core_.made_for != nullptr && std::strcmp(core_.made_for, communicator_core::of_device_window) == 0)
+            return "is it alive, and does it make this call of the device window? set_timeout() of the communicator of "
+                   "which the window is made waits longer";
         if (core_.made_for != nullptr)
             return "is it alive, and does it call this window, progress() of it, or serve it by "
                    "with(progress::thread{})? set_timeout() waits longer";

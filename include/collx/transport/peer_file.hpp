@@ -6,6 +6,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include <collx/core/authentication.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/system_limits.hpp>
 #include <collx/transport/detail/unix_socket.hpp>
 #include <collx/transport/gpu_runtime.hpp>
 
@@ -29,8 +31,9 @@ struct file_handle {
     std::int32_t process = 0, file = -1;
     bool is_received = false; // `file` is open in the process that reads this
     unsigned char address_bytes = 0;
-    char address[16] = {};    // of a datagram socket; none where address_bytes is 0
-    std::uint64_t secret = 0; // a process that sends to that socket knows it from here
+    char address[16] = {};      // of a datagram socket; none where address_bytes is 0
+    std::uint64_t secret = 0;   // a process that sends to that socket knows it from here
+    std::uint64_t numbered = 0; // where `process` is its number: numbered_in()
 
     static file_handle of(const memory_handle& h) {
         file_handle f;
@@ -45,20 +48,40 @@ struct file_handle {
     }
 };
 
+// A number of the PID namespace of this process; 0: unknown.
+inline std::uint64_t numbered_in() {
+    struct stat s {};
+    return ::stat("/proc/self/ns/pid", &s) == 0 ? static_cast<std::uint64_t>(s.st_ino) : 0;
+}
 // Requires: the file stays open until the others have taken it.
 inline memory_handle handle_of_file(int file) {
     file_handle f;
-    f.process = static_cast<std::int32_t>(::getpid()), f.file = file;
+    f.process = static_cast<std::int32_t>(::getpid()), f.file = file, f.numbered = numbered_in();
     return f.pack();
 }
-// Errors: unsupported where the kernel refuses; peer_failed where the process is gone, or has closed the file.
+// Errors: unsupported where the kernel refuses, or the number of the process means another one here; peer_failed where
+// the process is gone, or has closed the file; resource.
 inline descriptor file_of(const memory_handle& h) {
     const file_handle f = file_handle::of(h);
-    if (f.is_received) return descriptor(::fcntl(f.file, F_DUPFD_CLOEXEC, 0));
+    const auto none_left = [](int reason) {
+        fail(errc::resource, -1, -1, collx::detail::remedy_for_descriptor(reason),
+             "taking over a file that shows memory of a device: %s", std::strerror(reason));
+    };
+    if (f.is_received) {
+        descriptor own(::fcntl(f.file, F_DUPFD_CLOEXEC, 0));
+        if (!own.is_open()) none_left(errno);
+        return own;
+    }
+    if (const std::uint64_t here = numbered_in(); here != f.numbered && here != 0 && f.numbered != 0)
+        fail(errc::unsupported, -1, -1,
+             "let the ranks of a host share a network namespace or a PID namespace (docker run --pid, "
+             "shareProcessNamespace of a pod)",
+             "taking over a file of process %d, which is a number of another PID namespace", f.process);
     const descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, f.process, 0)));
     descriptor file(process.is_open() ? static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), f.file, 0)) : -1);
     if (file.is_open()) return file;
     const int e = errno;
+    if (collx::detail::is_out_of_descriptors(e)) none_left(e);
     if (e == ESRCH || e == EBADF)
         fail(errc::peer_failed, -1, -1, "see why that process ended",
              "the process %d that shows memory of a device is gone, or has taken it back", f.process);
@@ -125,9 +148,12 @@ public:
                 const auto p = collx::detail::receive_packet(socket_.get(), &s, sizeof s, &got);
                 if (p == collx::detail::packet::none || p == collx::detail::packet::closed) break;
                 const auto k = static_cast<std::size_t>(s.rank);
-                if (p != collx::detail::packet::whole || s.secret != secret_ || k >= all.size() || !awaited[k])
+                const bool has_file = p == collx::detail::packet::whole;
+                if ((!has_file && p != collx::detail::packet::no_room) || s.secret != secret_ || k >= all.size() ||
+                    !awaited[k])
                     continue;
                 awaited[k] = 0, --left;
+                if (!has_file) continue; // file_of() says what is short
                 file_handle f = file_handle::of(*all[k]);
                 f.is_received = true, f.file = got.get();
                 *all[k] = f.pack();
