@@ -9,8 +9,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "../../tools/support/table.hpp"
-
 using namespace collx::tools;
 
 namespace {
@@ -113,14 +111,4 @@ TEST_CASE("lists of words and of ranks") {
     const std::vector<int> ranks{0, 1, 2, 5, 7, 8};
     CHECK(rank_list_text(ranks) == "0-2, 5, 7, 8");
     CHECK(rank_list_text({}).empty());
-}
-
-TEST_CASE("tables line up in a terminal and survive Markdown and CSV") {
-    table t{{{"size"}, {"what", align::left}}, {}};
-    t.add({"8", "µs, \"quoted\""});
-    t.add({"65536", "a|b"});
-    CHECK(to_text(t) == " size  what\n-----  ------------\n    8  µs, \"quoted\"\n65536  a|b\n");
-    CHECK(to_markdown(t) == "| size | what |\n| ---: | --- |\n| 8 | µs, \"quoted\" |\n| 65536 | a\\|b |\n");
-    CHECK(to_csv(t) == "size,what\n8,\"µs, \"\"quoted\"\"\"\n65536,a|b\n");
-    CHECK(message_of([&] { t.add({"1"}); }) == "A row of 1 cells was added to a table of 2 columns.");
 }

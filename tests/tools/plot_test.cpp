@@ -108,7 +108,6 @@ TEST_CASE("text is escaped everywhere and nothing is loaded from elsewhere") {
     t.add({"<script>"});
     r.add(t);
     r.facts({{"<script>", "<script>"}});
-    r.preformatted("<script>");
     r.footer("<script>");
     const auto html = r.str();
     CHECK(count(html, "<script") == 0);
@@ -229,6 +228,11 @@ TEST_CASE("a report holds its parts in order and is one well-formed page") {
         at = found;
     }
     CHECK(count(html, "<style>") == 1);
+}
+
+TEST_CASE("a table takes one cell for each column") {
+    table t{{{"size"}, {"what"}}, {}};
+    CHECK_THROWS_WITH(t.add({"1"}), "A row of 1 cells was added to a table of 2 columns.");
 }
 
 TEST_CASE("a file that cannot be written is named") {

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -14,9 +15,29 @@
 
 #include "markup.hpp"
 #include "plot.hpp"
-#include "table.hpp"
 
 namespace collx::tools {
+
+enum class align { left, right };
+
+struct column {
+    std::string title;
+    align alignment = align::right; // most columns are numbers
+};
+
+/// A table of texts: numbers become texts in format.hpp.
+struct table {
+    std::vector<column> columns;
+    std::vector<std::vector<std::string>> rows;
+
+    /// Requires: one cell for each column. Errors: std::invalid_argument.
+    void add(std::vector<std::string> cells) {
+        if (cells.size() != columns.size())
+            throw std::invalid_argument("A row of " + std::to_string(cells.size()) + " cells was added to a table of " +
+                                        std::to_string(columns.size()) + " columns.");
+        rows.push_back(std::move(cells));
+    }
+};
 
 inline std::string to_html(const table& t) {
     const auto cell = [&](std::string_view tag, std::size_t k, std::string_view text) {
@@ -49,11 +70,11 @@ inline std::string report_css() {
            ".lead,footer{color:var(--soft)}footer{margin-top:48px;font-size:13px}\n"
            "nav{margin:18px 0 0}nav a{color:var(--accent);text-decoration:none;margin-right:16px}nav "
            "a:hover{text-decoration:underline}\n"
-           "figure,.scroll,pre,dl{background:var(--card);border:1px solid var(--rule);border-radius:8px;margin:0 0 "
+           "figure,.scroll,dl{background:var(--card);border:1px solid var(--rule);border-radius:8px;margin:0 0 "
            "18px}\n"
            "figure{padding:4px}figure svg{display:block;max-width:100%;height:auto}\n"
            "figcaption{color:var(--soft);font-size:13px;padding:0 12px 8px}\n"
-           ".scroll,pre{overflow-x:auto}pre{padding:12px 14px;font-size:13px}\n"
+           ".scroll{overflow-x:auto}\n"
            "table{border-collapse:collapse;width:100%;font-size:14px}\n"
            "th,td{padding:6px "
            "12px;text-align:left;white-space:nowrap}.num{text-align:right;font-variant-numeric:tabular-nums}\n"
@@ -61,7 +82,7 @@ inline std::string report_css() {
            "tr:nth-child(even){background:var(--stripe)}\n"
            "dl{display:grid;grid-template-columns:max-content 1fr;gap:4px 20px;padding:12px 14px}dt{color:var(--soft)}"
            "dd{margin:0;overflow-wrap:anywhere}\n"
-           "@media print{body{background:none}figure,.scroll,pre{break-inside:avoid}}\n";
+           "@media print{body{background:none}figure,.scroll{break-inside:avoid}}\n";
 }
 
 class html_report {
@@ -90,7 +111,6 @@ public:
         for (const auto& [name, value] : rows) body_ += "<dt>" + escaped(name) + "</dt><dd>" + escaped(value) + "</dd>";
         body_ += "</dl>\n";
     }
-    void preformatted(std::string_view text) { body_ += "<pre>" + escaped(text) + "</pre>\n"; }
     void footer(std::string text) { footer_ = std::move(text); }
 
     [[nodiscard]] std::string str() const {
