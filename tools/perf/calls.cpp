@@ -62,19 +62,7 @@ namespace {
 // Calls add(algorithm) for each algorithm that implements `op`.
 template <class F>
 void for_each_algorithm(operation op, F&& add) {
-    switch (op) {
-        case operation::all_reduce: algo::algorithms<collective::all_reduce>::for_each(add); break;
-        case operation::reduce_scatter: algo::algorithms<collective::reduce_scatter>::for_each(add); break;
-        case operation::all_gather: algo::algorithms<collective::all_gather>::for_each(add); break;
-        case operation::broadcast: algo::algorithms<collective::broadcast>::for_each(add); break;
-        case operation::reduce: algo::algorithms<collective::reduce>::for_each(add); break;
-        case operation::all_to_all: algo::algorithms<collective::all_to_all>::for_each(add); break;
-        case operation::barrier: algo::algorithms<collective::barrier>::for_each(add); break;
-        case operation::gather: algo::algorithms<collective::gather>::for_each(add); break;
-        case operation::scatter: algo::algorithms<collective::scatter>::for_each(add); break;
-        case operation::scan: algo::algorithms<collective::scan>::for_each(add); break;
-        default: break;
-    }
+    with_collective(op, [&]<collective C>() { algo::algorithms<C>::for_each(add); });
 }
 
 } // namespace

@@ -37,24 +37,6 @@ constexpr std::array<placement, 4> design_sockets{{{2, 2}, {3, 3}, {4, 4}, {8, 8
 constexpr std::array<placement, 3> design_hosts{{{4, 2}, {8, 2}, {8, 4}}};
 constexpr std::array<placement, 4> more_for_grid{{{6}, {6, 6}, {6, 2}, {6, 3}}};
 
-// Calls f with the collective of op as a constant.
-template <class F>
-bool with_collective(operation op, F&& f) {
-    switch (op) {
-        case operation::all_reduce: return f.template operator()<collective::all_reduce>(), true;
-        case operation::reduce_scatter: return f.template operator()<collective::reduce_scatter>(), true;
-        case operation::all_gather: return f.template operator()<collective::all_gather>(), true;
-        case operation::broadcast: return f.template operator()<collective::broadcast>(), true;
-        case operation::reduce: return f.template operator()<collective::reduce>(), true;
-        case operation::all_to_all: return f.template operator()<collective::all_to_all>(), true;
-        case operation::gather: return f.template operator()<collective::gather>(), true;
-        case operation::scatter: return f.template operator()<collective::scatter>(), true;
-        case operation::scan: return f.template operator()<collective::scan>(), true;
-        case operation::barrier: return f.template operator()<collective::barrier>(), true;
-        default: return false;
-    }
-}
-
 template <collective C, class F>
 bool with_algorithm(const choices::row& row, F&& f) {
     bool is_found = false;

@@ -10,7 +10,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include <collx/sched/collective.hpp>
 
 namespace collx::tools::perf {
 
@@ -75,6 +78,33 @@ inline constexpr bool divides_by_ranks(operation op) {
 }
 inline constexpr bool has_in_place(operation op) {
     return op == operation::all_reduce || op == operation::reduce_scatter || op == operation::all_gather;
+}
+
+/// The collective whose algorithms implement it; none if the library has only one way.
+inline constexpr std::optional<collective> collective_of(operation op) {
+    switch (op) {
+        case operation::all_reduce: return collective::all_reduce;
+        case operation::reduce_scatter: return collective::reduce_scatter;
+        case operation::all_gather: return collective::all_gather;
+        case operation::broadcast: return collective::broadcast;
+        case operation::reduce: return collective::reduce;
+        case operation::all_to_all: return collective::all_to_all;
+        case operation::barrier: return collective::barrier;
+        case operation::gather: return collective::gather;
+        case operation::scatter: return collective::scatter;
+        case operation::scan: return collective::scan;
+        default: return std::nullopt;
+    }
+}
+/// Calls f with it as a constant, if there is one.
+template <class F>
+void with_collective(operation op, F&& f) {
+    const auto call_if = [&]<operation Verb>() {
+        if constexpr (collective_of(Verb).has_value())
+            if (op == Verb) f.template operator()<*collective_of(Verb)>();
+    };
+    [&]<int... K>(std::integer_sequence<int, K...>) { (call_if.template operator()<operation(K)>(), ...); }
+    (std::make_integer_sequence<int, operation_count>{});
 }
 
 // Whether peers' private memory can be read through the kernel (--attach).

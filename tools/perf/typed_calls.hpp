@@ -84,54 +84,6 @@ private:
     uneven_counts counts_;
 };
 
-template <operation Verb>
-struct collective_of {};
-template <>
-struct collective_of<operation::all_reduce> {
-    static constexpr auto value = collective::all_reduce;
-};
-template <>
-struct collective_of<operation::reduce_scatter> {
-    static constexpr auto value = collective::reduce_scatter;
-};
-template <>
-struct collective_of<operation::all_gather> {
-    static constexpr auto value = collective::all_gather;
-};
-template <>
-struct collective_of<operation::broadcast> {
-    static constexpr auto value = collective::broadcast;
-};
-template <>
-struct collective_of<operation::reduce> {
-    static constexpr auto value = collective::reduce;
-};
-template <>
-struct collective_of<operation::all_to_all> {
-    static constexpr auto value = collective::all_to_all;
-};
-template <>
-struct collective_of<operation::barrier> {
-    static constexpr auto value = collective::barrier;
-};
-template <>
-struct collective_of<operation::gather> {
-    static constexpr auto value = collective::gather;
-};
-template <>
-struct collective_of<operation::scatter> {
-    static constexpr auto value = collective::scatter;
-};
-template <>
-struct collective_of<operation::scan> {
-    static constexpr auto value = collective::scan;
-};
-
-template <operation Verb>
-concept HasAlgorithms = requires {
-    collective_of<Verb>::value;
-};
-
 template <operation Verb, class View, class Op, class Comm>
 std::unique_ptr<timed_calls> bind_calls(const call_request& r, Comm comm) {
     return std::make_unique<verb_calls<Verb, View, Comm, Op>>(r, comm);
@@ -140,8 +92,8 @@ std::unique_ptr<timed_calls> bind_calls(const call_request& r, Comm comm) {
 template <operation Verb, class View, class Op>
 std::unique_ptr<timed_calls> bind_algorithm(const call_request& r) {
     std::unique_ptr<timed_calls> made;
-    if constexpr (HasAlgorithms<Verb>)
-        algo::algorithms<collective_of<Verb>::value>::for_each([&](auto algorithm) {
+    if constexpr (collective_of(Verb).has_value())
+        algo::algorithms<*collective_of(Verb)>::for_each([&](auto algorithm) {
             if (r.algorithm == algorithm.name)
                 made = bind_calls<Verb, View, Op>(r, r.world->with(algorithm, piece{r.piece_bytes}));
         });
