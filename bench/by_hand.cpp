@@ -23,7 +23,7 @@
 namespace {
 
 using namespace collx::bench;
-using collx::tools::perf::monotonic_ns;
+using collx::now_ns;
 
 constexpr int variants = 3; // by hand, persistent, blocking
 constexpr std::size_t sizes[] = {8, 64, 256, 512, 1024, 2048, 4096, 16384, 65536};
@@ -98,9 +98,9 @@ private:
             if (std::any_of(result, result + n, [](float x) { return x != 3; }))
                 throw std::runtime_error("a sum is wrong.");
             w.barrier(me, 2, own_core);
-            const auto start = monotonic_ns();
+            const auto start = now_ns();
             for (std::size_t k = 0; k < inner; ++k) call();
-            const double ns = static_cast<double>(monotonic_ns() - start) / static_cast<double>(inner);
+            const double ns = static_cast<double>(now_ns() - start) / static_cast<double>(inner);
             if (is_kept) all.push_back(ns / 1e3);
         };
         for (int r = 0; r <= rounds_; ++r) {

@@ -18,7 +18,7 @@
 namespace {
 
 using namespace collx::bench;
-using collx::tools::perf::monotonic_ns;
+using collx::now_ns;
 
 struct settings {
     std::string only;
@@ -132,9 +132,9 @@ private:
             };
             for (int r = 0; r < repetitions; ++r) {
                 w.barrier(me, 2, own_core);
-                const auto start = monotonic_ns();
+                const auto start = now_ns();
                 bounce.run(me == 0, trips, rest);
-                out.push_back(static_cast<double>(monotonic_ns() - start) / trips / 2);
+                out.push_back(static_cast<double>(now_ns() - start) / trips / 2);
             }
             return out;
         });
@@ -154,9 +154,9 @@ private:
             run(to, a, b, n);
             for (int r = 0; r < repetitions; ++r) {
                 w.barrier(me, procs, own_core);
-                const auto start = monotonic_ns();
+                const auto start = now_ns();
                 for (std::size_t k = 0; k < inner; ++k) run(to, a, b, n);
-                out.push_back(static_cast<double>(bytes * inner) / static_cast<double>(monotonic_ns() - start));
+                out.push_back(static_cast<double>(bytes * inner) / static_cast<double>(now_ns() - start));
             }
             return out;
         });
@@ -186,10 +186,10 @@ private:
                 const std::size_t at = call % places * n,
                                   theirs = static_cast<std::size_t>(1 - me) * ring / sizeof(float);
                 w.barrier(me, 2, own_core);
-                const auto start = monotonic_ns();
+                const auto start = now_ns();
                 write(rings + static_cast<std::size_t>(me) * ring / sizeof(float) + at, own, n);
                 std::atomic_thread_fence(std::memory_order_seq_cst);
-                if (call >= 2 * places) out.push_back(static_cast<double>(monotonic_ns() - start) / 1e3);
+                if (call >= 2 * places) out.push_back(static_cast<double>(now_ns() - start) / 1e3);
                 w.barrier(me, 2, own_core);
                 std::memcpy(to, rings + theirs + at, bytes);
             }
@@ -214,13 +214,13 @@ private:
             for (int r = 0; r <= rounds(12); ++r) {
                 w.barrier(me, 2, own_core);
                 if (me == 0 && !both) continue;
-                const auto start = monotonic_ns();
+                const auto start = now_ns();
                 for (std::size_t k = 0; k < inner; ++k) {
                     const iovec mine{to, bytes}, theirs{w.address[1 - me], bytes};
                     if (::process_vm_readv(w.pid[1 - me], &mine, 1, &theirs, 1, 0) != static_cast<ssize_t>(bytes))
                         out.assign(1, -1);
                 }
-                const double ns = static_cast<double>(monotonic_ns() - start) / static_cast<double>(inner);
+                const double ns = static_cast<double>(now_ns() - start) / static_cast<double>(inner);
                 if (!out.empty() && out[0] < 0) break;
                 if (r > 0) out.push_back(bytes <= 8 ? ns : static_cast<double>(bytes) / ns);
             }
@@ -246,9 +246,9 @@ private:
         numbers out;
         for (int r = 0; r <= rounds(21); ++r) {
             w.barrier(me, 2, own_core);
-            const auto start = monotonic_ns();
+            const auto start = now_ns();
             for (std::size_t k = 0; k < inner; ++k) call();
-            if (r > 0) out.push_back(static_cast<double>(monotonic_ns() - start) / static_cast<double>(inner) / 1e3);
+            if (r > 0) out.push_back(static_cast<double>(now_ns() - start) / static_cast<double>(inner) / 1e3);
         }
         return out;
     }

@@ -100,7 +100,7 @@ void* meeting_memory(MPI_Comm world, int rank, int ranks) {
     char name[64] = {};
     if (rank == 0)
         std::snprintf(name, sizeof name, "/collx-bench-%d-%llx", static_cast<int>(::getpid()),
-                      static_cast<unsigned long long>(monotonic_ns()));
+                      static_cast<unsigned long long>(collx::now_ns()));
     MPI_Bcast(name, sizeof name, MPI_CHAR, 0, world);
     int fd = -1;
     if (rank == 0) fd = ::shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);

@@ -21,6 +21,7 @@
 #include "support/patience.hpp"
 #include "support/skip.hpp"
 
+using collx::now_ns;
 using namespace collx::tools::perf;
 
 namespace {
@@ -64,12 +65,12 @@ struct answers {
 };
 // Measures until there is a result, because other programs may use these cores, or until the limit.
 void ask(harness& meeting, answers& out, std::int64_t most_ns = 20'000'000'000) {
-    for (const auto begun = monotonic_ns();;) {
+    for (const auto begun = now_ns();;) {
         meeting.barrier();
         const double ns = meeting.line_ns([&] { meeting.barrier(); });
         if (meeting.rank() == 0) {
             out.ns = ns;
-            meeting.plan(7) = std::isnan(ns) && monotonic_ns() - begun < most_ns ? 0 : 1;
+            meeting.plan(7) = std::isnan(ns) && now_ns() - begun < most_ns ? 0 : 1;
         } else if (!std::isnan(ns)) ++out.others_told;
         meeting.barrier();
         const bool done = meeting.plan(7) == 1;
@@ -123,16 +124,16 @@ TEST_CASE("only ranks on cores of their own are looked at, four at most, so no l
 
 TEST_CASE("no rank waits for one that does not answer") {
     line_look alone{}, left{};
-    const auto soon = [] { return monotonic_ns() + 2'000'000; };
+    const auto soon = [] { return now_ns() + 2'000'000; };
     CHECK(std::isnan(alone.lead(soon())));
-    alone.follow(monotonic_ns() + 3'600'000'000'000); // rank 0 has given up, so this does not wait for an hour
+    alone.follow(now_ns() + 3'600'000'000'000); // rank 0 has given up, so this does not wait for an hour
     left.follow(soon());
     CHECK(std::isnan(left.lead(soon())));
     double ns = 0;
     for (int k = 0; k < 500 && !(ns > 0); ++k) {
         left.begin(); // the next one starts without state of the last
-        std::thread other([&] { left.follow(monotonic_ns() + 100'000'000); });
-        ns = left.lead(monotonic_ns() + 100'000'000);
+        std::thread other([&] { left.follow(now_ns() + 100'000'000); });
+        ns = left.lead(now_ns() + 100'000'000);
         other.join();
     }
     if (allowed_cores().size() > 1) CHECK(ns > 0.5);
@@ -150,12 +151,12 @@ TEST_CASE("each point has a look before it and one after it") {
     timing found;
     run_ranks(2, 2, {cores.front(), cores.back()}, [&](harness& meeting) {
         sampler samples(meeting, {.budget_ms = 1, .iterations = 3, .warmups = 1}, [&] { meeting.barrier(); });
-        for (const auto begun = monotonic_ns();;) {
+        for (const auto begun = now_ns();;) {
             const timing t = samples.measure([](int) {}, 1);
             if (meeting.rank() == 0) {
                 found = t;
                 const bool is_whole = !std::isnan(t.line_at_start_ns) && !std::isnan(t.line_at_end_ns);
-                meeting.plan(7) = is_whole || monotonic_ns() - begun > collx_test::patient(20'000'000'000) ? 1 : 0;
+                meeting.plan(7) = is_whole || now_ns() - begun > collx_test::patient(20'000'000'000) ? 1 : 0;
             }
             meeting.barrier();
             const bool done = meeting.plan(7) == 1;

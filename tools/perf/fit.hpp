@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <collx/sim/call_costs.hpp>
+
+#include "support/stats.hpp"
 
 namespace collx::tools::perf {
 
@@ -18,19 +21,13 @@ struct fitted_point {
     double known_ns = 0; // the part of it that previously fitted costs explain
 };
 
-inline double median_of(std::vector<double> v) {
-    if (v.empty()) return 0;
-    const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-    std::nth_element(v.begin(), middle, v.end());
-    return *middle;
-}
 inline double error_of(const fitted_point& p, const sim::costs& c) {
     return std::fabs((p.known_ns + sim::predicted_ns(p.is, c)) / p.measured_ns - 1);
 }
 inline double median_error(const std::vector<fitted_point>& points, const sim::costs& c) {
     std::vector<double> errors;
     for (const fitted_point& p : points) errors.push_back(error_of(p, c));
-    return median_of(errors);
+    return errors.empty() ? 0 : median(std::move(errors));
 }
 
 namespace detail {

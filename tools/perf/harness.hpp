@@ -2,8 +2,8 @@
 //
 // What the ranks of a measurement share, separate from what is measured: a barrier, the time stamps of each sample, the
 // plan that rank 0 makes for all, a measurement of how far apart the ranks' cores are, and the notification that a rank
-// gave up. One block of memory that all ranks see. Independent of collectives. Calls nothing of the library, so that a
-// wait here moves no operation on.
+// gave up. One block of memory that all ranks see. Independent of collectives. Calls nothing of the library but its
+// clock, so that a wait here moves no operation on.
 #pragma once
 
 #include <linux/futex.h>
@@ -120,7 +120,7 @@ public:
         wait();
         const std::vector<int> others = partners({processors_, static_cast<std::size_t>(ranks_)});
         double slowest = std::numeric_limits<double>::quiet_NaN();
-        const std::int64_t begun_ns = monotonic_ns();
+        const std::int64_t begun_ns = now_ns();
         for (std::size_t k = 0; k < others.size(); ++k) {
             if (rank_ != 0 && rank_ != others[k]) continue;
             if (rank_ == 0) slowest = std::fmax(slowest, block_->looks[k].lead(begun_ns + 2'000'000));

@@ -5,23 +5,17 @@
 // launch, and for the harness, which measures at each point. Independent of ranks and barriers.
 #pragma once
 
-#include <time.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
+#include <collx/core/clock.hpp>
+
 #include "support/stats.hpp"
 
 namespace collx::tools::perf {
-
-inline std::int64_t monotonic_ns() {
-    timespec t{};
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 /// Summarizes measured times: the lower quartile, because other programs may be running. NaN if there are none.
 inline double line_time(std::vector<double> ns) {
@@ -72,9 +66,9 @@ public:
         std::vector<double> ns;
         bool good = true;
         for (int r = 0; good && r < repetitions; ++r) {
-            const std::int64_t start = monotonic_ns();
+            const std::int64_t start = now_ns();
             good = bounce.run(true, trips, waiting{limit_ns, over_});
-            if (r > 0) ns.push_back(static_cast<double>(monotonic_ns() - start) / trips / 2);
+            if (r > 0) ns.push_back(static_cast<double>(now_ns() - start) / trips / 2);
         }
         over_.store(1, std::memory_order_release);
         return good ? line_time(ns) : std::numeric_limits<double>::quiet_NaN();
@@ -94,7 +88,7 @@ private:
         int looks = 0;
         bool operator()() {
             if (++looks % 1024 != 0) return true;
-            return over.load(std::memory_order_acquire) == 0 && monotonic_ns() < limit_ns;
+            return over.load(std::memory_order_acquire) == 0 && now_ns() < limit_ns;
         }
     };
 

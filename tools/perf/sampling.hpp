@@ -94,9 +94,9 @@ private:
     template <class Run>
     void run_batch(Run& run, int count, int sample) {
         wait_();
-        const auto start = monotonic_ns();
+        const auto start = now_ns();
         run(count);
-        const auto end = monotonic_ns();
+        const auto end = now_ns();
         meeting_.stamp(sample, start, end);
         wait_();
     }

@@ -4,7 +4,6 @@
 // when the object ends, so results printed to the same terminal are never mixed with it.
 #pragma once
 
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include <collx/core/clock.hpp>
 
 #include "format.hpp"
 #include "terminal.hpp"
@@ -61,11 +62,6 @@ public:
     }
 
 private:
-    static std::int64_t now_ns() {
-        timespec t{};
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-    }
     // A progress line that cannot be written is not worth an error.
     void write(std::string_view text) const {
         [[maybe_unused]] const auto written = ::write(fd_, text.data(), text.size());

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the parts of the launcher share of the operating system: an owned descriptor, a pipe, a clock, cores in the
-// order in which ranks are bound to them. Independent of ranks.
+// What the parts of the launcher share of the operating system: a pipe, a name, cores in the order in which ranks
+// are bound to them. Independent of ranks.
 #pragma once
 
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <fstream>
 #include <stdexcept>
 #include <string>
 #include <system_error>
-#include <utility>
 #include <vector>
 
+#include <collx/core/descriptor.hpp>
 #include <collx/core/system_limits.hpp>
 
 namespace collx::tools::launch {
@@ -33,34 +31,6 @@ struct refused : std::runtime_error {
     const int reason = errno;
     throw refused(what + ": " + std::generic_category().message(reason) + " (" + remedy(reason) + ")");
 }
-
-inline std::int64_t now_ns() {
-    timespec t{};
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
-
-class descriptor {
-public:
-    descriptor() = default;
-    explicit descriptor(int fd) : fd_(fd) {}
-    descriptor(descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    descriptor& operator=(descriptor&& other) noexcept {
-        if (this != &other) close(), fd_ = std::exchange(other.fd_, -1);
-        return *this;
-    }
-    ~descriptor() { close(); }
-
-    void close() {
-        if (fd_ >= 0) ::close(fd_);
-        fd_ = -1;
-    }
-    [[nodiscard]] int get() const { return fd_; }
-    [[nodiscard]] bool is_open() const { return fd_ >= 0; }
-
-private:
-    int fd_ = -1;
-};
 
 struct pipe_ends {
     descriptor read, write;
