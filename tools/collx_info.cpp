@@ -12,6 +12,7 @@
 #include "info/gpus.hpp"
 #include "info/job.hpp"
 #include "info/machine.hpp"
+#include "support/command_line.hpp"
 #include "support/standard_output.hpp"
 
 int main(int argc, char** argv) {
@@ -24,15 +25,7 @@ int main(int argc, char** argv) {
     app.add_flag("--json", as_json, "JSON instead of text");
     app.add_flag("--env", all_variables, "all COLLX_* variables with value, origin and meaning");
     app.add_flag("--quick", is_quick, "do not try the transports");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::CallForHelp&) {
-        std::fputs(app.help().c_str(), stdout);
-        return collx::tools::ended("collx_info", 0);
-    } catch (const CLI::ParseError& e) {
-        std::fprintf(stderr, "collx_info: %s (collx_info --help)\n", e.what());
-        return 2;
-    }
+    if (const auto ended = collx::tools::exit_of_parsing(app, "collx_info", argc, argv)) return *ended;
     try {
         findings found;
         found.sections.push_back(version_section());

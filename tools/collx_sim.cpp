@@ -252,13 +252,7 @@ constexpr const char* taken_by_devices[] = {of_machine, of_call};
 constexpr const char* taken_by_training[] = {of_machine, of_costs};
 
 void add_machine(CLI::App& app, request& c) {
-    app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...; else this machine");
-    app.add_option("-f,--file", c.machine.file,
-                   "a topology file of NCCL (NCCL_TOPO_DUMP_FILE), or hwloc's XML (lstopo --of xml)");
-    app.add_option("--hosts", c.machine.hosts, "so many of them on rails")->check(CLI::Range(1, 1024));
-    app.add_option("--nic", c.machine.nic, "GB/s of a card on its rail, if not that of its port")
-        ->check(CLI::PositiveNumber);
-    app.add_flag("--nccl-rates", c.machine.nccl_rates, "the rates that NCCL counts on instead of the published ones");
+    tools::add_machine_options(app, c.machine);
     app.add_option("--rails", c.rails, "2048x8: so many hosts of so many ranks on rails, for thousands of ranks");
     app.add_option("--ranks", c.ranks, "numbers of GPUs, or of CPUs where there is no GPU")->delimiter(',');
     app.add_option("--lost", c.lost, "a link that is lost: GPU0,GPU3");
@@ -342,18 +336,12 @@ int main(int argc, char** argv) {
     devices->add_option("--lanes", c.devices.lanes, "blocks of a kernel")->check(CLI::Range(1, 1024));
     devices->add_flag("!--no-switch", c.devices.switch_can, "element, operator or buffers that no switch can sum");
     CLI::App* published = app.add_subcommand("published", "figures that others have published, beside predictions");
-    tools::require_values(app);
-    try {
-        app.parse(argc, argv);
+    const auto ended = tools::exit_of_parsing(app, "collx_sim", argc, argv, [&] {
         require_taken(app, *training, taken_by_training);
         require_taken(app, *devices, taken_by_devices);
         require_taken(app, *published, std::vector<std::string>());
-    } catch (const CLI::CallForHelp& help) {
-        return tools::ended("collx_sim", app.exit(help));
-    } catch (const CLI::ParseError& e) {
-        std::fprintf(stderr, "collx_sim: %s (collx_sim --help)\n", e.what());
-        return 2;
-    }
+    });
+    if (ended) return *ended;
     c.with_training = training->parsed(), c.with_devices = devices->parsed();
     return tools::exit_code_of("collx_sim", [&] {
         if (!published->parsed()) return run(c);

@@ -50,14 +50,8 @@ int main(int argc, char** argv) {
     tools::open_missing_standard_descriptors();
     CLI::App app{"Looks at a machine: this one, one that is sold (--machine), or a topology file of NCCL (--file)"};
     choices c;
-    app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...");
-    app.add_option("-f,--file", c.machine.file,
-                   "a topology file of NCCL (NCCL_TOPO_DUMP_FILE), or hwloc's XML (lstopo --of xml)");
+    tools::add_machine_options(app, c.machine);
     app.add_option("--sysfs", c.machine.sysfs, "another root than /sys");
-    app.add_option("--hosts", c.machine.hosts, "so many of them on rails")->check(CLI::Range(1, 1024));
-    app.add_option("--nic", c.machine.nic, "GB/s of a card on its rail, if not that of its port")
-        ->check(CLI::PositiveNumber);
-    app.add_flag("--nccl-rates", c.machine.nccl_rates, "the rates that NCCL counts on instead of the published ones");
     app.require_subcommand(1);
     app.fallthrough();
     CLI::App* tree = app.add_subcommand("tree", "sites and links");
@@ -77,16 +71,7 @@ int main(int argc, char** argv) {
     topology_file
         ->add_option("--sm", c.sm, "compute capability of the GPUs: 60, 70, 80, 90, 100; else by their NVLinks")
         ->check(CLI::Range(1, 1000));
-    tools::require_values(app);
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::CallForHelp& help) {
-        return tools::ended("collx_topo", app.exit(help));
-    } catch (const CLI::ParseError& e) {
-        std::fprintf(stderr, "collx_topo: %s (collx_topo --help)\n", e.what());
-        return 2;
-    }
-
+    if (const auto ended = tools::exit_of_parsing(app, "collx_topo", argc, argv)) return *ended;
     return tools::exit_code_of("collx_topo", [&] {
         const topo::graph g = tools::machine_of(c.machine);
         std::string text;

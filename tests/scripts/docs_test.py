@@ -85,8 +85,9 @@ def tool_options():
     """tool -> its options, as its sources give them to CLI11 or compare them."""
     found = {}
     for main in sorted((root / "tools").glob("collx_*.cpp")):
-        parts = [main, *(root / "tools" / main.stem.removeprefix("collx_")).glob("*")]
-        text = "".join(p.read_text() for p in parts)
+        parts = {main, *(root / "tools" / main.stem.removeprefix("collx_")).glob("*")}
+        parts |= {root / "tools" / name for name in re.findall(r'#include "([^"]+)"', main.read_text())}
+        text = "".join(p.read_text() for p in sorted(parts))
         names = re.findall(r'add_(?:option|flag)\("([^"]+)"', text) + re.findall(r'argv\[\d\], "(-[^"]+)"', text)
         found[main.stem] = {"--help", "-h"} | {n.strip().lstrip("!") for name in names for n in name.split(",")}
         found[main.stem] |= set(re.findall(r'"(-np)"', text))

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What all tools ask of the values on their command lines: none is empty, as of a shell variable that is not set, and
-// numbers are decimal.
+// numbers are decimal. Also how a tool ends that was asked for help or cannot read its command line.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 #include <cmath>
+#include <cstdio>
+#include <optional>
 #include <string>
+
+#include "standard_output.hpp"
 
 namespace collx::tools {
 
@@ -55,6 +59,26 @@ inline void require_values(CLI::App& app) {
             [](std::string& text) { return text.empty() ? std::string(empty_value) : std::string(); }, ""));
     }
     for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) require_values(*sub);
+}
+
+/// Reads the command line, with require_values(), then calls check(), which may throw CLI::ParseError, too. Returns the
+/// exit code where the tool ends here: after --help, and 2 for wrong use.
+template <class Check>
+std::optional<int> exit_of_parsing(CLI::App& app, const char* tool, int argc, char** argv, Check&& check) {
+    require_values(app);
+    try {
+        app.parse(argc, argv);
+        check();
+        return std::nullopt;
+    } catch (const CLI::CallForHelp& help) {
+        return ended(tool, app.exit(help));
+    } catch (const CLI::ParseError& e) {
+        std::fprintf(stderr, "%s: %s (%s --help)\n", tool, e.what(), tool);
+        return 2;
+    }
+}
+inline std::optional<int> exit_of_parsing(CLI::App& app, const char* tool, int argc, char** argv) {
+    return exit_of_parsing(app, tool, argc, argv, [] {});
 }
 
 } // namespace collx::tools

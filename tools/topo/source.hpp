@@ -3,6 +3,8 @@
 // codes of tools.
 #pragma once
 
+#include <CLI/CLI.hpp>
+
 #include <collx/topo/clusters.hpp>
 #include <collx/topo/hwloc_topology.hpp>
 #include <collx/topo/machines.hpp>
@@ -111,6 +113,14 @@ struct machine_choice {
     int hosts = 1;
     double nic = 0; // GB/s; 0: the rate of the cards' ports, else 12.5
 };
+inline void add_machine_options(CLI::App& app, machine_choice& c) {
+    app.add_option("-m,--machine", c.machine, "dgx-1v, dgx-h100, fat-tree, ...; else this machine");
+    app.add_option("-f,--file", c.file,
+                   "a topology file of NCCL (NCCL_TOPO_DUMP_FILE), or hwloc's XML (lstopo --of xml)");
+    app.add_option("--hosts", c.hosts, "so many of them on rails")->check(CLI::Range(1, 1024));
+    app.add_option("--nic", c.nic, "GB/s of a card on its rail, if not that of its port")->check(CLI::PositiveNumber);
+    app.add_flag("--nccl-rates", c.nccl_rates, "the rates that NCCL counts on instead of the published ones");
+}
 /// Refuses options that would otherwise be ignored.
 inline void require_one_machine(const machine_choice& c) {
     if (!c.machine.empty() + !c.file.empty() + (c.sysfs != "/sys") > 1)
