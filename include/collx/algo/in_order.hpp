@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runs any algorithm over channels with its ranks in another order: a ring along existing links, a tree of ranks that
-// are close. The order matters most to rings; plan/ring_order.hpp finds one for them.
+// are close. The order matters most to rings; topo/member_order.hpp finds one for them.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Rings along the existing links, and algorithms in that order.
+// Algorithms with their ranks in another order: rings along the existing links, and any order at all.
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/bruck.hpp>
 #include <collx/algo/chain.hpp>
@@ -11,7 +11,6 @@
 #include <collx/algo/pairwise.hpp>
 #include <collx/algo/recursive_doubling.hpp>
 #include <collx/algo/ring.hpp>
-#include <collx/plan/ring_order.hpp>
 #include <collx/sched/facts.hpp>
 
 #include <algorithm>
@@ -26,9 +25,6 @@ namespace {
 
 // A hybrid cube mesh of 8: two quads, each fully linked, and every place linked to its counterpart in the other quad.
 bool cube_mesh(int a, int b) { return a != b && (a / 4 == b / 4 || a % 4 == b % 4); }
-// A cube: places are corners, linked if one bit differs.
-bool cube(int a, int b) { return a != b && ((a ^ b) & ((a ^ b) - 1)) == 0; }
-
 // The number of messages between ranks without a link, where rank r is at places[r].
 template <class Algorithm, class Linked>
 int unlinked_messages(const Algorithm& a, const std::vector<int>& places, Linked&& linked) {
@@ -42,76 +38,13 @@ int unlinked_messages(const Algorithm& a, const std::vector<int>& places, Linked
     return count;
 }
 
-// The hops without a link and the relayed hops of the best ring, found by trying all rings.
-template <class Linked>
-std::pair<int, int> best_by_trying(const std::vector<int>& places, int count, Linked&& linked) {
-    std::vector<int> p(places);
-    std::sort(p.begin(), p.end());
-    std::pair<int, int> best{99, 99};
-    do {
-        std::pair<int, int> now{0, 0};
-        for (std::size_t i = 0; i < p.size(); ++i) {
-            const int a = p[i], b = p[(i + 1) % p.size()];
-            if (a == b || linked(a, b)) continue;
-            bool joined = false;
-            for (int v = 0; v < count; ++v) joined |= v != a && v != b && linked(a, v) && linked(v, b);
-            ++(joined ? now.second : now.first);
-        }
-        best = std::min(best, now);
-    } while (std::next_permutation(p.begin() + 1, p.end()));
-    return best;
-}
-
 } // namespace
 
-TEST_CASE("the even places of a cube mesh make a ring of links, those of a cube need neighbours") {
+TEST_CASE("a ring in another order sends along links only") {
     const std::vector<int> even{0, 2, 4, 6};
-    const auto mesh = ring_through(even, 8, cube_mesh);
-    CHECK(mesh.relayed == 0);
-    CHECK(mesh.unlinked == 0);
     CHECK(unlinked_messages(algo::ring_all_reduce{}, even, cube_mesh) == 2 * 6); // 2 to 4 and 6 to 0
-    const rank_order order(mesh.order);
+    const rank_order order{0, 1, 3, 2};
     CHECK(unlinked_messages(in_order<algo::ring_all_reduce>{order}, even, cube_mesh) == 0);
-
-    // Opposite corners of a face: each hop goes through one of the two places between, and none is used twice.
-    const auto corners = ring_through({0, 3, 5, 6}, 8, cube);
-    CHECK(corners.relayed == 4);
-    CHECK(corners.unlinked == 0);
-    std::vector<int> via = corners.via;
-    std::sort(via.begin(), via.end());
-    CHECK(via == std::vector<int>{1, 2, 4, 7});
-    // A neighbour that is a member is used as a relay only if no other rank can be.
-    const auto line = ring_through({0, 1, 2}, 3, [](int a, int b) { return a - b == 1 || b - a == 1; });
-    CHECK(line.relayed == 1);
-    CHECK(std::count(line.via.begin(), line.via.end(), 1) == 1);
-    const auto apart = ring_through({0, 1, 4}, 8, [](int a, int b) { return a / 4 == b / 4 && a != b; });
-    CHECK(apart.unlinked == 2);
-    CHECK(std::count(apart.via.begin(), apart.via.end(), -2) == 2);
-}
-
-TEST_CASE("no ring has fewer hops without links") {
-    int tried = 0;
-    for (unsigned members = 1; members < 256; ++members) {
-        std::vector<int> places;
-        for (int v = 0; v < 8; ++v)
-            if ((members >> v & 1) != 0) places.push_back(v);
-        for (const auto& linked : {cube_mesh, cube}) {
-            const auto route = ring_through(places, 8, linked);
-            CHECK(std::pair(route.unlinked, route.relayed) == best_by_trying(places, 8, linked));
-            CHECK(rank_order(route.order).view().fits(static_cast<int>(places.size())));
-            ++tried;
-        }
-    }
-    CHECK(tried == 510);
-}
-
-TEST_CASE("what is known of links is asked for only where it decides the order") {
-    std::vector<int> places(64);
-    std::iota(places.begin(), places.end(), 0);
-    int asked = 0;
-    const auto route = ring_through(places, 64, [&](int, int) { return ++asked, true; });
-    CHECK((route.order == places && route.unlinked == 0));
-    CHECK(asked <= 128); // the 64 hops, and not all pairs
 }
 
 TEMPLATE_TEST_CASE("algorithms are right in any order", "", algo::ring_all_reduce, algo::ring_all_gather,
