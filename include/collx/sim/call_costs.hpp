@@ -82,42 +82,52 @@ inline bool overlaps_next_call(const sched::schedule& s) {
     return true;
 }
 
-// The work of a schedule whose ranks are all on one host.
-inline work work_of(const sched::schedule& s, const call_shape& c, const cores& on) {
+namespace detail {
+
+// The work of a call as far as pass(from, to) holds for its messages. add(counts, rank, step, bytes) counts a step that
+// moves so many bytes.
+template <class Add, class Pass = sched::all_messages>
+work summed(const sched::schedule& s, const call_shape& c, const cores& on, const Add& add, const Pass& pass = {}) {
     const double chunk = s.chunks > 0 ? c.bytes / s.chunks : 0;
     double most[term_count] = {}, all[term_count] = {};
-    for (const sched::program& p : s.programs) {
+    for (int r = 0; r < s.ranks; ++r) {
         double mine[term_count] = {};
-        for (const auto& strand : p.strands)
-            for (const sched::step& st : strand) {
-                const bool waits_for_all = (st.what & sched::wait) != 0 && st.peer_from == sched::all_ranks;
-                if ((st.what & (sched::signal | sched::wait)) != 0) {
-                    mine[step] += c.pieces * (waits_for_all ? s.ranks - 1 : 1);
-                    continue;
-                }
-                const auto& chunks = (st.what == sched::send ? st.src : st.dst).chunks;
-                const double bytes = chunk * chunks.count;
-                const bool receives = (st.what & sched::recv) != 0, sends = (st.what & sched::send) != 0;
-                const bool folds = (st.what & sched::fold) != 0;
-                const double operands = folds ? st.peer_to - st.peer_from : 1;
-                mine[step] += c.pieces * (receives + sends);
-                mine[byte] += bytes * (folds                ? operands
-                                       : receives || !sends ? 1
-                                                            : 0) +
-                              bytes * sends + ((st.what & sched::to_all) != 0 ? bytes * (s.ranks - 1) : 0);
-                if ((st.what & (sched::reduce | sched::reduce_after | sched::fold)) != 0)
-                    mine[reduced_byte] += bytes * (folds ? operands - 1 : 1);
-            }
+        for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands)
+            for (const sched::step& st : strand)
+                add(mine, r, st, chunk * (st.what == sched::send ? st.src : st.dst).chunks.count);
         for (int t = 0; t < term_count; ++t) most[t] = std::max(most[t], mine[t]), all[t] += mine[t];
     }
-    const double by_core = static_cast<double>(s.ranks) / on.count, sharing = std::max(1.0, by_core);
+    const double sharing = std::max(1.0, static_cast<double>(s.ranks) / on.count);
     work w;
     for (int t = 0; t < term_count; ++t) w.of[t] = std::max(most[t], all[t] / on.count);
     w.of[call] = sharing, w.of[task] = c.is_short ? 0 : sharing;
-    w.of[round] = overlaps_next_call(s) ? 0 : std::max(0, sched::rounds(s)) * sharing;
+    w.of[round] = overlaps_next_call(s) ? 0 : std::max(0, sched::rounds(s, pass)) * sharing;
     w.of[l2_byte] = w.of[byte] * missing(2 * c.bytes * sharing, on.l2_bytes);
     w.of[far_byte] = w.of[byte] * missing(2 * c.bytes * s.ranks, on.last_bytes);
     return w;
+}
+
+} // namespace detail
+
+// The work of a schedule whose ranks are all on one host.
+inline work work_of(const sched::schedule& s, const call_shape& c, const cores& on) {
+    return sim::detail::summed(s, c, on, [&](double* mine, int, const sched::step& st, double bytes) {
+        const bool waits_for_all = (st.what & sched::wait) != 0 && st.peer_from == sched::all_ranks;
+        if ((st.what & (sched::signal | sched::wait)) != 0) {
+            mine[step] += c.pieces * (waits_for_all ? s.ranks - 1 : 1);
+            return;
+        }
+        const bool receives = (st.what & sched::recv) != 0, sends = (st.what & sched::send) != 0;
+        const bool folds = (st.what & sched::fold) != 0;
+        const double operands = folds ? st.peer_to - st.peer_from : 1;
+        mine[step] += c.pieces * (receives + sends);
+        mine[byte] += bytes * (folds                ? operands
+                               : receives || !sends ? 1
+                                                    : 0) +
+                      bytes * sends + ((st.what & sched::to_all) != 0 ? bytes * (s.ranks - 1) : 0);
+        if ((st.what & (sched::reduce | sched::reduce_after | sched::fold)) != 0)
+            mine[reduced_byte] += bytes * (folds ? operands - 1 : 1);
+    });
 }
 
 // Nanoseconds of each term.

@@ -20,28 +20,16 @@ namespace detail {
 // The work of messages for which pass(from, to) holds, of ranks that share the cores of one machine.
 template <class Pass>
 work work_of_some(const sched::schedule& s, const call_shape& c, const cores& on, const Pass& pass) {
-    const double chunk = s.chunks > 0 ? c.bytes / s.chunks : 0;
-    double most[term_count] = {}, all[term_count] = {};
-    for (int r = 0; r < s.ranks; ++r) {
-        double mine[term_count] = {};
-        for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands)
-            for (const sched::step& st : strand) {
-                const double bytes = chunk * (st.what == sched::send ? st.src : st.dst).chunks.count;
-                const bool receives = (st.what & sched::recv) != 0 && pass(st.peer_from, r);
-                const bool sends = (st.what & sched::send) != 0 && pass(r, st.peer_to);
-                mine[step] += c.pieces * (receives + sends);
-                mine[byte] += bytes * (receives + sends);
-                if (receives && (st.what & (sched::reduce | sched::reduce_after)) != 0) mine[reduced_byte] += bytes;
-            }
-        for (int t = 0; t < term_count; ++t) most[t] = std::max(most[t], mine[t]), all[t] += mine[t];
-    }
-    const double sharing = std::max(1.0, static_cast<double>(s.ranks) / on.count);
-    work w;
-    for (int t = 0; t < term_count; ++t) w.of[t] = std::max(most[t], all[t] / on.count);
-    w.of[round] = overlaps_next_call(s) ? 0 : std::max(0, sched::rounds(s, pass)) * sharing;
-    w.of[l2_byte] = w.of[byte] * missing(2 * c.bytes * sharing, on.l2_bytes);
-    w.of[far_byte] = w.of[byte] * missing(2 * c.bytes * s.ranks, on.last_bytes);
-    return w;
+    return summed(
+        s, c, on,
+        [&](double* mine, int r, const sched::step& st, double bytes) {
+            const bool receives = (st.what & sched::recv) != 0 && pass(st.peer_from, r);
+            const bool sends = (st.what & sched::send) != 0 && pass(r, st.peer_to);
+            mine[step] += c.pieces * (receives + sends);
+            mine[byte] += bytes * (receives + sends);
+            if (receives && (st.what & (sched::reduce | sched::reduce_after)) != 0) mine[reduced_byte] += bytes;
+        },
+        pass);
 }
 
 } // namespace detail
@@ -52,8 +40,7 @@ inline work_by_hosts work_of_hosts(const sched::schedule& s, const call_shape& c
     const auto is_inside = [&](int a, int b) { return at.node_of(a) == at.node_of(b); };
     work_by_hosts w{sim::detail::work_of_some(s, c, on, is_inside),
                     sim::detail::work_of_some(s, c, on, [&](int a, int b) { return !is_inside(a, b); })};
-    const double sharing = std::max(1.0, static_cast<double>(s.ranks) / on.count);
-    w.inside.of[call] = sharing, w.inside.of[task] = c.is_short ? 0 : sharing;
+    w.between.of[call] = w.between.of[task] = 0;
     return w;
 }
 
