@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(block_threads, 1)
 }
 
 // One device for all ranks: the one that was current when the machine was made.
-class cuda_machine {
+class cuda_machine : public cuda_memory {
 public:
     // Errors: unsupported without a device, or on one that cannot launch cooperatively.
     cuda_machine() {
@@ -58,33 +58,9 @@ public:
     int device() const { return device_; }
     int processors() const { return processors_; }
 
-    std::byte* allocate(int, std::size_t bytes) {
-        void* p = nullptr;
-        require_cuda(allocate_cleared(&p, bytes), "allocating and clearing exchange memory");
-        return static_cast<std::byte*>(p);
-    }
-    void free(int, std::byte* p) {
-        const beside_captures free_to_free;
-        cudaFree(p);
-    }
-    std::byte* allocate_host(std::size_t bytes) {
-        const beside_captures free_to_allocate;
-        void* p = nullptr;
-        require_cuda(cudaHostAlloc(&p, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "allocating mapped memory");
-        __builtin_memset(p, 0, bytes);
-        return static_cast<std::byte*>(p);
-    }
-    void free_host(std::byte* p) {
-        const beside_captures free_to_free;
-        cudaFreeHost(p);
-    }
-    std::byte* on_device(std::byte* p) const {
-        void* d = nullptr;
-        require_cuda(cudaHostGetDevicePointer(&d, p, 0), "mapping host memory");
-        return static_cast<std::byte*>(d);
-    }
-    std::uint64_t load_host(const std::uint64_t* p) const { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
-    void store_host(std::uint64_t* p, std::uint64_t x) const { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
+    std::byte* allocate(int, std::size_t bytes) { return cuda_memory::allocate(bytes); }
+    void free(int, std::byte* p) { cuda_memory::free(p); }
+    std::byte* on_device(std::byte* p) const { return mapped(p); }
 
     // Lanes that can be resident together for all ranks: one block of 512 threads per multiprocessor.
     int lanes(const exchange_shape& s) const {

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include <collx/core/error.hpp>
 
@@ -113,6 +114,39 @@ inline cudaError_t allocate_cleared(void** p, std::size_t bytes) {
     if (e != cudaSuccess) cudaFree(*p);
     return e;
 }
+
+// Memory of the current device and mapped memory of the host, without regard to captures.
+class cuda_memory {
+public:
+    std::byte* allocate(std::size_t bytes) const {
+        void* p = nullptr;
+        require_cuda(allocate_cleared(&p, bytes), "allocating and clearing exchange memory");
+        return static_cast<std::byte*>(p);
+    }
+    void free(std::byte* p) const {
+        const beside_captures free_to_free;
+        cudaFree(p);
+    }
+    std::byte* allocate_host(std::size_t bytes) const {
+        const beside_captures free_to_allocate;
+        void* p = nullptr;
+        require_cuda(cudaHostAlloc(&p, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "allocating pinned memory");
+        __builtin_memset(p, 0, bytes);
+        return static_cast<std::byte*>(p);
+    }
+    void free_host(std::byte* p) const {
+        const beside_captures free_to_free;
+        cudaFreeHost(p);
+    }
+    // The device's address of host memory.
+    std::byte* mapped(std::byte* p) const {
+        void* d = nullptr;
+        require_cuda(cudaHostGetDevicePointer(&d, p, 0), "mapping host memory");
+        return static_cast<std::byte*>(d);
+    }
+    std::uint64_t load_host(const std::uint64_t* p) const { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+    void store_host(std::uint64_t* p, std::uint64_t x) const { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
+};
 
 // A kernel that this program may launch. All are registered when main() begins.
 class known_kernel {

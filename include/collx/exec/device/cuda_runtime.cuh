@@ -12,6 +12,7 @@
 
 #include <collx/exec/device/call_mix.hpp>
 #include <collx/exec/device/callable.cuh>
+#include <collx/exec/device/cuda_host.cuh>
 #include <collx/exec/device/cuda_shared.cuh>
 #include <collx/exec/device/multicast.cuh>
 #include <collx/exec/device/staging.hpp>
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(block_threads, 1) fused_array_kernel(const __g
     run_calls(env, calls, shared, calls.first_rank + static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
 }
 
-class cuda_runtime {
+class cuda_runtime : public cuda_memory {
     // What make_known() needs for each kernel that is launched here.
     template <class Protocol, int Groups, class Algorithm, class Types>
     struct fused_one {
@@ -109,32 +110,6 @@ public:
         const cudaError_t e = cudaDeviceEnablePeerAccess(peer, 0);
         if (e == cudaErrorPeerAccessAlreadyEnabled) return void(cudaGetLastError());
         require_cuda(e, "enabling peer access");
-    }
-
-    std::byte* allocate(std::size_t bytes) const {
-        void* p = nullptr;
-        require_cuda(allocate_cleared(&p, bytes), "allocating and clearing exchange memory");
-        return static_cast<std::byte*>(p);
-    }
-    void free(std::byte* p) const {
-        const beside_captures free_to_free;
-        cudaFree(p);
-    }
-    std::byte* allocate_host(std::size_t bytes) const {
-        const beside_captures free_to_allocate;
-        void* p = nullptr;
-        require_cuda(cudaHostAlloc(&p, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "allocating pinned memory");
-        std::memset(p, 0, bytes);
-        return static_cast<std::byte*>(p);
-    }
-    void free_host(std::byte* p) const {
-        const beside_captures free_to_free;
-        cudaFreeHost(p);
-    }
-    std::byte* mapped(std::byte* p) const {
-        void* d = nullptr;
-        require_cuda(cudaHostGetDevicePointer(&d, p, 0), "mapping host memory");
-        return static_cast<std::byte*>(d);
     }
 
     memory_facts memory(const void* p) const {
@@ -251,9 +226,6 @@ public:
         if (answer != cudaSuccess) cudaGetLastError(); // "not ready" counts as an error, too
         return answer != cudaErrorNotReady;            // after a failure of the device nothing runs any more
     }
-
-    std::uint64_t load_host(const std::uint64_t* p) const { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
-    void store_host(std::uint64_t* p, std::uint64_t x) const { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
 
     template <class Protocol, int Groups, class Algorithm, class Types>
     void launch_fused(const fused_args<Algorithm, Types>& a, int ranks, void* stream) const {
