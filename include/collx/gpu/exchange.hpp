@@ -118,9 +118,8 @@ struct inside_call {
     // after_rails: the time limit is longer, because peers may have waited for other domains.
     explicit inside_call(const Call& x, bool after_rails = false)
         : comm(x.comm), o(x.o), g{x.g},
-          limit_ns(after_rails ? longer(longer(on_rails(x), on_rails(x)), 1'000'000'000) : x.timeout_ns()) {}
+          limit_ns(after_rails ? limit_behind(longer(x.timeout_ns(), rail_patience_ns)) : x.timeout_ns()) {}
     std::int64_t timeout_ns() const { return limit_ns; }
-    static std::int64_t on_rails(const Call& x) { return longer(x.timeout_ns(), rail_patience_ns); }
     // Launches at once, also in a group, because staging kernels precede and follow it.
     template <class Kernel, class In, class Out>
     void put(const Kernel& kernel, const device::fused_options& with, const In&, const Out&) const {

@@ -42,12 +42,6 @@ struct shifted_op : op_wrapper<Op> {
     }
 };
 
-template <class... P>
-bound_communicator<P...> on_side(const bound_communicator<P...>& c, communicator& side) {
-    return c.rebound(side);
-}
-inline bound_communicator<> on_side(communicator&, communicator& side) { return bound_communicator<>(side); }
-
 struct staged_call {
     template <collective C, class Call, class In, class Out, class Op>
     static void run(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s) {
@@ -142,16 +136,10 @@ private:
     // An order that calls f(the proxy's communicator with the same policies, views of the staging buffers, options).
     template <class InType, class OutType, class Call, class F>
     static gpu_proxy::order order_on(const Call& call, std::size_t in_count, std::size_t out_count, F f) {
-        using bound = std::remove_cvref_t<decltype(on_side(call.comm, call.c))>;
         const call_options with{.timeout = call.o.timeout, .root = call.o.root};
-        const std::int64_t limit = call.core().settings.timeout_ns;
-        return make_order([bound_to = bound(on_side(call.comm, call.c)), f, with, in_count, out_count,
-                           limit](communicator& side, const std::byte* in, std::byte* out) {
-            side.internals().settings.timeout_ns = limit;
-            auto c = bound_to.rebound(side);
-            f(c, contiguous_view<const InType>(reinterpret_cast<const InType*>(in), in_count),
-              contiguous_view<OutType>(reinterpret_cast<OutType*>(out), out_count), with);
-        });
+        return order_on_views<InType, OutType>(
+            call, with, call.core().settings.timeout_ns, in_count, out_count,
+            [](communicator& side, const auto& then) { then(side); }, f);
     }
     template <collective C, class Comm, class In, class Out, class Op>
     static void call_reduction(Comm& c, const In& in, const Out& out, const Op& op, const call_options& with) {

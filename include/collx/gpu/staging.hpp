@@ -17,6 +17,31 @@ namespace detail {
 constexpr std::int64_t longer(std::int64_t ns, std::int64_t more_ns) {
     return ns < INT64_MAX - more_ns ? ns + more_ns : INT64_MAX;
 }
+// The time limit of a kernel behind calls of the proxies, which have the limit `ns`: these report first.
+constexpr std::int64_t limit_behind(std::int64_t ns) { return longer(longer(ns, ns), 1'000'000'000); }
+
+template <class... P>
+bound_communicator<P...> on_side(const bound_communicator<P...>& c, communicator& side) {
+    return c.rebound(side);
+}
+inline bound_communicator<> on_side(communicator&, communicator& side) { return bound_communicator<>(side); }
+
+// An order that calls f(a communicator with the call's policies, views of the staging buffers, options).
+// choose(side, then) calls then(the proxy's communicator, or one of its own that the proxy has).
+template <class InType, class OutType, class Call, class Choose, class F>
+gpu_proxy::order order_on_views(const Call& call, const call_options& with, std::int64_t limit_ns, std::size_t in_count,
+                                std::size_t out_count, Choose choose, F f) {
+    using bound = std::remove_cvref_t<decltype(on_side(call.comm, call.c))>;
+    return make_order([bound_to = bound(on_side(call.comm, call.c)), with, limit_ns, in_count, out_count, choose,
+                       f](communicator& side, const std::byte* in, std::byte* out) {
+        choose(side, [&](communicator& chosen) {
+            chosen.internals().settings.timeout_ns = limit_ns;
+            auto c = bound_to.rebound(chosen);
+            f(c, contiguous_view<const InType>(reinterpret_cast<const InType*>(in), in_count),
+              contiguous_view<OutType>(reinterpret_cast<OutType*>(out), out_count), with);
+        });
+    });
+}
 
 // One buffer is filled while the other is under way: after put() for a piece comes take() for the one before. The
 // stream orders the rest: the kernel that fills a buffer comes after the one that took the result of its last use.
@@ -25,7 +50,7 @@ class staged_pieces {
 public:
     staged_pieces(gpu_group<Runtime>& g, void* stream, bool is_in_graph, std::int64_t timeout_ns)
         : group_(g), stream_(stream), is_in_graph_(is_in_graph),
-          timeout_ns_(static_cast<std::uint64_t>(longer(longer(timeout_ns, timeout_ns), 1'000'000'000))) {}
+          timeout_ns_(static_cast<std::uint64_t>(limit_behind(timeout_ns))) {}
 
     // How many elements of `bytes` bytes fit a buffer.
     std::size_t room(std::size_t bytes) const {

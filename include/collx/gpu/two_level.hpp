@@ -93,7 +93,7 @@ private:
             const part_peers all = part_peers::all(part_kind(hash));
             device_exchange::run(call, in, out, exchange_parts::of(C, t, {all, all, hash}, counts.size()));
         } else if constexpr (is_scan<C>) {
-            two_level_scan<Call, In, Out, Op>(C, call, in, out, op, s).template run<C == collective::exclusive_scan>();
+            two_level_scan<C == collective::exclusive_scan, Call, In, Out, Op>(call, in, out, op, s).run();
         } else {
             two_level_call<Call, In, Out, Op> x(C, call, in, out, op, s);
             if constexpr (C == collective::all_reduce) x.all_reduce();

@@ -61,8 +61,6 @@ public:
     void reduce() {
         const int there = call_.map.node_of(call_.started.o.root), at = call_.map.local_of(call_.started.o.root);
         const bool is_there = there == call_.domains.node();
-        const device_view<out_type> come(call_.domains.template incoming<out_type>(),
-                                         call_.domains.room_bytes() / sizeof(out_type));
         call_.each_piece(
             call_.shape.count, call_.shared_room(),
             [&](piece p) {
@@ -75,13 +73,13 @@ public:
             },
             [&](piece p) {
                 const piece mine = call_.share_of(p, call_.local());
-                if (mine.count != 0) call_.staging.take(come, pieces::range({0, is_there ? mine.count : 0}));
+                if (mine.count != 0) call_.staging.take(call_.come(), pieces::range({0, is_there ? mine.count : 0}));
                 if (!is_there) return;
                 device::own_cuts cuts;
                 cuts.sizes[0][at] = mine.count;
                 for (int k = 0; call_.local() == at && k < call_.domains.size(); ++k)
                     pieces::receive(cuts, k, call_.share_of(p, k));
-                pieces::move(come, call_.out, cuts, call_.after);
+                pieces::move(call_.come(), call_.out, cuts, call_.after);
             });
     }
     void broadcast() {
@@ -158,8 +156,6 @@ public:
     // Kernels reduce the parts of each domain's ranks over this domain, into the buffers of the rails that carry them;
     // each rail then reduces its parts. Parts of any sizes: a piece has a piece of each part that has not ended.
     void reduce_scatter(const count_table& parts) {
-        const device_view<out_type> come(call_.domains.template incoming<out_type>(),
-                                         call_.domains.room_bytes() / sizeof(out_type));
         const std::size_t out_at = call_.shape.out_packed ? 0 : parts.offsets()[call_.started.g.rank()];
         std::size_t longest = 0;
         for (int r = 0; r < call_.map.ranks(); ++r) longest = parts.sizes()[r] > longest ? parts.sizes()[r] : longest;
@@ -188,7 +184,8 @@ public:
                     if (all != 0) call_.staging.take(call_.out, pieces::range(own));
                     return;
                 }
-                if (all != 0) call_.staging.take(come, pieces::range({0, carried(parts, call_.domains.node(), p)}));
+                if (all != 0)
+                    call_.staging.take(call_.come(), pieces::range({0, carried(parts, call_.domains.node(), p)}));
                 device::own_cuts cuts;
                 std::size_t at = 0;
                 for (int k = call_.local(); call_.domains.is_on_rail() && k < call_.domains.size();
@@ -198,7 +195,7 @@ public:
                     at += count;
                 }
                 pieces::receive(cuts, call_.local() % call_.domains.rails(), own);
-                pieces::move(come, call_.out, cuts, call_.after);
+                pieces::move(call_.come(), call_.out, cuts, call_.after);
             });
     }
     void barrier() {

@@ -105,6 +105,9 @@ public:
     device_view<in_type> gone() const {
         return {domains.template outgoing<in_type>(), domains.room_bytes() / sizeof(in_type)};
     }
+    device_view<out_type> come() const {
+        return {domains.template incoming<out_type>(), domains.room_bytes() / sizeof(out_type)};
+    }
     // Reduces each rail's part over this domain, into the buffer for what goes between domains.
     void launch_reduction(const device::table_cuts& cuts) {
         const auto op = beginning_of<in_type>(operation, map.ranks());
@@ -125,19 +128,11 @@ public:
     // options).
     template <class Sent, class F>
     gpu_proxy::order on_rail(std::size_t in_count, std::size_t out_count, F f) {
-        using bound = std::remove_cvref_t<decltype(on_side(started.comm, started.c))>;
         const std::int64_t own_ns = started.o.timeout.count();
         const call_options with{.timeout = duration::from_ns(own_ns > 0 ? longer(own_ns, rail_patience_ns) : own_ns)};
-        const std::int64_t limit = longer(started.core().settings.timeout_ns, rail_patience_ns);
-        return make_order([d = &domains, bound_to = bound(on_side(started.comm, started.c)), f, with, in_count,
-                           out_count, limit](communicator& side, const std::byte* in, std::byte* out) {
-            d->on_rail(side, [&](communicator& rail) {
-                rail.internals().settings.timeout_ns = limit;
-                auto c = bound_to.rebound(rail);
-                f(c, contiguous_view<const Sent>(reinterpret_cast<const Sent*>(in), in_count),
-                  contiguous_view<out_type>(reinterpret_cast<out_type*>(out), out_count), with);
-            });
-        });
+        return order_on_views<Sent, out_type>(
+            started, with, longer(started.core().settings.timeout_ns, rail_patience_ns), in_count, out_count,
+            [d = &domains](communicator& side, const auto& then) { d->on_rail(side, then); }, f);
     }
 
     const collective what;

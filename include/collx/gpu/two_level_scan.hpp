@@ -14,7 +14,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-template <class Call, class In, class Out, class Op>
+template <bool Exclusive, class Call, class In, class Out, class Op>
 class two_level_scan {
     using pieces = two_level_pieces<Call, In, Out, Op>;
     using in_type = typename pieces::in_type;
@@ -24,15 +24,11 @@ class two_level_scan {
 
 public:
     // Arguments: as two_level_pieces.
-    two_level_scan(collective what, const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s,
-                   std::uint64_t hash = 0)
-        : call_(what, call, in, out, op, s, hash) {}
+    two_level_scan(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s)
+        : call_(Exclusive ? collective::exclusive_scan : collective::scan, call, in, out, op, s) {}
 
-    template <bool Exclusive>
     void run() {
         const bool is_first = call_.domains.node() == 0, is_last = call_.domains.node() == call_.map.nodes() - 1;
-        const device_view<in_type> come(call_.domains.template incoming<in_type>(),
-                                        call_.domains.room_bytes() / sizeof(in_type));
         call_.each_piece(
             call_.shape.count, call_.shared_room(),
             [&](piece p) {
@@ -47,12 +43,12 @@ public:
                             [op = without_hooks<in_type>(call_.operation)](auto& c, auto x, auto y, auto& with) {
                                 collx::exclusive_scan(c, x, y, op, with);
                             }));
-                scan_inside<Exclusive>(p);
+                scan_inside(p);
             },
             [&](piece p) {
                 const piece mine = call_.share_of(p, call_.local());
-                if (mine.count != 0) call_.staging.take(come, pieces::range({0, is_first ? 0 : mine.count}));
-                if (!is_first) put_before<Exclusive>(p, come);
+                if (mine.count != 0) call_.staging.take(call_.come(), pieces::range({0, is_first ? 0 : mine.count}));
+                if (!is_first) put_before(p);
             });
     }
 
@@ -64,19 +60,17 @@ private:
         by_kernel::launch<types>(
             device::simple_protocol{}, algorithm, inside, from, call_.out, op, [&](int) { return cuts; }, call_.sign());
     }
-    template <bool Exclusive>
     void scan_inside(piece p) const {
         using text = std::conditional_t<Exclusive, algo::one_shot_exclusive_scan, algo::one_shot_scan>;
         device::table_cuts cuts;
         cuts.sizes[0] = p.count, cuts.in_at[0] = cuts.out_at[0] = p.at;
         launch(call_.in, beginning_of<in_type>(call_.operation, call_.map.ranks()), text{}, cuts, call_.before);
     }
-    template <bool Exclusive>
-    void put_before(piece p, const device_view<in_type>& come) const {
+    void put_before(piece p) const {
         device::table_cuts cuts;
         for (int k = 0; k < call_.domains.size(); ++k)
             cuts.sizes[k] = call_.share_of(p, k).count, cuts.out_at[k] = call_.share_of(p, k).at;
-        launch(come, without_hooks<in_type>(call_.operation), algo::preceding<Exclusive>{}, cuts, call_.after);
+        launch(call_.come(), without_hooks<in_type>(call_.operation), algo::preceding<Exclusive>{}, cuts, call_.after);
     }
 
     pieces call_;
