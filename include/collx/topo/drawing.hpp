@@ -80,6 +80,33 @@ inline picture layout_of(const graph& g) {
     return p;
 }
 
+// attributes: more of the outermost element.
+inline std::string svg_begin(int width, int height, const char* attributes = "") {
+    char line[256];
+    std::snprintf(line, sizeof line,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\"%s>\n",
+                  width, height, attributes);
+    return line;
+}
+// The begin of a link's path, around the sites between its ends. aside: columns to the right.
+inline std::string svg_curve(const picture& p, const arc& a, int aside, const char* colour) {
+    const auto from = p.at[static_cast<std::size_t>(a.from)], to = p.at[static_cast<std::size_t>(a.to)];
+    const int bend = from.y == to.y ? 12 + std::abs(from.x - to.x) / 12 : 0;
+    char line[256];
+    std::snprintf(line, sizeof line, "<path d=\"M%d %d Q%d %d %d %d\" fill=\"none\" stroke=\"%s\"", from.x + aside,
+                  from.y, (from.x + to.x) / 2 + aside, (from.y + to.y) / 2 + 2 * bend, to.x + aside, to.y, colour);
+    return line;
+}
+inline std::string svg_site(const graph& g, const picture& p, int s, const char* colour) {
+    const auto [x, y] = p.at[static_cast<std::size_t>(s)];
+    char line[256];
+    std::snprintf(line, sizeof line,
+                  "<rect x=\"%d\" y=\"%d\" width=\"76\" height=\"24\" rx=\"4\" fill=\"%s\" stroke=\"#333\"/>"
+                  "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\">",
+                  x - 38, y - 12, colour, x, y + 4);
+    return line + collx::detail::marked_up(g.name(s)) + "</text>\n";
+}
+
 } // namespace detail
 
 // Draws links grey, wider for a higher rate, the rings on top, and members filled.
@@ -88,20 +115,11 @@ inline std::string to_svg(const graph& g, const std::vector<ring>& rings) {
     const detail::picture p = detail::layout_of(g);
     double most = 1;
     for (int i = 0; i < g.arcs(); ++i) most = std::max(most, g.arc_at(i).bytes_per_s);
-    char line[320];
-    std::snprintf(line, sizeof line,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
-                  "font-family=\"sans-serif\">\n",
-                  p.width, p.height);
-    std::string svg = line;
+    std::string svg = detail::svg_begin(p.width, p.height);
     const auto draw = [&](const arc& a, const char* colour, int tenths, int aside) {
-        const auto from = p.at[static_cast<std::size_t>(a.from)], to = p.at[static_cast<std::size_t>(a.to)];
-        const int bend = from.y == to.y ? 12 + std::abs(from.x - to.x) / 12 : 0; // around the sites between
-        std::snprintf(line, sizeof line,
-                      "<path d=\"M%d %d Q%d %d %d %d\" fill=\"none\" stroke=\"%s\" stroke-width=\"%d.%d\"/>\n",
-                      from.x + aside, from.y, (from.x + to.x) / 2 + aside, (from.y + to.y) / 2 + 2 * bend, to.x + aside,
-                      to.y, colour, tenths / 10, tenths % 10);
-        svg += line;
+        char width[48];
+        std::snprintf(width, sizeof width, " stroke-width=\"%d.%d\"/>\n", tenths / 10, tenths % 10);
+        svg += detail::svg_curve(p, a, aside, colour) + width;
     };
     for (int i = 0; i < g.arcs(); i += 2)
         draw(g.arc_at(i), "#c8c8c8", 10 + static_cast<int>(50 * g.arc_at(i).bytes_per_s / most), 0);
@@ -109,16 +127,10 @@ inline std::string to_svg(const graph& g, const std::vector<ring>& rings) {
         for (const path& hop : rings[k].hops)
             for (const int i : hop.arcs) draw(g.arc_at(i), colours[k % 6], 20, static_cast<int>(k % 6) * 3 - 7);
     for (int s = 0; s < g.size(); ++s) {
-        const auto [x, y] = p.at[static_cast<std::size_t>(s)];
         const auto is_member = [&](const ring& r) {
             return std::find(r.members.begin(), r.members.end(), s) != r.members.end();
         };
-        std::snprintf(line, sizeof line,
-                      "<rect x=\"%d\" y=\"%d\" width=\"76\" height=\"24\" rx=\"4\" fill=\"%s\" stroke=\"#333\"/>"
-                      "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\">",
-                      x - 38, y - 12, std::any_of(rings.begin(), rings.end(), is_member) ? "#ffd8a8" : "#ffffff", x,
-                      y + 4);
-        svg += line + collx::detail::marked_up(g.name(s)) + "</text>\n";
+        svg += detail::svg_site(g, p, s, std::any_of(rings.begin(), rings.end(), is_member) ? "#ffd8a8" : "#ffffff");
     }
     return svg + "</svg>\n";
 }

@@ -45,37 +45,20 @@ inline std::string to_heat_svg(const graph& g, const std::vector<double>& use) {
              use.size(), g.arcs());
     const detail::picture p = detail::layout_of(g);
     const int width = std::max(p.width, 5 * 84 + 12);
-    char line[512];
-    std::snprintf(line, sizeof line,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
-                  "font-family=\"sans-serif\" role=\"img\" aria-label=\"busy links\">\n",
-                  width, p.height + 30);
-    std::string svg = line;
+    std::string svg = detail::svg_begin(width, p.height + 30, " role=\"img\" aria-label=\"busy links\"");
     for (int heat = 0; heat < 5; ++heat) // the busiest on top
         for (int i = 0; i < g.arcs(); ++i) {
             const arc& a = g.arc_at(i);
             const double share = use[static_cast<std::size_t>(i)];
             if (detail::heat_of(share) != heat) continue;
-            const auto from = p.at[static_cast<std::size_t>(a.from)], to = p.at[static_cast<std::size_t>(a.to)];
-            const int bend = from.y == to.y ? 12 + std::abs(from.x - to.x) / 12 : 0;
-            const int aside = i < a.back ? -3 : 3;
-            std::snprintf(line, sizeof line,
-                          "<path d=\"M%d %d Q%d %d %d %d\" fill=\"none\" stroke=\"%s\" stroke-width=\"%d\"><title>",
-                          from.x + aside, from.y, (from.x + to.x) / 2 + aside, (from.y + to.y) / 2 + 2 * bend,
-                          to.x + aside, to.y, detail::heat_colours[heat], heat == 0 ? 2 : 4);
-            svg += line + collx::detail::marked_up(g.name(a.from) + " > " + g.name(a.to));
+            char line[400];
             std::snprintf(line, sizeof line, ", %s, %.4g GB/s, %.1f %% busy</title></path>\n", name_of(a.type),
                           a.bytes_per_s / 1e9, 100 * share);
-            svg += line;
+            svg += detail::svg_curve(p, a, i < a.back ? -3 : 3, detail::heat_colours[heat]) + " stroke-width=\"" +
+                   (heat == 0 ? "2" : "4") + "\"><title>" +
+                   collx::detail::marked_up(g.name(a.from) + " > " + g.name(a.to)) + line;
         }
-    for (int s = 0; s < g.size(); ++s) {
-        const auto [x, y] = p.at[static_cast<std::size_t>(s)];
-        std::snprintf(line, sizeof line,
-                      "<rect x=\"%d\" y=\"%d\" width=\"76\" height=\"24\" rx=\"4\" fill=\"#ffffff\" stroke=\"#333\"/>"
-                      "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\">",
-                      x - 38, y - 12, x, y + 4);
-        svg += line + collx::detail::marked_up(g.name(s)) + "</text>\n";
-    }
+    for (int s = 0; s < g.size(); ++s) svg += detail::svg_site(g, p, s, "#ffffff");
     return svg + detail::heat_legend(p) + "</svg>\n";
 }
 

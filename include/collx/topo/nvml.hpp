@@ -162,11 +162,8 @@ inline void add_nvlinks(graph& g, const std::map<std::string, int>& of_gpu, cons
 
 // The machine of this host, or a recorded one, with NVLinks. problem: if not null, gets the query of NVML that failed.
 inline graph discover_graph(const std::string& root, const nvml_functions& nvml, std::string* problem = nullptr) {
-    discovered d = discover(root);
-    if (d.nodes.empty()) d.nodes.push_back({});
-    d.cards.clear();
     std::map<std::string, int> of_gpu;
-    graph g = with_devices(graph_of(d), discover_pci(root), &of_gpu);
+    graph g = discover_graph(root, &of_gpu);
     if (of_gpu.empty()) return g; // no need to ask NVML
     const nvml_view view = discover_nvlinks(nvml);
     if (problem != nullptr) *problem = view.problem;

@@ -137,12 +137,12 @@ inline graph with_devices(graph g, const std::vector<pci_device>& devices,
     return g;
 }
 
-// The machine of this host, or a recorded one: NUMA nodes with the devices that with_devices() adds.
-inline graph discover_graph(const std::string& root = "/sys") {
+// The machine of this host, or a recorded one: NUMA nodes with the devices that with_devices() adds. of_gpu: as there.
+inline graph discover_graph(const std::string& root = "/sys", std::map<std::string, int>* of_gpu = nullptr) {
     discovered d = discover(root);
     if (d.nodes.empty()) d.nodes.push_back({}); // hidden: everything is at one CPU
     d.cards.clear();
-    return with_devices(graph_of(d), discover_pci(root));
+    return with_devices(graph_of(d), discover_pci(root), of_gpu);
 }
 
 } // namespace topo
