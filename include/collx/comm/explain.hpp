@@ -94,6 +94,18 @@ double among_hosts_ns(const A& a, explanation& e, const communicator_core& c, co
     return sim::predicted_ns(predict_among_hosts(a, p, c.net.slot_bytes(), m.on), *inside, *between);
 }
 
+// Predicts a call in one host, or by sockets between ranks of one host each; not a number where the file lacks the
+// costs.
+template <class A>
+double one_medium_ns(const A& a, explanation& e, const communicator_core& c, const problem& p,
+                     const sim::machine_costs& m, bool is_chosen) {
+    const predicted_call call = predict_call(a, p, c.net.slot_bytes(), m.on);
+    const sim::costs* const costs = m.find(call.by, p.ranks > m.on.count);
+    if (costs == nullptr) return std::numeric_limits<double>::quiet_NaN();
+    if (is_chosen) e.residual = costs->residual;
+    return sim::predicted_ns(call.is, *costs);
+}
+
 // Adds a chosen algorithm that runs host by host. add_candidates() has only algorithms that need no map of the hosts.
 template <collective C>
 void add_chosen_among_hosts(explanation& e, const communicator_core& c, const problem& p, const choice_made& made,
@@ -124,10 +136,7 @@ void add_chosen_of_links(explanation& e, const communicator_core& c, const probl
                                      " of the machine",
                              .is_chosen = true};
     const auto predict = [&](const auto& a) {
-        if (m == nullptr || p.ranks > most_predicted_ranks) return;
-        const predicted_call call = predict_call(a, p, c.net.slot_bytes(), m->on);
-        if (const sim::costs* const costs = m->find(call.by, p.ranks > m->on.count))
-            k.predicted_ns = sim::predicted_ns(call.is, *costs), e.residual = costs->residual;
+        if (m != nullptr && p.ranks <= most_predicted_ranks) k.predicted_ns = one_medium_ns(a, e, c, p, *m, true);
     };
     if constexpr (C == collective::all_reduce)
         predict(algo::on_rings<algo::ring_all_reduce>{p.links->rings, p.links->ring_count});
@@ -150,15 +159,9 @@ void add_candidates(explanation& e, const communicator_core& c, const problem& p
         if ((uses_windows && !p.windows) || (p.ordered && sched::reorders_v<A>)) return;
         if (std::string(A::name) == "zero_copy" && !p.zero_copy) return;
         explanation::candidate k{.name = A::name, .is_chosen = is_chosen};
-        if (m != nullptr && p.hosts != nullptr && p.ranks <= most_predicted_ranks) {
-            k.predicted_ns = among_hosts_ns(a, e, c, p, *m, is_chosen);
-        } else if (m != nullptr && p.ranks <= most_predicted_ranks) {
-            const predicted_call call = predict_call(a, p, c.net.slot_bytes(), m->on);
-            if (const sim::costs* const costs = m->find(call.by, p.ranks > m->on.count)) {
-                k.predicted_ns = sim::predicted_ns(call.is, *costs);
-                if (is_chosen) e.residual = costs->residual;
-            }
-        }
+        if (m != nullptr && p.ranks <= most_predicted_ranks)
+            k.predicted_ns = p.hosts != nullptr ? among_hosts_ns(a, e, c, p, *m, is_chosen)
+                                                : one_medium_ns(a, e, c, p, *m, is_chosen);
         e.candidates.push_back(k);
     });
 }
