@@ -21,14 +21,14 @@ struct picture {
 };
 
 /// All algorithms of all collectives.
-inline std::vector<picture> pictures_of_algorithms(int ranks = picture_ranks) {
+inline std::vector<picture> pictures_of_algorithms() {
     std::vector<picture> all;
     algo::for_each_algorithm([&](auto a) {
-        const sched::schedule s = sched::record_all(a, ranks);
+        const sched::schedule s = sched::record_all(a, picture_ranks);
         const std::string name = std::string(name_of(a.op)) + ", " + a.name;
         if (sched::verify(s).ok())
             all.push_back({std::string(name_of(a.op)) + "." + a.name + ".svg",
-                           sched::to_svg(s, name + ", " + std::to_string(ranks) + " ranks")});
+                           sched::to_svg(s, name + ", " + std::to_string(picture_ranks) + " ranks")});
     });
     return all;
 }

@@ -79,12 +79,12 @@ namespace detail {
         chosen = {detail::address_towards(detail::numeric_address(root, 9)),
                   "on the way to " + root + ", where the ranks meet"};
         if (chosen.address.empty()) return h;
-        detail::require_protection(env, "COLLX_STORE", root, 0, h.by.key);
+        detail::require_protection(env, "COLLX_STORE", root, h.by.key);
     }
     h.address = chosen.address;
     h.why = chosen.why;
     h.has_address = h.address != "unix";
-    if (!detail::is_unix_address(h.address)) detail::require_protection(env, "COLLX_ADDRESS", h.address, 0, h.by.key);
+    if (!detail::is_unix_address(h.address)) detail::require_protection(env, "COLLX_ADDRESS", h.address, h.by.key);
     return h;
 }
 

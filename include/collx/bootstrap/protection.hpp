@@ -166,9 +166,9 @@ inline bool is_loopback(const tcp_address& a) {
 
 // Refuses an address that others could reach, unless there is a key or the user says that it does not matter.
 [[gnu::cold]] inline void require_protection(const environment& env, const char* variable, const kept_text& host,
-                                             int port, const job_key& key) {
+                                             const job_key& key) {
     const char* insecure = env.get("COLLX_INSECURE");
-    if (is_loopback(numeric_address(host, port)) || key || (insecure != nullptr && insecure[0] == '1')) return;
+    if (is_loopback(numeric_address(host, 0)) || key || (insecure != nullptr && insecure[0] == '1')) return;
     fail(errc::environment, -1, -1,
          "give the job a key, see docs/security.md, or set COLLX_INSECURE=1 if that whole network is trusted",
          "%s names %.60s, which can be reached from outside, and the job has no key", variable, host.c_str());
@@ -181,7 +181,7 @@ inline kept_text address_of_store(const kept_text& store) {
 [[gnu::cold]] inline void require_protection_of_store(const job_description& d, const job_key& key,
                                                       const environment& env = environment()) {
     const kept_text address = address_of_store(d.store);
-    if (!address.empty()) require_protection(env, "COLLX_STORE", address, 0, key);
+    if (!address.empty()) require_protection(env, "COLLX_STORE", address, key);
 }
 
 // What a rank publishes about its protection, after its other settings. It must be the same on all ranks.
