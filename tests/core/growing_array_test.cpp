@@ -49,7 +49,7 @@ TEST_CASE("a growing array keeps what is put in, in order") {
         for (int i = 0; i < 10; ++i) CHECK(a.emplace_back(i).number() == i);
         a.push_back(counted(10));
         CHECK(alive == 11);
-        a.erase(a.begin() + 3);
+        a.erase_at(3);
         a.erase(a.end() - 1);
         CHECK(numbers(a) == "0 1 2 4 5 6 7 8 9 ");
         CHECK(a.front().number() == 0);

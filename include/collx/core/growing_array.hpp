@@ -138,6 +138,7 @@ public:
         for (T* to = at_ + (which - at_); to != end() - 1; ++to) *to = static_cast<T&&>(to[1]);
         pop_back();
     }
+    constexpr void erase_at(std::size_t i) { erase(at_ + i); }
     constexpr void pop_back() {
         --size_;
         if (!__builtin_is_constant_evaluated()) at_[size_].~T();

@@ -129,7 +129,7 @@ public:
                 continue;
             }
             const kept_frame k = std::move(kept_[i]);
-            kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
+            kept_.erase_at(i);
             g.take(k.from, k.frame, k.payload.data(), k.payload.size());
         }
     }

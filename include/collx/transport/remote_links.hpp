@@ -361,7 +361,7 @@ private:
             auto& at = peers_.at(p).try_at_ns;
             if ((now_ns() < at && !at_once) || !hub_->knows(job_rank(p))) continue;
             at = now_ns() + next_try_ns;
-            peers_.wanted.erase(peers_.wanted.begin() + static_cast<std::ptrdiff_t>(i--));
+            peers_.wanted.erase_at(i--);
             connect(p);
         }
     }

@@ -89,7 +89,7 @@ public:
         for (std::size_t i = 0; i < odd_.size(); ++i) {
             if (odd_[i].first != communicator) continue;
             const int rank = odd_[i].second;
-            odd_.erase(odd_.begin() + static_cast<std::ptrdiff_t>(i));
+            odd_.erase_at(i);
             return rank;
         }
         return -1;
@@ -194,12 +194,12 @@ public:
                 const bool is_unclaimed = parked_[i].hello.lane != 0
                                               ? is_late(parked_[i], parked_.size())
                                               : parked_.size() > detail::few_strangers && is_over(parked_[i]);
-                if (is_unclaimed) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
+                if (is_unclaimed) parked_.erase_at(i);
                 else ++i;
                 continue;
             }
             detail::guest g = std::move(parked_[i]);
-            parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
+            parked_.erase_at(i);
             if (g.hello.communicator == communicator) take(g.hello, std::move(g.socket), g.session(protection_.key));
             else trunks_.bring(std::move(g));
         }
@@ -258,7 +258,7 @@ private:
     [[gnu::cold]] bool drop_guest() {
         const detail::turn_tried here(turn_);
         if (!here || guests_.empty()) return false;
-        guests_.erase(guests_.begin());
+        guests_.erase_at(0);
         return true;
     }
 
@@ -292,7 +292,7 @@ private:
                 detail::tune_socket(g.socket.get(), is_near(g.socket.get()));
                 parked_.push_back(std::move(g));
             }
-            guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
+            guests_.erase_at(i);
         }
     }
     // True while a refused rank is being sent the reason and has not closed yet.
@@ -318,7 +318,7 @@ private:
     // Closes connections whose bytes have been delivered. Answers that still come are read and discarded.
     void drain() {
         for (std::size_t i = 0; i < lingering_.size();)
-            if (has_gone(lingering_[i])) lingering_.erase(lingering_.begin() + static_cast<std::ptrdiff_t>(i));
+            if (has_gone(lingering_[i])) lingering_.erase_at(i);
             else ++i;
     }
     [[gnu::cold]] static bool has_gone(leaver& l) {

@@ -101,7 +101,7 @@ private:
 
     void remove(std::size_t i) {
         if (guests_[i].rank < 0) --strangers_;
-        guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
+        guests_.erase_at(i);
     }
     [[gnu::cold]] bool drop_oldest_stranger() {
         for (std::size_t i = 0; i < guests_.size(); ++i)

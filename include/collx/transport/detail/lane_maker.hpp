@@ -40,11 +40,8 @@ public:
         failure found(std::uint64_t{0});
         for (std::size_t i = 0; i < ways_.size();) {
             stream& s = stream_to(ways_[i].peer);
-            if (!s.is_live() || step(ways_[i], hub, s, rank, found)) {
-                ways_.erase(ways_.begin() + static_cast<std::ptrdiff_t>(i));
-            } else {
-                ++i;
-            }
+            if (!s.is_live() || step(ways_[i], hub, s, rank, found)) ways_.erase_at(i);
+            else ++i;
         }
         return found;
     }

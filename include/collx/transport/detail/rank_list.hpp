@@ -18,7 +18,7 @@ inline bool is_in(const detail::growing_array<int>& list, int rank) {
 }
 inline void remove_rank(detail::growing_array<int>& list, int rank) {
     for (std::size_t i = 0; i < list.size(); ++i)
-        if (list[i] == rank) return void(list.erase(list.begin() + static_cast<std::ptrdiff_t>(i)));
+        if (list[i] == rank) return void(list.erase_at(i));
 }
 
 } // namespace detail
