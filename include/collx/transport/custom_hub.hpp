@@ -13,6 +13,7 @@
 #include <collx/core/descriptor.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/transport/detail/left_ids.hpp>
 #include <collx/transport/detail/mutual_help.hpp>
 #include <collx/transport/transport_concept.hpp>
 
@@ -133,11 +134,9 @@ public:
             g.take(k.from, k.frame, k.payload.data(), k.payload.size());
         }
     }
-    void leave(custom_guest& g) {
-        for (std::size_t i = 0; i < guests_.size(); ++i)
-            if (guests_[i] == &g) guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i--));
-        if (left_.size() == most_left) left_.erase(left_.begin());
-        left_.push_back(g.id());
+    void leave(custom_guest& g) noexcept {
+        erase_if(guests_, [&](const custom_guest* other) { return other == &g; });
+        left_.add(g.id());
     }
     std::size_t most_payload() { return endpoint_->most_bytes() - sizeof(custom_frame); }
     // False: no room at present. bytes: at most most_payload().
@@ -183,7 +182,7 @@ private:
     static constexpr std::int64_t told_limit_ns = 500'000'000;
     // Frames that are kept, from peers that have made their communicator already: at most the depth of its channels
     // from each. Further frames stay in the channel.
-    static constexpr std::size_t most_kept = 4096, most_left = 4096;
+    static constexpr std::size_t most_kept = 4096;
 
     static growing_array<char> sized(int n) { return growing_array<char>(static_cast<std::size_t>(n)); }
     // False: the frame stays in the channel.
@@ -194,8 +193,7 @@ private:
         if (f.magic != custom_frame::magic_value) return true;
         for (custom_guest* g : guests_)
             if (g->id() == f.communicator) return g->take(peer, f, at + sizeof f, bytes - sizeof f), true;
-        for (const std::uint64_t id : left_)
-            if (id == f.communicator) return true;
+        if (left_.has(f.communicator)) return true;
         if (kept_.size() == most_kept) return false;
         kept_.push_back({f, peer, growing_array<std::byte>(at + sizeof f, at + bytes)});
         return true;
@@ -207,7 +205,7 @@ private:
     growing_array<custom_guest*> guests_;
     growing_array<kept_frame> kept_;
     growing_array<owed_frame> owed_;
-    growing_array<std::uint64_t> left_; // communicators that this rank has left
+    left_ids left_;
 };
 
 } // namespace detail

@@ -19,6 +19,7 @@
 #include <collx/core/strangers.hpp>
 #include <collx/core/system_limits.hpp>
 #include <collx/transport/detail/greeting.hpp>
+#include <collx/transport/detail/left_ids.hpp>
 #include <collx/transport/detail/mutual_help.hpp>
 #include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
@@ -209,7 +210,7 @@ public:
     // Notes that this rank has left a communicator, for which connections may still come.
     [[gnu::cold]] void note_left(std::uint64_t communicator) {
         const detail::turn_taken here(turn_);
-        left_[left_count_++ % most_left] = communicator;
+        left_.add(communicator);
     }
     // Takes a connection whose communicator has gone, until it has said goodbye and the system has sent what it has.
     [[gnu::cold]] void linger(sole_ptr<stream> s) {
@@ -237,10 +238,7 @@ private:
     // to a communicator that is not made yet is kept.)
     [[gnu::cold]] bool is_over(const detail::guest& g) const {
         if (g.has_given_up()) return true;
-        if (!g.has_hung_up()) return false;
-        for (const std::uint64_t id : left_)
-            if (id == g.hello.communicator) return true;
-        return false;
+        return g.has_hung_up() && left_.has(g.hello.communicator);
     }
     // Whether a guest, one of so many, has taken too long.
     bool is_late(const detail::guest& g, std::size_t guests) const {
@@ -362,9 +360,7 @@ private:
     job_protection protection_;
     detail::growing_array<detail::guest> guests_, parked_;
     bool is_starting_ = true;
-    static constexpr std::size_t most_left = 1024;
-    std::uint64_t left_[most_left] = {}; // communicators; the last ones
-    std::size_t left_count_ = 0;
+    detail::left_ids left_;
     detail::growing_array<std::pair<std::uint64_t, int>> odd_; // communicator, rank there
     detail::mutual_help helpers_{*calls_};
     detail::trunks trunks_{*calls_, helpers_};
