@@ -27,6 +27,24 @@ namespace detail {
     c.net.announce_failure();
 }
 
+// Takes a place in this host's memory for the new communicator, and proposes it together with this rank's note, unless
+// another rank of this host was first. Returns the rank whose note holds.
+[[gnu::cold]] inline int propose_place(communicator_core& c, std::uint32_t round, const links_layout& layout) {
+    auto& decided = c.net.control().decided;
+    survival_note& mine = c.net.note(c.net.rank());
+    mine.place = job::no_place;
+    try {
+        mine.place = job::take_links(*c.home->memory, layout);
+    } catch (const error&) { // the note says to all ranks of this host that there is no place
+    }
+    const std::uint64_t proposal = std::uint64_t{round} << 32 | static_cast<std::uint64_t>(c.net.rank() + 1);
+    std::uint64_t before = decided.load(memory_order::acquire);
+    while (before >> 32 != round)
+        if (decided.compare_exchange_weak(before, proposal, memory_order::acq_rel)) return c.net.rank();
+    if (mine.place != job::no_place) c.home->memory->give_back(mine.place, layout.bytes());
+    return static_cast<int>(before & 0xffff'ffff) - 1;
+}
+
 class survivors {
 public:
     explicit survivors(communicator_core& c) : c_(c), round_(++c.shrinks) {}
@@ -60,7 +78,6 @@ private:
     // Proposes members and a place. False if a rank has withdrawn since it was seen: it lives and will come again.
     bool propose() {
         auto& note = mine();
-        std::uint64_t before = decided().load(memory_order::acquire);
         int count = 0;
         for (auto& word : note.members) word = 0;
         for (int r = 0; r < c_.net.size(); ++r) {
@@ -68,15 +85,7 @@ private:
             if (!has_come(r)) return false;
             note.members[r / 64] |= std::uint64_t{1} << (r % 64), ++count;
         }
-        note.place = job::no_place;
-        try {
-            note.place = job::take_links(*c_.home->memory, links_layout::for_ranks(count));
-        } catch (const error&) { // the note says to all of them that there is no place
-        }
-        const std::uint64_t proposal = std::uint64_t{round_} << 32 | static_cast<std::uint64_t>(c_.net.rank() + 1);
-        while (!is_decided())
-            if (decided().compare_exchange_weak(before, proposal, memory_order::acq_rel)) return true;
-        if (note.place != job::no_place) c_.home->memory->give_back(note.place, links_layout::for_ranks(count).bytes());
+        (void)propose_place(c_, round_, links_layout::for_ranks(count));
         return true;
     }
 
@@ -96,22 +105,10 @@ private:
 // without waiting.
 [[gnu::cold]] inline std::uint64_t place_of_survivors(communicator_core& c, std::uint32_t round,
                                                       const detail::growing_array<int>& members) {
-    auto& decided = c.net.control().decided;
-    auto& mine = c.net.note(c.net.rank());
-    std::uint64_t before = decided.load(memory_order::acquire);
-    if (before >> 32 != round) {
-        const links_layout layout = c.home->layout_of(members);
-        mine.place = job::no_place;
-        try {
-            mine.place = job::take_links(*c.home->memory, layout);
-        } catch (const error&) { // the note says to all ranks of this host that there is no place
-        }
-        const std::uint64_t proposal = std::uint64_t{round} << 32 | static_cast<std::uint64_t>(c.net.rank() + 1);
-        while (before >> 32 != round)
-            if (decided.compare_exchange_weak(before, proposal, memory_order::acq_rel)) return mine.place;
-        if (mine.place != job::no_place) c.home->memory->give_back(mine.place, layout.bytes());
-    }
-    return c.net.note(static_cast<int>(before & 0xffff'ffff) - 1).place;
+    const std::uint64_t before = c.net.control().decided.load(memory_order::acquire);
+    const int winner = before >> 32 == round ? static_cast<int>(before & 0xffff'ffff) - 1
+                                             : propose_place(c, round, c.home->layout_of(members));
+    return c.net.note(winner).place;
 }
 
 // The ranks of the old communicator whose bits are set, as ranks of the job. rank_there: this rank's place among them.
