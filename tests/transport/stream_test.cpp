@@ -1220,10 +1220,11 @@ namespace {
 // A process without memory or without descriptors for a connection that waits at its listener.
 struct narrow_listener {
     static inline int throws_after = 0;
-    static inline int refusal = 0; // errno of calls that would make a descriptor
+    static inline int refusal = 0;         // errno of calls that would make a descriptor
+    static inline bool may_accept = false; // all the same
     static int accept4(int fd, sockaddr* a, socklen_t* bytes, int flags) {
         if (throws_after > 0 && --throws_after == 0) throw std::bad_alloc();
-        return refusal != 0 ? (errno = refusal, -1) : ::accept4(fd, a, bytes, flags);
+        return refusal != 0 && !may_accept ? (errno = refusal, -1) : ::accept4(fd, a, bytes, flags);
     }
     static int socket(int domain, int type, int protocol) {
         return refusal != 0 ? (errno = refusal, -1) : ::socket(domain, type, protocol);
@@ -1268,8 +1269,9 @@ TEST_CASE("an exception while connections are moved on keeps no rank out for eve
 TEST_CASE(
     "a rank that gets no more descriptors says so, and blames neither who connects to it nor to whom it connects") {
     for (const int reason : {EMFILE, ENFILE, ENOMEM, ENOBUFS})
-        for (const bool accepts : {true, false}) {
-            CAPTURE(reason, accepts);
+        for (const auto& [accepts, shares] : {std::pair{true, false}, {false, false}, {true, true}, {false, true}}) {
+            CAPTURE(reason, accepts, shares);
+            const std::uint64_t id = remote_members::id_of(1, shares);
             const int me = accepts ? 0 : 1;
             socket_address at[2] = {loopback(false), loopback(false)};
             descriptor listeners[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};
@@ -1277,9 +1279,10 @@ TEST_CASE(
             auto hub = make_counted<socket_hub>(std::move(listeners[me]), a_token, std::vector{at[0], at[1]}, me,
                                                 narrow_calls);
             collx::atomic<std::uint64_t> failed{0};
-            remote_links links(hub, {.id = 1, .rank = me, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
+            remote_links links(hub, {.id = id, .rank = me, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
             links.begin(failed);
-            narrow_listener::refusal = reason;
+            narrow_listener::refusal = reason, narrow_listener::may_accept = !accepts;
+            CHECK(hub->look(id, [](auto&&...) {}) == (accepts ? reason : 0));
             for (int i = 0; i < 1000; ++i) (void)links.move();
             CHECK(failed.load() == 0); // this rank waits for no other
             if (accepts) (void)links.rx(0, 1);

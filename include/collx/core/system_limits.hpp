@@ -46,10 +46,14 @@ inline constexpr shortage last_shortage = shortage::memory;
 }
 // Finds the shortage from the errno of a failed call that makes descriptors.
 constexpr shortage shortage_of_descriptor(int reason) {
-    return reason == EMFILE                        ? shortage::open_files
-           : reason == ENFILE                      ? shortage::system_files
-           : reason == ENOMEM || reason == ENOBUFS ? shortage::memory
-                                                   : shortage::unknown;
+    switch (reason) {
+        case EMFILE: return shortage::open_files;
+        case ENFILE: return shortage::system_files;
+        case ENOMEM:
+        case ENOBUFS:
+        case ENOSPC: return shortage::memory;
+        default: return shortage::unknown;
+    }
 }
 // Finds the shortage from the remedy in this rank's own error.
 [[gnu::cold]] inline shortage shortage_in(const char* text) {
@@ -71,9 +75,7 @@ inline std::size_t limit_of(decltype(RLIMIT_AS) what) {
 }
 
 // Whether a call that makes descriptors failed for lack of one, or of memory for it: not a fault of the other end.
-inline bool is_out_of_descriptors(int reason) {
-    return reason == EMFILE || reason == ENFILE || reason == ENOMEM || reason == ENOBUFS;
-}
+inline bool is_out_of_descriptors(int reason) { return shortage_of_descriptor(reason) != shortage::unknown; }
 // The remedy for the errno of a failed call that makes descriptors: socket, memfd_create, eventfd, open, dup.
 [[gnu::cold]] inline const char* remedy_for_descriptor(int reason) {
     switch (reason) {

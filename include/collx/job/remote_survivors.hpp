@@ -169,11 +169,11 @@ private:
     }
     [[gnu::cold]] bool take_guests() {
         bool came = false;
-        const bool has_room = links_.accept([&](int r) {
+        const int refusal = links_.accept([&](int r) {
             at(r).has_come = at(r).was_asked = false, at(r).told = -1;
             came = true;
         });
-        if (!has_room && !is_decided_) links_.fail_full(EMFILE);
+        if (refusal != 0 && !is_decided_) links_.fail_full(refusal);
         return came;
     }
     [[gnu::cold]] bool attend(int r, const members& proposal) {

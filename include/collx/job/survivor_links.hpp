@@ -61,9 +61,9 @@ public:
         return open(r, std::move(s), &h), l.is_new = true;
     }
     // Takes connections that came, and calls f(rank) for each. The latest one of a rank counts: an earlier one was cut
-    // or given up. False when this process may open no more files.
+    // or given up. Returns what socket_hub::look() does.
     template <class F>
-    [[gnu::cold]] bool accept(F&& f) {
+    [[gnu::cold]] int accept(F&& f) {
         return hub_->look(id_, [&](const stream_hello& h, descriptor s, const secret& session) {
             if (h.from < 0 || h.from >= n_ || h.from == me_ || h.to != me_ || h.slot_bytes != shape_.slot_bytes ||
                 h.depth != static_cast<std::uint32_t>(shape_.depth))

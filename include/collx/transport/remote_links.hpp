@@ -110,8 +110,7 @@ public:
         peers_.active.clear(), peers_.wanted.clear();
         for (const int p : peers_.greeting) peers_.at(p).greeting = nullptr;
         peers_.greeting.clear();
-        lanes_.stop(), poll_.close();
-        failed_ = nullptr;
+        lanes_.stop(), poll_.close(), failed_ = nullptr;
     }
     void forget() override {
         failed_ = nullptr;
@@ -283,7 +282,7 @@ private:
             (shares_ && hub_->shared().has_to_open())) {
             const auto take = [&](auto& h, descriptor s, const auto& session) { adopt(h, std::move(s), session); };
             const bool waits = !peers_.wanted.empty() || (shares_ && hub_->shared().has_to_open());
-            if (!hub_->look(id_, take) && waits) report(failure(errc::resource, rank_));
+            if (hub_->look(id_, take) != 0 && waits) report(failure(errc::resource, rank_));
             if (hub_->shared().has_to_open()) hub_->shared().move(*hub_, job_rank(rank_));
             if (const int p = hub_->take_odd(id_); p >= 0 && p < peers_.count() && p != rank_)
                 report(failure(errc::security, p));
@@ -349,7 +348,8 @@ private:
             return true;
         }
         if (s.is_nonsense()) report(failure(s.is_insecure() ? errc::security : errc::protocol, p));
-        else if (s.is_shared() && s.error() == EMFILE) report(failure::no_descriptor(rank_, EMFILE));
+        else if (s.is_shared() && detail::is_out_of_descriptors(s.error()))
+            report(failure::no_descriptor(rank_, s.error()));
         else peers_.lose(p);
         return true;
     }

@@ -179,12 +179,12 @@ public:
         return s;
     }
 
-    // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor, session). False when
-    // no rank can be accepted, because this process may open no more files.
+    // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor, session). Returns
+    // the errno for which no rank can be accepted, because this process gets no more descriptors; 0: they can.
     template <class Take>
-    bool look(std::uint64_t communicator, Take&& take) {
+    int look(std::uint64_t communicator, Take&& take) {
         const detail::turn_taken here(turn_);
-        const bool has_room = accept_all();
+        const int refusal = accept_all();
         greet_guests();
         drain();
         for (std::size_t i = 0; i < parked_.size();) {
@@ -204,7 +204,7 @@ public:
             if (g.hello.communicator == communicator) take(g.hello, std::move(g.socket), g.session(protection_.key));
             else trunks_.bring(std::move(g));
         }
-        return has_room;
+        return refusal;
     }
 
     // Notes that this rank has left a communicator, for which connections may still come.
@@ -260,19 +260,19 @@ private:
         return true;
     }
 
-    // False when there is no descriptor for a connection at the listener, and none that a stranger will soon give back.
-    [[gnu::cold]] bool accept_all() {
+    // Not 0 when there is no descriptor for a connection at the listener, and none that a stranger will soon give back.
+    [[gnu::cold]] int accept_all() {
         for (int turn = 0; turn < 256; ++turn) {
             descriptor s(detail::without_eintr(
                 [&] { return calls_->accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
-            if (!s.is_open()) return !detail::is_out_of_descriptors(errno) || !guests_.empty();
+            if (!s.is_open()) return detail::is_out_of_descriptors(errno) && guests_.empty() ? errno : 0;
             if (is_unix_ && detail::peer_of(s.get()).uid != ::geteuid()) continue;
             // A rank says its hello at once, so the one that has been silent for longest is no rank.
             if (guests_.size() >= most_guests()) greet_guests();
             if (guests_.size() >= most_guests()) guests_.erase(guests_.begin());
             guests_.emplace_back(std::move(s), now_ns(), *calls_);
         }
-        return true;
+        return 0;
     }
     [[gnu::cold]] void greet_guests() {
         for (std::size_t i = 0; i < guests_.size();) {

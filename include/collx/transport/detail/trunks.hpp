@@ -192,7 +192,7 @@ private:
     void not_connected(way& w, Hub& hub, int me, int error) {
         if (hub.is_unix() && error == EAGAIN) return void(w.try_at_ns = now_ns() + soon_ns); // a long queue
         if (error == ECONNREFUSED) return come_again(w, me, true);
-        if (is_out_of_descriptors(error) || would_block(error)) return w.to->lose(EMFILE);
+        if (would_block(error)) error = ENOSPC; // also a lack of memory; its lines would take the other for no news
         w.to->lose(error == EKEYREJECTED ? EBADMSG : error);
     }
     template <class Hub>
