@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/clock.hpp>
 #include <collx/core/error.hpp>
 #include <collx/core/system_limits.hpp>
 
@@ -118,6 +119,37 @@ struct waiting_words {
     void say(int r, waiting_word w) const { at[r].store(w.word, memory_order::relaxed); }
     void hear(int r, waiting_word w) const {
         if (of(r).said_at_ns() < w.said_at_ns()) say(r, w);
+    }
+    // From another host, with its age: clocks of hosts differ. False for a word of no rank of this communicator, or for
+    // none. Does nothing where no words are kept.
+    bool hear_from_host(std::uint32_t r, std::uint32_t low, std::uint32_t age) const {
+        if (at == nullptr) return true;
+        const auto most = static_cast<std::uint32_t>(ranks);
+        if (r >= most || low >> 14 > 2 || (low & waiting_word::most_ranks) > most) return false;
+        const std::uint64_t now = static_cast<std::uint64_t>(now_ns()) >> 16;
+        hear(static_cast<int>(r), waiting_word((now > age ? now - age : 0) << 16 | low));
+        return true;
+    }
+};
+
+// The words of a chain of waiting ranks, on their way to another host. say(rank, lower 16 bits, age) sends one; false:
+// there is no room, and the rest is sent next time.
+struct waiting_chain {
+    int first = -1, next = -1, left = 0; // next: whose word is owed; -1: none
+    void begin(const waiting_words& words, int rank) {
+        if (words.at != nullptr) first = next = rank, left = words.ranks;
+    }
+    template <class Say>
+    void send(const waiting_words& words, Say&& say) {
+        for (const std::int64_t now = next < 0 ? 0 : now_ns(); next >= 0;) {
+            const waiting_word w = words.of(next);
+            const std::int64_t age = (now - w.said_at_ns()) / waiting_word::unit_ns;
+            const bool is_known = w.word != 0 && age < UINT32_MAX;
+            if (is_known && !say(static_cast<std::uint32_t>(next), static_cast<std::uint32_t>(w.word & 0xffff),
+                                 static_cast<std::uint32_t>(age < 0 ? 0 : age)))
+                return;
+            next = is_known && --left > 0 && w.peer() != first ? w.peer() : -1;
+        }
     }
 };
 

@@ -140,7 +140,7 @@ public:
     void say_welcome() { words().owes_welcome = true; }
     void say_failure(std::uint64_t word) { words().failure = word; }
     // For whom rank `first`, this end, waits, and who is known to wait from there on.
-    void say_waiting(int first) { words().say_waiting(first); }
+    void say_waiting(int first) { words().waiting.begin(words().waits, first); }
     void set_waiting_words(waiting_words w) { words().waits = w; } // where they are read, and received words are stored
     // What still arrives is no longer stored in the user's memory, which may be in use for something else.
     [[gnu::cold]] void say_bye() { words().owes_bye = true, receiver_.settle(); }

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include <collx/core/atomic.hpp>
 #include <collx/transport/channel.hpp>
@@ -24,6 +25,7 @@ public:
     const stream_memory& memory() const { return memory_; }
     bool is_mapped() const { return memory_.is_mapped(); }
     bool map() { return memory_.map(); }
+    void require() { memory_.require(); }
     // Bit p: this end sends on port p; messages came on it.
     unsigned used() const { return used_; }
     unsigned heard() const { return heard_; }
@@ -57,13 +59,23 @@ public:
     const slot_header& next_slot(int p) const { return memory_.tx(p).slot(out_[p].queued); }
     std::byte* next_place(int p) const { return memory_.tx(p).own_place(out_[p].queued); }
     void pass_next(int p) { ++out_[p].queued; }
+    // Where its payload lies, and its length.
+    std::pair<const std::byte*, std::uint32_t> next_payload(int p) const {
+        const slot_header& slot = next_slot(p);
+        const std::uint32_t bytes = slot.bytes & ~slot_header::single_copy_bit;
+        const std::byte* at = bytes <= slot_header::inline_bytes ? slot.payload : next_place(p);
+        if (slot.bytes != bytes) std::memcpy(&at, slot.payload, sizeof at);
+        return {at, bytes};
+    }
+    bool has_under_way(int p) const { return out_[p].queued != out_[p].sent; }
     // The system has the message in front: its slot is free.
     void count_sent(int p) { memory_.tx(p).taken().store(++out_[p].sent, memory_order::release); }
     // The other end counts in 32 bits. Its count must lie between its last one and the number of queued messages.
-    bool hear_taken(const stream_frame& f) {
-        if (f.at_port >= count_) return false;
-        stream_outgoing& o = out_[f.at_port];
-        const std::uint64_t now = o.taken + static_cast<std::uint32_t>(f.taken - static_cast<std::uint32_t>(o.taken));
+    bool hear_taken(const stream_frame& f) { return hear_taken(f.at_port, f.taken); }
+    bool hear_taken(int p, std::uint32_t taken) {
+        if (p >= count_) return false;
+        stream_outgoing& o = out_[p];
+        const std::uint64_t now = o.taken + static_cast<std::uint32_t>(taken - static_cast<std::uint32_t>(o.taken));
         if (now > o.queued) return false;
         o.taken = now;
         return true;
@@ -79,6 +91,9 @@ public:
     }
     // How many messages of a port were taken here (low bits); the caller sends this to the other end.
     std::uint32_t tell_taken(int p) { return static_cast<std::uint32_t>(in_[p].told = memory_.taken(p)); }
+    // The same where the caller may find no room: note_told() once it has said so.
+    std::uint64_t taken_here(int p) const { return memory_.taken(p); }
+    void note_told(int p, std::uint64_t taken) { in_[p].told = taken; }
 
     bool is_full(int p) const { return in_[p].put - memory_.taken(p) >= depth(); }
     // Where the next message of a port arrives unless its receiver wants it elsewhere. Requires a free slot. is_fixed:
@@ -89,14 +104,17 @@ public:
         return rx.own_place(in_[p].put);
     }
     // The slot of the next message, filled from its head; null if the other end must not send it.
-    slot_header* begin_slot(const stream_frame& f) {
-        heard_ |= 1u << f.at_port;
-        if (f.bytes > shape().slot_bytes || is_full(f.at_port)) return nullptr;
-        slot_header& slot = memory_.rx(f.at_port).slot(in_[f.at_port].put);
-        slot.bytes = f.bytes;
-        slot.tag = f.tag;
+    slot_header* begin_slot(const stream_frame& f) { return begin_slot(f.at_port, f.bytes, f.tag); }
+    slot_header* begin_slot(int p, std::uint32_t bytes, std::uint32_t tag) {
+        heard_ |= 1u << p;
+        if (bytes > shape().slot_bytes || is_full(p)) return nullptr;
+        slot_header& slot = slot_in(p);
+        slot.bytes = bytes;
+        slot.tag = tag;
         return &slot;
     }
+    slot_header& slot_in(int p) const { return memory_.rx(p).slot(in_[p].put); }
+    std::byte* place_in(int p) const { return memory_.rx(p).own_place(in_[p].put); }
     std::uint64_t count_received(int p) { return in_[p].put++; }
     // Where the last message of a port arrived, or arrives.
     std::byte* last_place(int p) const { return memory_.rx(p).own_place(in_[p].put - 1); }

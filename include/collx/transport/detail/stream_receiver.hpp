@@ -296,7 +296,7 @@ private:
             case kind::credit: return !has_switched(f) && of_.ports.hear_taken(f);
             case kind::received: return sender_.hear_received(f);
             case kind::failure: return of_.words.hear_failure(f);
-            case kind::waiting: return of_.words.hear_waiting(f);
+            case kind::waiting: return of_.words.waits.hear_from_host(f.tag, f.bytes, f.taken);
             case kind::lane: return of_.words.hear_lane(f, of_.lanes ? of_.lanes->count() : 1);
             case kind::welcome:
                 if (of_.leading.phase != stream_phase::waiting) return false;

@@ -20,9 +20,9 @@ struct stream_words {
     // To send.
     bool owes_welcome = false, owes_bye = false, has_queued_bye = false;
     std::uint64_t failure = 0, said_failure = 0;
-    waiting_words waits;                                         // of all ranks, also those received
-    int waiting_first = -1, next_waiting = -1, waiting_left = 0; // whose word is owed; -1: none
-    std::uint32_t received = 0, said_received = 0;               // messages by reference
+    waiting_words waits; // of all ranks, also those received
+    waiting_chain waiting;
+    std::uint32_t received = 0, said_received = 0; // messages by reference
     // Bit k: lane k came here, at that attempt to make it. Bit 0 asks the other end to make the lanes.
     std::uint32_t owed_lanes = 0, attempts[stream_lanes::most] = {};
 
@@ -34,7 +34,7 @@ struct stream_words {
     std::uint32_t heard_lanes = 0, heard_attempts[stream_lanes::most] = {};
 
     bool owes_any() const {
-        return owes_welcome || next_waiting >= 0 || owes_bye || failure != said_failure || received != said_received ||
+        return owes_welcome || waiting.next >= 0 || owes_bye || failure != said_failure || received != said_received ||
                owed_lanes != 0;
     }
     void add_welcome(stream_queue& to) {
@@ -52,22 +52,12 @@ struct stream_words {
         said_received = received;
         to.add_word({.what = kind::received, .bytes = received});
     }
-    void say_waiting(int first) {
-        if (waits.at != nullptr) waiting_first = next_waiting = first, waiting_left = waits.ranks;
-    }
-    // The words of a chain, one frame each, with their age: clocks of hosts differ. The rest is sent next time.
     void add_waiting(stream_queue& to) {
-        for (const std::int64_t now = next_waiting < 0 ? 0 : now_ns(); next_waiting >= 0 && !to.is_full();) {
-            const waiting_word w = waits.of(next_waiting);
-            const std::int64_t age = (now - w.said_at_ns()) / waiting_word::unit_ns;
-            const bool is_known = w.word != 0 && age < UINT32_MAX;
-            if (is_known)
-                to.add_word({.what = kind::waiting,
-                             .bytes = static_cast<std::uint32_t>(w.word & 0xffff),
-                             .tag = static_cast<std::uint32_t>(next_waiting),
-                             .taken = static_cast<std::uint32_t>(age < 0 ? 0 : age)});
-            next_waiting = is_known && --waiting_left > 0 && w.peer() != waiting_first ? w.peer() : -1;
-        }
+        waiting.send(waits, [&](std::uint32_t rank, std::uint32_t low, std::uint32_t age) {
+            if (to.is_full()) return false;
+            to.add_word({.what = kind::waiting, .bytes = low, .tag = rank, .taken = age});
+            return true;
+        });
     }
     void add_lanes(stream_queue& to) {
         for (std::uint32_t k = 0; owed_lanes >> k != 0 && !to.is_full(); ++k) {
@@ -89,15 +79,6 @@ struct stream_words {
     bool hear_received(const stream_frame& f, std::uint64_t last) {
         heard_received += f.bytes - static_cast<std::uint32_t>(heard_received);
         return heard_received <= last;
-    }
-    // Words from other hosts are checked: a word of no rank of this communicator, or for none, is nonsense.
-    bool hear_waiting(const stream_frame& f) {
-        if (waits.at == nullptr) return true;
-        const auto ranks = static_cast<std::uint32_t>(waits.ranks);
-        if (f.tag >= ranks || f.bytes >> 14 > 2 || (f.bytes & waiting_word::most_ranks) > ranks) return false;
-        const std::uint64_t now = static_cast<std::uint64_t>(now_ns()) >> 16;
-        waits.hear(static_cast<int>(f.tag), waiting_word((now > f.taken ? now - f.taken : 0) << 16 | f.bytes));
-        return true;
     }
     bool hear_lane(const stream_frame& f, int lanes) {
         if (lanes == 1 || f.bytes >= static_cast<std::uint32_t>(lanes)) return false;
