@@ -40,13 +40,9 @@ public:
         write(file_of(key), key, value);
     }
     kept_text get(name_view key, const deadline& until) {
-        detail::check_store_key(key);
-        const kept_text file = file_of(key);
         kept_text value;
-        for (detail::retry_pause pause(5'000'000);;) {
-            if (read(file, key, value)) return value;
-            if (!pause.sleep(until)) detail::fail_store_timeout(key);
-        }
+        (void)get_or_bell(key, "", until, value);
+        return value;
     }
     std::int64_t add(name_view key, std::int64_t delta) {
         detail::check_store_key(key);

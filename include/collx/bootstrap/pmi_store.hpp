@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <collx/bootstrap/detail/pmi_text.hpp>
+#include <collx/bootstrap/detail/socket_waits.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
@@ -130,12 +131,8 @@ private:
             (void)::getaddrinfo(at.substr(0, colon).c_str(), at.c_str() + colon + 1, &hints, &found);
         for (const addrinfo* a = found; a != nullptr && !socket_.is_open(); a = a->ai_next) {
             socket_ = descriptor(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-            if (!socket_.is_open()) continue;
-            int trouble = ::connect(socket_.get(), a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
-            socklen_t bytes = sizeof trouble;
-            if (trouble == EINPROGRESS && detail::wait_for_event(socket_.get(), POLLOUT, until))
-                (void)::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &trouble, &bytes);
-            if (trouble != 0) socket_.close();
+            if (socket_.is_open() && !detail::connected_within(socket_.get(), a->ai_addr, a->ai_addrlen, until))
+                socket_.close();
         }
         if (found != nullptr) ::freeaddrinfo(found);
         if (!socket_.is_open())
@@ -175,20 +172,12 @@ private:
         if (!socket_.is_open())
             fail(errc::peer_failed, rank_, -1, "see the first error", "the connection to the process manager is lost");
         question += '\n';
-        send_all(question, until);
+        const detail::came sent = detail::send_all(socket_.get(), question.data(), question.size(), until);
+        if (sent == detail::came::lost) fail_lost();
+        if (sent == detail::came::late) fail_late();
         kept_text line = receive_line(until);
         if (detail::pmi_value(line, "cmd") != answer) fail_nonsense(line);
         return line;
-    }
-    [[gnu::cold]] void send_all(const kept_text& text, const deadline& until) {
-        for (std::size_t done = 0; done < text.size();) {
-            const ssize_t n = detail::without_eintr([&] {
-                return ::send(socket_.get(), text.data() + done, text.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
-            });
-            if (n > 0) done += static_cast<std::size_t>(n);
-            else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) fail_lost();
-            else if (!detail::wait_for_event(socket_.get(), POLLOUT, until)) fail_late();
-        }
     }
     [[gnu::cold]] kept_text receive_line(const deadline& until) {
         for (std::size_t seen = 0;;) {

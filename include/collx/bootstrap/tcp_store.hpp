@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <collx/bootstrap/detail/socket_waits.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/names.hpp>
 #include <collx/core/kept_text.hpp>
@@ -89,14 +90,10 @@ public:
         return static_cast<kept_text&&>(a.value);
     }
     bool get_or_bell(name_view key, name_view bell, const deadline& until, kept_text& value) override {
-        answer a = wait(detail::tcp_word::get, key, bell, until);
-        value = static_cast<kept_text&&>(a.value);
-        return a.status != detail::tcp_status::rung;
+        return wait_for_value(detail::tcp_word::get, key, bell, until, value);
     }
     bool arrive(name_view first_bell, name_view bell, const deadline& until, kept_text& value) override {
-        answer a = wait(detail::tcp_word::arrive, first_bell, bell, until);
-        value = static_cast<kept_text&&>(a.value);
-        return a.status != detail::tcp_status::rung;
+        return wait_for_value(detail::tcp_word::arrive, first_bell, bell, until, value);
     }
     // The first call sends the question; later ones only look for the reply.
     [[gnu::cold]] bool is_rung(name_view bell, kept_text& value) override {
@@ -142,6 +139,12 @@ private:
             until.at_ns < INT64_MAX - limit_ns ? deadline{(left_ns > 0 ? until.at_ns : now_ns()) + limit_ns} : until;
         return ask(word, key, bell, left_ns, for_answer);
     }
+    // False: the bell rang.
+    bool wait_for_value(detail::tcp_word word, name_view key, name_view bell, const deadline& until, kept_text& value) {
+        answer a = wait(word, key, bell, until);
+        value = static_cast<kept_text&&>(a.value);
+        return a.status != detail::tcp_status::rung;
+    }
     // Withdraws the question for the bell. A reply that gets lost here comes again with the next question.
     [[gnu::cold]] void stop_listening() {
         if (!is_listening_) return;
@@ -152,18 +155,12 @@ private:
         } catch (const error&) { // the server has ended: the next request fails
         }
     }
-    enum class came { whole, late, lost };
+    using came = detail::came;
 
     [[gnu::cold]] bool connect(const deadline& until) {
         socket_ = detail::tcp_socket(address_);
-        if (::connect(socket_.get(), address_.get(), address_.bytes) != 0) {
-            if (errno != EINPROGRESS && errno != EINTR) return false;
-            if (!detail::wait_for_event(socket_.get(), POLLOUT, until)) return false;
-            int trouble = 0;
-            socklen_t bytes = sizeof trouble;
-            if (::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &trouble, &bytes) != 0 || trouble != 0) return false;
-        }
-        if (is_own_echo()) return false;
+        if (!detail::connected_within(socket_.get(), address_.get(), address_.bytes, until) || is_own_echo())
+            return false;
         detail::send_at_once(socket_.get());
         // A process that listens there must answer as a store does, and soon: it may be none.
         deadline until_answer = deadline::in_ns(2'000'000'000);
@@ -283,24 +280,11 @@ private:
              "the connection to the store is lost");
     }
 
-    [[gnu::cold]] came send_all(const void* data, std::size_t bytes, const deadline& until) {
-        for (const char* at = static_cast<const char*>(data); bytes > 0;) {
-            const ssize_t n =
-                detail::without_eintr([&] { return ::send(socket_.get(), at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); });
-            if (n > 0) at += n, bytes -= static_cast<std::size_t>(n);
-            else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return came::lost;
-            else if (!detail::wait_for_event(socket_.get(), POLLOUT, until)) return came::late;
-        }
-        return came::whole;
+    came send_all(const void* data, std::size_t bytes, const deadline& until) {
+        return detail::send_all(socket_.get(), data, bytes, until);
     }
-    [[gnu::cold]] came receive_all(void* data, std::size_t bytes, const deadline& until) {
-        for (char* at = static_cast<char*>(data); bytes > 0;) {
-            const ssize_t n = detail::without_eintr([&] { return ::recv(socket_.get(), at, bytes, MSG_DONTWAIT); });
-            if (n > 0) at += n, bytes -= static_cast<std::size_t>(n);
-            else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return came::lost;
-            else if (!detail::wait_for_event(socket_.get(), POLLIN, until)) return came::late;
-        }
-        return came::whole;
+    came receive_all(void* data, std::size_t bytes, const deadline& until) {
+        return detail::receive_all(socket_.get(), data, bytes, until);
     }
 
     pid_t owner_;
