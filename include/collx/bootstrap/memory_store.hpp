@@ -11,24 +11,16 @@
 #include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/locked_mutex.hpp>
+#include <collx/core/monotonic_condition.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 class memory_store {
 public:
-    memory_store() {
-        pthread_condattr_t attributes;
-        ::pthread_condattr_init(&attributes);
-        ::pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        ::pthread_cond_init(&changed_, &attributes);
-        ::pthread_condattr_destroy(&attributes);
-    }
+    memory_store() = default;
     memory_store(const memory_store&) = delete;
     memory_store& operator=(const memory_store&) = delete;
-    ~memory_store() {
-        ::pthread_cond_destroy(&changed_);
-        ::pthread_mutex_destroy(&mutex_);
-    }
+    ~memory_store() { ::pthread_mutex_destroy(&mutex_); }
 
     void set(name_view key, name_view value) {
         detail::check_store_key(key);
@@ -42,13 +34,7 @@ public:
         for (;;) {
             if (const kept_text* value = find(key)) return *value;
             if (until.passed()) detail::fail_store_timeout(key);
-            if (until.at_ns == INT64_MAX) {
-                ::pthread_cond_wait(&changed_, &mutex_);
-            } else {
-                const timespec at{static_cast<time_t>(until.at_ns / 1'000'000'000),
-                                  static_cast<long>(until.at_ns % 1'000'000'000)};
-                ::pthread_cond_timedwait(&changed_, &mutex_, &at);
-            }
+            changed_.wait(mutex_, until);
         }
     }
     std::int64_t add(name_view key, std::int64_t delta) {
@@ -74,11 +60,11 @@ private:
     void put(name_view key, name_view value) {
         if (kept_text* held = find(key)) *held = value;
         else entries_.push_back({kept_text(key), kept_text(value)});
-        ::pthread_cond_broadcast(&changed_);
+        changed_.broadcast();
     }
 
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-    pthread_cond_t changed_;
+    detail::monotonic_condition changed_;
     std::vector<entry> entries_;
 };
 

@@ -16,6 +16,7 @@
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/locked_mutex.hpp>
+#include <collx/core/monotonic_condition.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/core/start_thread.hpp>
 #include <collx/core/system_limits.hpp>
@@ -88,15 +89,9 @@ private:
 class progress_engine {
 public:
     progress_engine() : spins_(usable_cores() > 1 ? 1000 : 0) {
-        pthread_condattr_t monotonic;
-        ::pthread_condattr_init(&monotonic);
-        ::pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-        ::pthread_cond_init(&bell_, &monotonic);
-        ::pthread_condattr_destroy(&monotonic);
         thread_ = start_thread<&progress_engine::run>(this, "collx-progress", "that makes progress");
     }
     progress_engine(const progress_engine&) = delete;
-    ~progress_engine() { ::pthread_cond_destroy(&bell_); }
     // Called after the last member has left, by that member's thread.
     void stop() {
         {
@@ -196,22 +191,18 @@ private:
                 if (m->has_work.load()) return true;
             return false;
         };
-        if (ns != 0 && !stops_) {
-            const std::int64_t until = now_ns() + ns;
-            const timespec t{static_cast<time_t>(until / 1'000'000'000), static_cast<long>(until % 1'000'000'000)};
-            (void)::pthread_cond_timedwait(&bell_, &lock_, &t);
-        } else {
-            while (sleeps_.load() && !stops_ && !has_work()) ::pthread_cond_wait(&bell_, &lock_);
-        }
+        if (ns != 0 && !stops_) bell_.wait(lock_, deadline::in_ns(ns));
+        else
+            while (sleeps_.load() && !stops_ && !has_work()) bell_.wait(lock_);
         sleeps_.store(false);
     }
     void ring() {
         sleeps_.store(false);
-        ::pthread_cond_signal(&bell_);
+        bell_.signal();
     }
 
     pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
-    pthread_cond_t bell_;
+    monotonic_condition bell_;
     growing_array<progress_member*> all_;
     atomic<bool> sleeps_{false};
     bool stops_ = false;
