@@ -4,13 +4,12 @@
 // then replace sockets between ranks that share no memory. Only for custom_transport.hpp.
 #pragma once
 
-#include <cstring>
-#include <exception>
 #include <utility>
 
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/job/communicator_core.hpp>
+#include <collx/job/exchange_or_fail.hpp>
 #include <collx/job/join.hpp>
 #include <collx/job/world.hpp>
 #include <collx/transport/custom_connector.hpp>
@@ -22,53 +21,34 @@ namespace detail {
 // Opens this rank's endpoint and connects it to those of all ranks for which is_remote(rank) holds. Collective.
 template <class IsRemote>
 [[gnu::cold]] counted_ptr<custom_connector> open_custom(const counted_ptr<job>& near, IsRemote&& is_remote) {
-    struct {
-        endpoint_address at;
-        bool has_failed = false;
-    } mine;
     const int rank = near->rank, size = near->size;
-    std::exception_ptr trouble;
+    const char* const name = near->settings.over.custom->name;
     counted_ptr<custom_connector> connector;
     growing_array<endpoint_address> addresses;
-    // Tells all ranks whose endpoint has failed. Called twice: the second call tells whether all are connected.
-    const auto compare = [&](communicator_core& all, const char* what) {
-        int failed = -1;
-        exchange_by_channels(
-            all, &mine, sizeof mine,
-            [&](int r, const std::byte* line) {
-                auto theirs = mine;
-                std::memcpy(&theirs, line, sizeof theirs);
-                if (theirs.has_failed && failed < 0) failed = r;
-                addresses.push_back(theirs.at);
-            },
-            near->settings.timeout_ns);
-        if (trouble) std::rethrow_exception(trouble);
-        if (failed >= 0)
-            fail(errc::peer_failed, rank, failed, "see its output", "the transport %s of rank %d %s",
-                 near->settings.over.custom->name, failed, what);
-    };
-    const auto attempt = [&](auto&& f) {
-        try {
-            f();
-        } catch (...) { // the other ranks wait
-            trouble = std::current_exception();
-            mine.has_failed = true;
-        }
-    };
     communicator_core all(near);
-    attempt([&] {
-        connector = near->settings.over.custom->open(rank, size);
-        mine.at = connector->address();
-        if (mine.at.bytes > endpoint_address::most_bytes)
-            fail(errc::invalid_argument, rank, -1, "use a shorter address", "an address of %u bytes in transport %s",
-                 mine.at.bytes, near->settings.over.custom->name);
-    });
-    compare(all, "cannot start");
-    attempt([&] {
-        for (int r = 0; r < size; ++r)
-            if (r != rank && is_remote(r)) connector->connect(r, addresses[static_cast<std::size_t>(r)]);
-    });
-    compare(all, "cannot reach its peers");
+    const auto together = [&](const char* what, auto&& attempt, auto&& take) {
+        const int failed = exchange_or_fail<endpoint_address>(all, near->settings.timeout_ns, attempt, take);
+        if (failed >= 0)
+            fail(errc::peer_failed, rank, failed, "see its output", "the transport %s of rank %d %s", name, failed,
+                 what);
+    };
+    together(
+        "cannot start",
+        [&](endpoint_address& at) {
+            connector = near->settings.over.custom->open(rank, size);
+            at = connector->address();
+            if (at.bytes > endpoint_address::most_bytes)
+                fail(errc::invalid_argument, rank, -1, "use a shorter address",
+                     "an address of %u bytes in transport %s", at.bytes, name);
+        },
+        [&](int, const endpoint_address& theirs) { addresses.push_back(theirs); });
+    together(
+        "cannot reach its peers",
+        [&](endpoint_address&) {
+            for (int r = 0; r < size; ++r)
+                if (r != rank && is_remote(r)) connector->connect(r, addresses[static_cast<std::size_t>(r)]);
+        },
+        [](int, const endpoint_address&) {});
     return connector;
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <utility>
 
 #include <collx/bootstrap/host.hpp>
@@ -14,6 +13,7 @@
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/job/communicator_core.hpp>
+#include <collx/job/exchange_or_fail.hpp>
 #include <collx/job/join.hpp>
 #include <collx/job/listener.hpp>
 #include <collx/job/open_verbs.hpp>
@@ -81,41 +81,31 @@ inline host_description separated(host_description h, const transports& over, in
 // listen.
 [[gnu::cold]] inline counted_ptr<job> join_by_channels(const counted_ptr<job>& near, const host_description& h,
                                                        listener&& d) {
-    struct {
+    struct line {
         char token[32] = {}, address[120] = {};
-        bool has_failed = false;
-    } mine;
-    std::exception_ptr trouble;
+    };
     const int rank = near->rank, size = near->size;
-    try {
-        const kept_text token = random_token(), at = d.open(h);
-        if (at.size() >= sizeof mine.address)
-            fail(errc::environment, rank, -1, "give COLLX_ADDRESS a shorter form", "the address '%s' is too long",
-                 at.c_str());
-        std::memcpy(mine.token, token.data(), sizeof mine.token);
-        std::memcpy(mine.address, at.data(), at.size());
-    } catch (...) { // the other ranks wait
-        trouble = std::current_exception();
-        mine.has_failed = true;
-    }
     meeting m;
     detail::growing_array<kept_text> addresses;
     int failed = -1;
     {
         communicator_core all(near);
-        exchange_by_channels(
-            all, &mine, sizeof mine,
-            [&](int r, const std::byte* line) {
-                auto theirs = mine;
-                std::memcpy(&theirs, line, sizeof theirs);
+        failed = exchange_or_fail<line>(
+            all, near->settings.timeout_ns,
+            [&](line& mine) {
+                const kept_text token = random_token(), at = d.open(h);
+                if (at.size() >= sizeof mine.address)
+                    fail(errc::environment, rank, -1, "give COLLX_ADDRESS a shorter form",
+                         "the address '%s' is too long", at.c_str());
+                std::memcpy(mine.token, token.data(), sizeof mine.token);
+                std::memcpy(mine.address, at.data(), at.size());
+            },
+            [&](int r, const line& theirs) {
                 if (r == 0) m.token = {theirs.token, sizeof theirs.token};
-                if (theirs.has_failed && failed < 0) failed = r;
                 addresses.emplace_back(theirs.address);
                 m.host_of.push_back(r);
-            },
-            near->settings.timeout_ns);
+            });
     }
-    if (trouble) std::rethrow_exception(trouble);
     if (failed >= 0) fail(errc::peer_failed, rank, failed, "see its output", "rank %d cannot listen", failed);
     d.learn(m.token, addresses);
     return join_hosts(m, std::move(d), rank, size, near->settings, 0, near->found_by, near->start_until);
