@@ -2,8 +2,8 @@
 // Trains a mixture of experts. Each rank has two experts. A gate, which all ranks have, sends each token to one of
 // them. Tokens beyond an expert's capacity are dropped. A step has two exchanges forward, two backward, and a sum for
 // what all ranks have. Tokens are letters of a text. Without a loss for balance a few experts get most of the tokens;
-// with it all get about as many. Both end with the serial program's weights, to the bit. Example 09 has the exchange
-// by itself. Next: docs/lessons/25_experts.md.
+// with it all get about as many. Both end with the serial program's weights, to the bit. Next:
+// docs/lessons/25_experts.md.
 // collx-example: everywhere timeout=60
 #include <collx/algo/pairwise.hpp>
 #include <collx/collx.hpp>
@@ -144,7 +144,7 @@ struct outcome {                         // of the last quarter of the steps, of
 outcome train(collx::communicator& world, const settings& set, std::size_t steps, bool draws_begin) {
     rank_program p(world, set);
     serial_program alone(set);
-    std::uint64_t sent = 0;
+    std::uint64_t sent = 0, rows = 0; // of the last step; rows: sent to and received from other ranks
     outcome last;
     double loss = 1e9;
     for (std::size_t s = 0; s < steps; ++s) {
@@ -159,7 +159,6 @@ outcome train(collx::communicator& world, const settings& set, std::size_t steps
     example::expect(is_same(p, alone), "the weights of the serial program, to the bit");
     const char* const how = set.alpha > 0 ? "trained with the loss for balance" : "trained without a loss for balance";
     example::expect(draw(p, how) < loss / 2, "what the text's letters become is learned");
-    std::uint64_t rows = 0; // sent to and received from other ranks
     for (std::size_t k = 0; k < set.ranks; ++k)
         if (k != p.me) rows += static_cast<std::uint64_t>(p.outgoing[k] + p.incoming[k]);
     example::expect(sent == 2 * rows * sizeof(row), "what goes to experts elsewhere twice, and what comes from there");
@@ -167,20 +166,18 @@ outcome train(collx::communicator& world, const settings& set, std::size_t steps
     collx::all_reduce(world, sums);
     const double n = world.size(), tokens = static_cast<double>(set.tokens), bytes = sizeof(row),
                  limit = 4 * (n - 1) * each * set.capacity * bytes;
-    const int most = *std::max_element(p.from_rank.begin(), p.from_rank.end());
-    example::expect(most <= set.capacity, "no more than they take");
+    example::expect(*std::max_element(p.from_rank.begin(), p.from_rank.end()) <= set.capacity,
+                    "no more than they take");
     say(world, "a rank sends %.0f bytes in a step on average, formula %.0f; 4 (n-1)/n T h w = %.0f, capacity %.0f\n\n",
         static_cast<double>(sums[0]) / n, static_cast<double>(sums[1]) / n, 4 * (n - 1) / n * tokens * bytes, limit);
-    last.dropped = sums[2];
-    return last;
+    return {sums[2], last.most};
 }
 
 void run(collx::communicator& world) {
     world.set_checked(false); // ranks would compare the arguments of each call, and that would be counted, too
     const example::text text = example::share_text(world, 26, true);
     settings set;
-    set.from = &text;
-    set.ranks = static_cast<std::size_t>(world.size()), set.experts = each * set.ranks;
+    set.from = &text, set.ranks = static_cast<std::size_t>(world.size()), set.experts = each * set.ranks;
     set.capacity = static_cast<int>(
         std::ceil(capacity_factor * static_cast<double>(set.tokens) / static_cast<double>(set.experts)));
     if (world.rank() == 0) check_by_differences(set);

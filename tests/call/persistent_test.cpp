@@ -770,16 +770,20 @@ TEST_CASE("a call that a persistent group has refused is none of its own") {
     });
 }
 
-TEST_CASE("the root in a group's options is none of its calls', on one host and across hosts") {
+TEST_CASE("a root in a group's options is refused, on one host and across hosts, and the group goes on without it") {
     for (const spread& hosts : {spread{}, spread{1}})
         on_hosts(2, hosts, [&](collx::communicator& w) {
             list x(2, 1), y(2, 1);
-            collx::group(w).all_reduce(x).all_reduce(y).launch({.root = 1});
+            collx::group now(w);
+            now.all_reduce(x).all_reduce(y);
+            EXPECT(says(thrown<collx::invalid_argument>(w, [&] { now.launch({.root = 1}); }), "has no root"));
+            now.launch();
             EXPECT(x[1] == 2 && y[1] == 2);
-            per::group g(w);
-            g.all_reduce(x);
-            g.all_reduce(y);
-            g.launch({.root = 1})();
+            per::group later(w);
+            later.all_reduce(x);
+            later.all_reduce(y);
+            EXPECT(says(thrown<collx::invalid_argument>(w, [&] { (void)later.launch({.root = 1}); }), "has no root"));
+            later.launch()();
             EXPECT(x[1] == 4 && y[1] == 4);
         });
 }

@@ -226,9 +226,8 @@ private:
 
     template <detail::verb V, class In, class Out>
     void add_edges(const neighbors& g, In& in, Out& out, detail::count_tables* tables) {
-        require_output<Out, In>();
+        detail::require_neighbor_buffers<In, Out>();
         detail::require_staying<In, Out>();
-        detail::require_one_type<In, Out>();
         if constexpr (buffer_t<Out>::is_output) {
             const auto a = buffer(in);
             const auto b = buffer(out);

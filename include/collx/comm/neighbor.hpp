@@ -75,9 +75,10 @@ template <class Comm>
 }
 
 template <class In, class Out>
-constexpr void require_one_type() {
+constexpr void require_neighbor_buffers() {
     static_assert(std::is_same_v<element_of<buffer_t<In>>, element_of<buffer_t<Out>>>,
                   "collx: both buffers of a neighbourhood collective have elements of one type.");
+    require_output<Out, In>();
 }
 
 template <class Mode, verb V>
@@ -89,7 +90,6 @@ public:
     static auto run(Comm& comm, const neighbors& g, const In& in, const Out& out, const call_options& o,
                     const Kept& kept, count_tables* tables) {
         using element = element_of<Out>;
-        require_one_type<In, Out>();
         auto& c = base_of(comm).internals();
         c.require_time_limit(o.timeout.count());
         require_no_root(c, o);
@@ -150,7 +150,7 @@ struct neighbor_refusals {
 template <class Mode, verb V, class Comm, class In, class Out, class S, class SO, class R, class RO>
 auto neighbors_on_device(Comm& comm, const neighbors& g, In& in, Out& out, const device_call_options& o,
                          const part_counts<S, SO>& sent, const part_counts<R, RO>& received) {
-    require_output<Out, In>();
+    require_neighbor_buffers<In, Out>();
     return with_device_calls<Mode>(
         comm, [](auto& calls, auto& c, const auto&... args) { calls.template neighbors<V>(c, args...); }, g, buffer(in),
         buffer(out), o, sent, received);
@@ -162,7 +162,7 @@ struct neighbor_fn : neighbor_refusals {
 
     template <Communicates Comm, Buffer In, HostBuffer Out>
     auto operator()(Comm&& comm, const neighbors& g, In&& in, Out&& out, const call_options& o = {}) const {
-        require_output<Out, In>();
+        require_neighbor_buffers<In, Out>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out>(in, out);
             return neighbor_call<Mode, V>::run(comm, g, buffer(*kept.in), buffer(*kept.out), o, kept, nullptr);
@@ -188,7 +188,7 @@ struct neighbor_all_gather_v_fn : neighbor_refusals {
               class Offsets = growing_array<std::size_t>>
     auto operator()(Comm&& comm, const neighbors& g, In&& in, Out&& out, const Counts& counts,
                     const Offsets& offsets = {}, const call_options& o = {}) const {
-        require_output<Out, In>();
+        require_neighbor_buffers<In, Out>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out, true>(in, out);
             auto& c = base_of(comm).internals();
@@ -238,7 +238,7 @@ struct neighbor_all_to_all_v_fn : neighbor_refusals {
     auto operator()(Comm&& comm, const neighbors& g, In&& in, const SendCounts& send_counts,
                     const SendOffsets& send_offsets, Out&& out, const RecvCounts& recv_counts,
                     const RecvOffsets& recv_offsets, const call_options& o = {}) const {
-        require_output<Out, In>();
+        require_neighbor_buffers<In, Out>();
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out, true>(in, out);
             auto& c = base_of(comm).internals();

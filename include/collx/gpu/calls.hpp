@@ -313,7 +313,8 @@ private:
             announce_parts(call.c, sent, received, o.timeout);
         } else {
             compare_signatures(core, {.type_hash = type, .root = call.o.root, .what = verb_of(C)}, o.timeout.count());
-            compare_counts(call.c, core.tables, o);
+            call_facts f{.timeout_ns = o.timeout.count(), .tables = &core.tables};
+            compare_counts(call.c, f);
         }
     }
 };
