@@ -144,9 +144,9 @@ struct outcome {                         // of the last quarter of the steps, of
 outcome train(collx::communicator& world, const settings& set, std::size_t steps, bool draws_begin) {
     rank_program p(world, set);
     serial_program alone(set);
-    std::uint64_t sent = 0, rows = 0; // of the last step; rows: sent to and received from other ranks
     outcome last;
     double loss = 1e9;
+    std::uint64_t sent = 0, rows = 0; // of the last step; rows: sent to and received from other ranks
     for (std::size_t s = 0; s < steps; ++s) {
         sent = p.wires.sent().bytes;
         p.step(s), alone.step(s);
@@ -166,8 +166,7 @@ outcome train(collx::communicator& world, const settings& set, std::size_t steps
     collx::all_reduce(world, sums);
     const double n = world.size(), tokens = static_cast<double>(set.tokens), bytes = sizeof(row),
                  limit = 4 * (n - 1) * each * set.capacity * bytes;
-    example::expect(*std::max_element(p.from_rank.begin(), p.from_rank.end()) <= set.capacity,
-                    "no more than they take");
+    example::expect(*std::max_element(p.from_rank.begin(), p.from_rank.end()) <= set.capacity, "the capacity holds");
     say(world, "a rank sends %.0f bytes in a step on average, formula %.0f; 4 (n-1)/n T h w = %.0f, capacity %.0f\n\n",
         static_cast<double>(sums[0]) / n, static_cast<double>(sums[1]) / n, 4 * (n - 1) / n * tokens * bytes, limit);
     return {sums[2], last.most};
