@@ -46,7 +46,7 @@ inline int number(int argc, char** argv, int i, int otherwise, int most) {
 // Whether the program was given `word`, the only argument that it takes.
 inline bool has_word(int argc, char** argv, const char* word) {
     if (argc > 2 || (argc == 2 && std::strcmp(argv[1], word) != 0))
-        throw std::invalid_argument(std::string("the only argument is ") + word + ", not " + argv[argc - 1]);
+        throw std::invalid_argument(std::string("the only argument, given once, is ") + word);
     return argc == 2;
 }
 

@@ -29,12 +29,14 @@ TEST_CASE("a repeated call that reads a peer's memory takes none from the heap")
     for (const std::size_t m : {10'000u, 1'000'000u}) {
         std::vector<int> x(m, w.rank()), both(2 * m, w.rank()), all(2 * m), sum(m, 1);
         auto gather = collx::persistent::all_gather(w, x, all);
+        std::vector<double> wide(2 * m);
+        auto widen = collx::persistent::all_gather(w, x, wide); // read piece by piece, and converted
         auto exchange = collx::persistent::all_to_all(w, both, all);
         auto spread = collx::persistent::broadcast(w, x);
         auto add = collx::persistent::all_reduce(w, sum, collx::max{});
         auto swap = collx::persistent::sendrecv(w, both, peer, all, peer);
         const auto planned = [&] {
-            gather(), exchange(), spread(), add(), swap();
+            gather(), widen(), exchange(), spread(), add(), swap();
             collx::all_gather(w, x, all);
         };
         for (int i = 0; i < 10; ++i) planned();

@@ -301,7 +301,9 @@ TEST_CASE("unchecked: the error says of long messages how much is expected in al
     };
     const std::vector<message> ints = {{5'000, 20'000, "of the 80000 bytes in messages of "},
                                        {50'000, 60'000, "of the 240000 bytes in messages of "},
-                                       {500'000, 600'000, "of the 2400000 bytes in messages of "}};
+                                       {500'000, 600'000, "of the 2400000 bytes in messages of "},
+                                       {600'000, 3, "another size than this call expects: a message of "},
+                                       {100'000, 300, " bytes instead of 1200"}};
     const std::vector<message> wides = {{1, 2, "is not the 64 bytes that this call expects"},
                                         {0, 2, "is not the 64 bytes that this call expects"},
                                         {4, 40, "128 bytes instead of 1280"}};

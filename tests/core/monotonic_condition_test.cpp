@@ -22,8 +22,11 @@ TEST_CASE("a wait for a condition ends with a signal, or at its deadline") {
     });
     {
         const locked_mutex here(mutex);
-        const auto until = collx::deadline::in_ns(2'000'000);
-        while (!until.passed()) changed.wait(mutex, until); // without a signal
+        // Without a signal. Most waits take their whole time: on another clock they would end at once, or never.
+        int waits = 0;
+        for (const auto until = collx::deadline::in_ns(50'000'000); !until.passed(); ++waits)
+            changed.wait(mutex, until);
+        CHECK(waits < 10);
         turn = 1;
         changed.signal();
         while (turn != 2) changed.wait(mutex, collx::deadline::in_ns(60'000'000'000));

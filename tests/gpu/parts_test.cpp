@@ -393,6 +393,14 @@ TEST_CASE("counts that differ are named, and what cannot be is refused") {
             refuses("peer 2 of 2 ranks", [&] { collx::send(c, x, 2); });
             refuses("peer -1 of 2 ranks", [&] { sendrecv(c, x, 1 - me, y, -1); });
             refuses("to itself alone", [&] { collx::recv(c, x, me); });
+            refuses("has no root", [&] { collx::send(c, x, 1 - me, {.root = 1}); });
+            refuses("has no root", [&] { sendrecv(c, x, 1 - me, y, 1 - me, {.root = 1}); });
+            refuses("has no root", [&] { neighbor_all_gather(c, neighbors{{me}, {me}}, x, y, {.root = 1}); });
+            refuses("has no root", [&] { barrier(c, device_call_options{.root = 1}); });
+            device_group once(c);
+            once.broadcast(y, 1);
+            refuses("has no root", [&] { once.launch({.root = 1}); });
+            once.launch();
             refuses("root 7 of 2 ranks", [&] { gather(c, x, whole, {.root = 7}); });
             refuses("has 10 elements and needs 20", [&] { gather(c, x, y, {.root = me}); });
             refuses("input buffer has 10 elements and needs 20", [&] { scatter(c, x, y, {.root = me}); });

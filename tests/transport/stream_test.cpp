@@ -1289,9 +1289,7 @@ TEST_CASE(
             else (void)links.tx(0, 0);
             (void)links.move();
             narrow_listener::refusal = 0;
-            // accept() does not tell what was short for which connection.
-            const auto what =
-                accepts ? collx::detail::shortage::unknown : collx::detail::shortage_of_descriptor(reason);
+            const auto what = collx::detail::shortage_of_descriptor(reason);
             CHECK(failed.load() == failure(errc::resource, me, what).word);
             CHECK((failure(failed.load()).code() == errc::resource && failure(failed.load()).rank() == me));
             CHECK(failure(failed.load()).short_of() == what);

@@ -30,7 +30,8 @@ COLLX_ONCE void look_at_memory(const communicator_core& c, seen_buffer b, const 
 
 COLLX_ONCE void refuse_repeats(int me, const char* which) {
     fail(errc::invalid_argument, me, -1, "write into a buffer with a place for each element, for example a copy",
-         "several elements of the %s buffer lie at one address: it has a stride of 0, as an expanded tensor has",
+         "several elements of the %s buffer may lie at one address: a stride is 0, as in an expanded tensor, or not "
+         "longer than what the smaller strides span",
          which);
 }
 

@@ -198,11 +198,9 @@ constexpr auto on_device(X&& x) {
 }
 
 namespace detail {
-// Not for characters: they are a text in an output's place, which require_output() refuses.
 template <class In, class Out>
 inline constexpr bool loses_fractions_v =
-    is_float_v<element_of<buffer_t<In>>>&& std::is_integral_v<element_of<buffer_t<Out>>> &&
-    !std::is_same_v<element_of<buffer_t<Out>>, char>;
+    is_float_v<element_of<buffer_t<In>>>&& std::is_integral_v<element_of<buffer_t<Out>>>;
 } // namespace detail
 
 // Refuses, with a message, a buffer that cannot take a result. Verbs call it with the types of their output and input.
@@ -211,11 +209,11 @@ constexpr void require_output() {
     static_assert(!detail::orders_differ<std::remove_reference_t<X>, std::remove_reference_t<In>>(),
                   "collx: one of these matrices is stored by rows and the other by columns, so the result would be "
                   "transposed. Copy one into a matrix of the other's storage order.");
-    static_assert(!detail::loses_fractions_v<In, X>,
-                  "collx: the input has floating-point numbers and the output integers, so every fraction would be "
-                  "lost without a word. Give both buffers one element type.");
     constexpr bool is_text = std::is_array_v<std::remove_reference_t<X>> &&
                              std::is_same_v<std::remove_extent_t<std::remove_reference_t<X>>, const char>;
+    static_assert(is_text || !detail::loses_fractions_v<In, X>,
+                  "collx: the input has floating-point numbers and the output integers, so every fraction would be "
+                  "lost without a word. Give both buffers one element type.");
     static_assert(!is_text, "collx: a text stands where an operator or an output is expected. Operators are objects: "
                             "collx::plus{}, collx::max{}; by names that are known when the program runs: collx::any.");
     static_assert(

@@ -76,10 +76,10 @@ struct multiplies {
 };
 
 namespace detail {
-// Types of which only equal values are neither smaller nor larger: then min(a, b) is min(b, a). A class may compare a
-// part of itself.
+// Types of which `<` finds neither smaller only if both are the same: then min(a, b) is min(b, a). A class may compare
+// a part of itself; a floating-point number in it has two zeros.
 template <class T>
-inline constexpr bool is_ordered_whole_v = (!std::is_class_v<T> && !std::is_union_v<T>) || is_half_v<T>;
+inline constexpr bool is_ordered_whole_v = !std::is_class_v<T> && !std::is_union_v<T> && !std::is_floating_point_v<T>;
 template <class A, class B>
 inline constexpr bool is_ordered_whole_v<std::pair<A, B>> = is_ordered_whole_v<A>&& is_ordered_whole_v<B>;
 template <class... Ts>
@@ -100,7 +100,7 @@ struct min {
     template <class T>
     requires detail::bounded<T> COLLX_HD static constexpr T identity() { return detail::highest_v<T>; }
     template <class T>
-    static constexpr bool is_commutative_for = detail::is_ordered_whole_v<accumulator_t<T>>;
+    static constexpr bool is_commutative_for = detail::is_float_v<accumulator_t<T>> || detail::is_ordered_whole_v<T>;
     template <class T>
     static constexpr bool is_exact_for = detail::bounded<T>;
     template <class T>
@@ -120,7 +120,7 @@ struct max {
     template <class T>
     requires detail::bounded<T> COLLX_HD static constexpr T identity() { return detail::lowest_v<T>; }
     template <class T>
-    static constexpr bool is_commutative_for = detail::is_ordered_whole_v<accumulator_t<T>>;
+    static constexpr bool is_commutative_for = detail::is_float_v<accumulator_t<T>> || detail::is_ordered_whole_v<T>;
     template <class T>
     static constexpr bool is_exact_for = detail::bounded<T>;
     template <class T>

@@ -30,7 +30,8 @@ template <class T, device::GpuRuntime Runtime>
 class basic_device_window {
 public:
     // Makes a part of n zeroed elements on the current device; n may differ from rank to rank. Collective.
-    // Errors: mismatch naming the first rank with another element type or other lines · unsupported on all ranks,
+    // Errors: mismatch naming the first rank with another element type, other lines or settings · unsupported on all
+    // ranks,
     //     naming the first pair whose kernels do not reach each other's memory and why · resource.
     basic_device_window(communicator& c, std::size_t n, const Runtime& r, const device_window_options& o = {})
         : bytes_(c, r, part_of(c, n, o), o.settings) {}
@@ -84,8 +85,8 @@ public:
     //     place, peer or line that is not there · unsupported for an addition over PCI Express · peer_failed ·
     //     aborted: another rank has ended it.
     void check() { bytes_.check(); }
-    // Sets how long a wait() may take in kernels that begin from now on; initially the communicator's timeout. No
-    // kernel of this rank may use the window meanwhile.
+    // Sets how long a wait() may take in kernels that begin from now on, and a wait for a rank in fence(); initially
+    // the communicator's timeout. No kernel of this rank may use the window meanwhile.
     void set_timeout(duration t) { bytes_.set_timeout(t); }
 
 private:

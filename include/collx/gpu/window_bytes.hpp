@@ -27,8 +27,9 @@ class window_bytes {
     using table_type = device::window_table;
 
 public:
-    // Collective. Errors: mismatch naming the first rank whose element type or lines differ from those of rank 0 ·
-    // unsupported, on all ranks, naming the first pair whose kernels do not reach each other's memory · resource.
+    // Collective. Errors: mismatch naming the first rank whose element type, lines or settings differ from those of
+    // rank 0 · unsupported, on all ranks, naming the first pair whose kernels do not reach each other's memory ·
+    // resource.
     window_bytes(communicator& c, const Runtime& r, const device_window_part& mine, const device_settings& s)
         : side_(dup_for(communicator_core::of_device_window, c)), runtime_(r), route_(r, side_), settings_(s) {
         settings_.multicast = false; // for sums, of which a window makes none
@@ -117,10 +118,12 @@ public:
             fail(errc::aborted, rank(), -1, "see what the rank says that ended it: check() or synchronize() there",
                  "device window: another rank has ended it");
     }
-    // Sets how long a wait() may take in kernels that begin from now on. Give all ranks the same limit.
+    // Sets how long a wait() may take in kernels that begin from now on, and one for a rank in fence() or at the end.
+    // Give all ranks the same limit.
     void set_timeout(duration t) {
         require_current();
-        table_.timeout_ns = static_cast<std::uint64_t>(require_some_time(rank(), t.count()));
+        core().settings.timeout_ns = require_some_time(rank(), t.count());
+        table_.timeout_ns = static_cast<std::uint64_t>(t.count());
         runtime_.run_lanes(device::window_setup{table_}, 1);
     }
 

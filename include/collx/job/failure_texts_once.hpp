@@ -116,8 +116,9 @@ private:
                  call_, guilty, m.came, m.whole, m.expected);
         if (m.came != m.expected)
             fail(errc::mismatch, me_, who, remedy,
-                 "%s: the part of rank %d has another size than this call expects: %zu bytes instead of %zu", call_,
-                 guilty, m.came, m.expected);
+                 "%s: the part of rank %d has another size than this call expects: a message of %zu bytes instead of "
+                 "%zu",
+                 call_, guilty, m.came, m.expected);
         fail(errc::mismatch, me_, who, remedy,
              "%s: the part of rank %d has the %zu bytes that this call expects, but is of another type or count, or "
              "of another call",
@@ -169,8 +170,8 @@ private:
     // What to do about a rank that does not come.
     const char* remedy_of_timeout() const {
         if (core_.made_for != nullptr && std::strcmp(core_.made_for, communicator_core::of_device_window) == 0)
-            return "is it alive, and does it make this call of the device window? set_timeout() of the communicator of "
-                   "which the window is made waits longer";
+            return "is it alive, and does it make this call of the device window? set_timeout() of the window waits "
+                   "longer";
         if (core_.made_for != nullptr)
             return "is it alive, and does it call this window, progress() of it, or serve it by "
                    "with(progress::thread{})? set_timeout() waits longer";

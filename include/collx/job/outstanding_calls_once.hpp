@@ -35,7 +35,7 @@ COLLX_ONCE void outstanding_calls::advance() {
         }
         moves_ += is_first && op.state != task_state::blocked;
         if (op.state == task_state::failed) core_.net.report(op.error);
-        if (op.state == task_state::done) list_.erase(list_.begin() + static_cast<std::ptrdiff_t>(i));
+        if (op.state == task_state::done) list_.erase_at(i);
         else if (op.state == task_state::failed || op.is_dropped) set_aside(i);
         else ++i;
     }
@@ -64,7 +64,7 @@ COLLX_ONCE void outstanding_calls::drop(operation* op) {
 [[gnu::cold]] COLLX_ONCE void outstanding_calls::set_aside(std::size_t i) noexcept {
     list_[i].op->failed_before = std::move(failed_);
     failed_ = list_[i].op;
-    list_.erase(list_.begin() + static_cast<std::ptrdiff_t>(i));
+    list_.erase_at(i);
 }
 
 } // namespace detail

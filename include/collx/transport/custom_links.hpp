@@ -53,7 +53,7 @@ public:
     }
     void push(int p) override {
         const turn_tried here(hub_->its_turn());
-        if (here && failed_ != nullptr && !failed()) send_to(p);
+        if (here && failed_ != nullptr && at(p).ports && !failed()) send_to(p);
     }
     int find_gone(int waiting_for, std::int64_t now) override {
         const turn_taken here(hub_->its_turn());

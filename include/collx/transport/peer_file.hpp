@@ -72,11 +72,15 @@ inline descriptor file_of(const memory_handle& h) {
         if (!own.is_open()) none_left(errno);
         return own;
     }
-    if (const std::uint64_t here = numbered_in(); here != f.numbered && here != 0 && f.numbered != 0)
+    if (const std::uint64_t here = numbered_in(); here != f.numbered && here != 0 && f.numbered != 0) {
+        // For want of a descriptor the file may not have come by the socket.
+        const descriptor spare(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+        if (const int e = errno; !spare.is_open() && collx::detail::is_out_of_descriptors(e)) none_left(e);
         fail(errc::unsupported, -1, -1,
              "let the ranks of a host share a network namespace or a PID namespace (docker run --pid, "
              "shareProcessNamespace of a pod)",
              "taking over a file of process %d, which is a number of another PID namespace", f.process);
+    }
     const descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, f.process, 0)));
     descriptor file(process.is_open() ? static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), f.file, 0)) : -1);
     if (file.is_open()) return file;

@@ -282,7 +282,7 @@ private:
             (shares_ && hub_->shared().has_to_open())) {
             const auto take = [&](auto& h, descriptor s, const auto& session) { adopt(h, std::move(s), session); };
             const bool waits = !peers_.wanted.empty() || (shares_ && hub_->shared().has_to_open());
-            if (hub_->look(id_, take) != 0 && waits) report(failure(errc::resource, rank_));
+            if (const int e = hub_->look(id_, take); e != 0 && waits) report(failure::no_descriptor(rank_, e));
             if (hub_->shared().has_to_open()) hub_->shared().move(*hub_, job_rank(rank_));
             if (const int p = hub_->take_odd(id_); p >= 0 && p < peers_.count() && p != rank_)
                 report(failure(errc::security, p));

@@ -192,7 +192,7 @@ private:
     void not_connected(way& w, Hub& hub, int me, int error) {
         if (hub.is_unix() && error == EAGAIN) return void(w.try_at_ns = now_ns() + soon_ns); // a long queue
         if (error == ECONNREFUSED) return come_again(w, me, true);
-        if (would_block(error)) error = ENOSPC; // also a lack of memory; its lines would take the other for no news
+        if (would_block(error)) error = ENOSPC; // lack of memory, whose errno a line takes for "nothing has come yet"
         w.to->lose(error == EKEYREJECTED ? EBADMSG : error);
     }
     template <class Hub>
