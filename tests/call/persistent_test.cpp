@@ -789,6 +789,49 @@ TEST_CASE("a root in a group's options is refused, on one host and across hosts,
         });
 }
 
+// Rank 0 makes `call` with a time limit L. Ranks 1 to 3 send it an int each, after 0.7, 1.4 and 2.1 L; rank 3 then
+// receives 400,000 ints from it. No wait is longer than L, but the call is.
+template <class Call>
+void expect_one_limit_for_all_parts(bool by_groups, Call&& call) {
+    const auto limit = collx_test::heard_within(300ms);
+    on_ranks(4, [&](collx::communicator& w) {
+        w.set_checked(false);
+        int x = w.rank();
+        EXPECT(w.size() == 4);
+        if (w.rank() == 0) return (void)thrown<collx::timed_out>(w, [&] { call(w, {.timeout = limit}); });
+        std::this_thread::sleep_for(limit * 7 / 10 * w.rank());
+        try { // rank 0 has given up meanwhile
+            if (by_groups) collx::group(w).send(collx::value(x), 0).launch();
+            else collx::send(w, collx::value(x), 0);
+            list large(400'000);
+            if (w.rank() == 3) collx::recv(w, large, 0);
+        } catch (const collx::error&) {
+        }
+    });
+}
+TEST_CASE("the time limit of a call of several messages is for all of them together") {
+    using options = collx::call_options;
+    expect_one_limit_for_all_parts(false, [](collx::communicator& w, const options& o) {
+        list one(1), three(3);
+        per::neighbor_all_gather(w, {{1, 2, 3}, {}}, one, three, o)();
+    });
+    expect_one_limit_for_all_parts(true, [](collx::communicator& w, const options& o) {
+        list a(1), b(1), c(1);
+        per::group g(w);
+        g.recv(a, 1), g.recv(b, 2), g.recv(c, 3);
+        g.launch(o)();
+    });
+    const list large(400'000, 1);
+    expect_one_limit_for_all_parts(false, [&](collx::communicator& w, const options& o) {
+        int x = 0;
+        collx::sendrecv(w, large, 3, collx::value(x), 1, o);
+    });
+    expect_one_limit_for_all_parts(false, [&](collx::communicator& w, const options& o) {
+        int x = 0;
+        per::sendrecv(w, large, 3, collx::value(x), 1, o)();
+    });
+}
+
 TEST_CASE("a run that throws has ended when its error comes: nothing of it is under way") {
     on_ranks(2, [](collx::communicator& w) {
         w.set_checked(false);

@@ -549,6 +549,31 @@ TEST_CASE("calls of a group may read the same memory, and their buffers may touc
     });
 }
 
+TEST_CASE("what no algorithm can make is refused when it is added, before anything is under way") {
+    for (const int per_host : {0, 1})
+        on_hosts(2, {per_host}, [per_host](collx::communicator& w) {
+            const int other = 1 - w.rank();
+            std::vector<int> mine(400'000, w.rank()), theirs(400'000), sum{1}, long_scan(300'000, 1), short_scan{1};
+            struct block {
+                char bytes[8 << 20];
+            };
+            const auto large = std::make_unique<block>();
+            const auto shifted = collx::with_post(collx::plus{}, [](int v) { return v + 1; });
+            collx::group g(w);
+            g.send(mine, other), g.recv(theirs, other), g.all_reduce(sum);
+            const auto e = thrown<collx::error>(w, [&] { g.broadcast(collx::value(*large), 0); });
+            EXPECT(e.code() == collx::errc::unsupported && says(e, "does not fit a slot"));
+            if (per_host == 0) g.scan(long_scan, shifted);
+            else EXPECT(says(thrown<collx::error>(w, [&] { g.scan(long_scan, shifted); }), "no post hook"));
+            collx::barrier(w);
+            EXPECT(sum[0] == 1 && theirs[0] == 0);
+            g.launch();
+            EXPECT(sum[0] == 2 && theirs[399'999] == other);
+            collx::group(w).scan(short_scan, shifted).launch(); // goes with what all publish, also across hosts
+            EXPECT(short_scan[0] == w.rank() + 2);
+        });
+}
+
 TEST_CASE("the time limit of a group is for all its parts together") {
     expect_one_limit(false, [](collx::communicator& w, const auto& in, const collx::call_options& o) {
         std::vector<int> large(300'000, 1), all(2000);

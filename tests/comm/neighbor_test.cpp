@@ -177,6 +177,26 @@ TEST_CASE("graphs and sizes that are wrong, before anything is sent") {
     });
 }
 
+TEST_CASE("checked: a persistent call and a blocking one are told apart, and all ranks go on") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(true);
+        const int other = 1 - w.rank();
+        std::vector<int> x(2), y(2);
+        const collx::neighbors both{{other}, {other}};
+        const auto edges = thrown<collx::mismatch>(w, [&] {
+            if (w.rank() == 0) (void)collx::persistent::neighbor_all_to_all(w, both, x, y);
+            else collx::neighbor_all_to_all(w, both, x, y);
+        });
+        EXPECT(says(edges, "collective is persistent neighbor_all_to_all on rank 0 and neighbor_all_to_all on rank 1"));
+        const auto groups = thrown<collx::mismatch>(w, [&] {
+            if (w.rank() == 0) (void)collx::persistent::group(w).all_reduce(x).launch();
+            else collx::group(w).all_reduce(x).launch();
+        });
+        EXPECT(says(groups, "collective is persistent group on rank 0 and group on rank 1"));
+        collx::barrier(w);
+    });
+}
+
 TEST_CASE("checked: an edge that one end alone has, or with another count, is named on all ranks, which go on") {
     for (const bool count_differs : {false, true})
         on_ranks(3, [&](collx::communicator& w) {

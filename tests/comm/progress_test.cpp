@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "support.hpp"
+#include "support/caught_stderr.hpp"
 #include "support/computed.hpp"
 #include "support/sanitizers.hpp"
 
@@ -264,6 +265,31 @@ TEST_CASE("a handle or a communicator that goes with calls outstanding ends them
         });
     collx::detail::progress_place& place = collx::detail::progress_place::of_process();
     CHECK(place.engine == nullptr);
+}
+
+TEST_CASE("a group that is dropped on a checked communicator while the thread moves a call on") {
+    // An observer that takes its time makes the thread's turn long enough.
+    const auto see = [](void*, const collx::call_record& r) {
+        if (r.outcome == collx::call_outcome::failed) std::this_thread::sleep_for(1ms);
+    };
+    const caught_stderr quiet;
+    for (int round = 0; round < 20; ++round)
+        on_ranks(2, [&](collx::communicator& w) {
+            w.set_checked(true);
+            w.record_calls(64);
+            w.on_calls({see, nullptr});
+            (void)w.with(progress::thread{});
+            std::vector<float> x(4'000'000, 1), y(4, 1);
+            auto sum = collx::async::all_reduce(w, x);
+            if (w.rank() == 0) {
+                collx::group g(w);
+                g.all_reduce(y);
+            }
+            (void)thrown<collx::aborted>(w, [&] {
+                sum.wait();
+                collx::barrier(w);
+            });
+        });
 }
 
 TEST_CASE("a persistent call that is dropped while the thread moves it on") {

@@ -6,11 +6,16 @@
 //
 // collx-test: timeout=240 serial
 #include <collx/algo/ring.hpp>
+#include <collx/comm/progress.hpp>
 #include <collx/job/custom_transport.hpp>
 #include <collx/job/join.hpp>
 #include <collx/testing/endpoint_contract.hpp>
 #include <collx/testing/with_faults.hpp>
 #include <collx/transport/counted.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "../../examples/16_write_a_transport/datagrams.hpp"
 #include "comm/support.hpp"
@@ -73,6 +78,18 @@ struct fails_to_start : datagrams {
     };
 };
 
+std::atomic<bool> is_slow{false};
+struct slow : datagrams {
+    static constexpr const char* name = "slow";
+    struct endpoint : datagrams::endpoint {
+        using datagrams::endpoint::endpoint;
+        bool move() {
+            if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            return datagrams::endpoint::move();
+        }
+    };
+};
+
 } // namespace
 
 TEST_CASE("collectives, children and messages go over a transport of the program's own") {
@@ -83,6 +100,30 @@ TEST_CASE("hosts share memory within, and a transport of the program's own goes 
     const transports over = per_peer{shm{}, datagrams{}};
     auto jobs = detail::thread_jobs({0, 0, 1, 2, 1}, over);
     detail::run_thread_jobs(std::move(jobs), [](communicator& w) { run_checked(w, run_some); });
+}
+
+TEST_CASE("abort() by another thread ends a call that begins meanwhile with aborted, and refuses none") {
+    is_slow = false;
+    auto jobs = detail::thread_jobs({0, 1}, per_peer{shm{}, slow{}});
+    detail::run_thread_jobs(std::move(jobs), [](communicator& all) {
+        run_checked(all, [](communicator& w) {
+            (void)w.with(progress::thread{});
+            int x = 1;
+            all_reduce(w, value(x));
+            EXPECT(x == 2);
+            barrier(w);
+            if (w.rank() == 1)
+                return (void)collx_test::thrown<aborted>(w, [&] {
+                    for (;;) all_reduce(w, value(x));
+                });
+            is_slow = true;
+            std::thread other([&] { w.abort(); });
+            std::this_thread::sleep_for(std::chrono::milliseconds(20)); // abort() is in the endpoint now
+            (void)collx_test::thrown<aborted>(w, [&] { all_reduce(w, value(x)); });
+            is_slow = false;
+            other.join();
+        });
+    });
 }
 
 TEST_CASE("a counted transport is as good, and counts") {
@@ -98,11 +139,11 @@ TEST_CASE("a counted transport is as good, and counts") {
 }
 
 TEST_CASE("a transport that delays is as good; what one drops or cuts is found by the suite and by calls") {
-    using slow = with_faults<datagrams, fault_plan{.seed = 3, .delay_one_in = 5, .delay_moves = 40}>;
-    const auto late = collx::testing::check_transport<slow>();
+    using delaying = with_faults<datagrams, fault_plan{.seed = 3, .delay_one_in = 5, .delay_moves = 40}>;
+    const auto late = collx::testing::check_transport<delaying>();
     INFO(late.text());
     CHECK(late.is_clean());
-    run_over(3, slow{});
+    run_over(3, delaying{});
 
     using lossy = with_faults<datagrams, fault_plan{.seed = 3, .drop_one_in = 4}>;
     const auto lost = collx::testing::check_transport<lossy>({.limit_ns = 100'000'000});

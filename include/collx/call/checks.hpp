@@ -71,6 +71,7 @@ seen_buffer seen_on_host(const View& v) {
                                          std::size_t need);
 [[noreturn, gnu::cold]] void refuse_root(const communicator_core& c, int root);
 [[noreturn, gnu::cold]] void refuse_needless_root(const communicator_core& c, int root);
+[[noreturn, gnu::cold]] void refuse_post_of_scan(const communicator_core& c);
 [[noreturn, gnu::cold]] void refuse_division(const communicator_core& c, std::size_t whole);
 
 template <class Options>

@@ -54,6 +54,11 @@ COLLX_ONCE void refuse_needless_root(const communicator_core& c, int root) {
          "root %d was given to a call that has no root", root);
 }
 
+COLLX_ONCE void refuse_post_of_scan(const communicator_core& c) {
+    fail(errc::unsupported, c.net.rank(), -1, "apply the hook after the call",
+         "a scan across hosts passes its results on as operands, so the operator may have no post hook");
+}
+
 COLLX_ONCE void refuse_division(const communicator_core& c, std::size_t whole) {
     fail(errc::invalid_argument, c.net.rank(), -1, "pad it, or use the v-variant with counts",
          "%zu elements do not divide among %d ranks", whole, c.net.size());

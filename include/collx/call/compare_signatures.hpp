@@ -17,13 +17,15 @@ inline const char* called(const signature& s) {
     switch (s.made_by) {
         case signature::split: return "split";
         case signature::window: return "window";
-        case signature::group: return "group";
+        case signature::group:
+        case signature::persistent_group: return "group";
         default: return name_of(s.what);
     }
 }
 
 inline const char* kind_of_call(const signature& s) {
-    return s.made_by == signature::persistent ? "persistent " : s.made_by == signature::async ? "async " : "";
+    const bool is_persistent = s.made_by == signature::persistent || s.made_by == signature::persistent_group;
+    return is_persistent ? "persistent " : s.made_by == signature::async ? "async " : "";
 }
 
 // Ranks send hashes of types and operators, which have one size. An error shows the names of those that are known here
@@ -79,7 +81,7 @@ struct hashed_name {
 
 // The name of the first field in which two calls differ; nullptr if none. `a` and `b` receive the two values.
 [[gnu::cold]] inline const char* difference(const signature& x, const signature& y, char (&a)[40], char (&b)[40]) {
-    const bool is_group = x.made_by == signature::group;
+    const bool is_group = x.made_by == signature::group || x.made_by == signature::persistent_group;
     const auto numbers = [&](long long p, long long q) {
         std::snprintf(a, sizeof a, "%lld", p);
         std::snprintf(b, sizeof b, "%lld", q);

@@ -12,6 +12,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/maybe.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/job/call_end.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -26,6 +27,8 @@ public:
     virtual void start() = 0;
     virtual bool test() = 0;
     virtual void wait() = 0;
+    // wait() for a part of a call whose time limit began before.
+    virtual void wait_at_most(std::int64_t /*timeout_ns*/) { wait(); }
     // As start() and wait(), on the shortest path.
     virtual void run() {
         start();
@@ -45,8 +48,9 @@ public:
     // compiled into each program, even if the program does not use it.
     COLLX_ONCE void start() final;
     bool test() final { return !under_way_ || under_way_->test(); }
-    void wait() final {
-        if (under_way_) under_way_->wait();
+    void wait() final { wait_at_most(timeout_ns_); }
+    void wait_at_most(std::int64_t timeout_ns) final {
+        if (under_way_) under_way_->wait_at_most(timeout_ns);
     }
     COLLX_ONCE void run() override;
     void leave() final {
@@ -84,9 +88,10 @@ private:
     maybe<call_under_way> under_way_;
 };
 
-// Several calls, started and waited for in order.
+// Several calls, started and waited for in order, with one time limit for all waits.
 class ready_sequence final : public ready_call {
 public:
+    explicit ready_sequence(std::int64_t timeout_ns) : timeout_ns_(timeout_ns) {}
     void add(sole_ptr<ready_call> c) { calls_.push_back(std::move(c)); }
     void require_unmoved() const override {
         for (const auto& c : calls_) c->require_unmoved();
@@ -100,8 +105,10 @@ public:
         for (const auto& c : calls_) all = c->test() && all;
         return all;
     }
-    void wait() override {
-        for (const auto& c : calls_) c->wait();
+    void wait() override { wait_at_most(timeout_ns_); }
+    void wait_at_most(std::int64_t timeout_ns) override {
+        const call_end end(timeout_ns);
+        for (const auto& c : calls_) c->wait_at_most(end.left_ns());
     }
     void run() override {
         if (calls_.size() == 1) return calls_[0]->run();
@@ -114,6 +121,7 @@ public:
 
 private:
     growing_array<sole_ptr<ready_call>> calls_;
+    const std::int64_t timeout_ns_;
 };
 
 // Several calls that begin together, as one collective call; those of a group with messages alone as none.
@@ -130,8 +138,8 @@ public:
     ready_sequence parts;
 
 protected:
-    ready_parts(communicator_core& c, std::uint64_t says, bool is_collective = true)
-        : core_(c), says_(says), is_collective_(is_collective) {}
+    ready_parts(communicator_core& c, std::uint64_t says, std::int64_t timeout_ns, bool is_collective = true)
+        : parts(timeout_ns), core_(c), says_(says), is_collective_(is_collective) {}
     void begin() {
         require_unmoved();
         if (!is_collective_) return;

@@ -103,10 +103,7 @@ private:
                 if (r.facts.private_counts) return select_for_private_counts<C>(c.schedules, p);
             if constexpr (is_scan && !passes_on) {
                 if (p.windows) return c.schedules.bind(algo::one_shot<C>{}, p.at_port);
-                if (has_post)
-                    fail(
-                        errc::unsupported, c.net.rank(), -1, "apply the hook after the call",
-                        "a scan across hosts passes its results on as operands, so the operator may have no post hook");
+                if (has_post) refuse_post_of_scan(c);
             }
             if constexpr (C == collective::reduce && serial && !passes_on) {
                 problem narrow = p;

@@ -13,7 +13,7 @@ COLLX_BEGIN_NAMESPACE
 
 // What a rank publishes about a call before it begins, for the comparison in checked mode.
 struct signature {
-    enum form : std::uint8_t { call, group, split, persistent, async, window }; // kinds of calls
+    enum form : std::uint8_t { call, group, split, persistent, async, window, persistent_group }; // kinds of calls
     std::uint64_t count = 0;                   // elements per rank, as the collective counts them
     std::uint64_t counts_hash = 0;             // of the table of a v-variant that all ranks must share
     std::uint32_t sequence = 0;                // number of the call on its communicator

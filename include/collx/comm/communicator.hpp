@@ -93,8 +93,7 @@ public:
     void abort() {
         live().require_own();
         live().net.report(failure(errc::aborted, rank()));
-        const detail::one_caller::alone here(live().caller);
-        (void)live().net.move_remote();
+        (void)live().net.move_remote(); // has a lock of its own: this thread may be in no call
     }
 
     // Advances outstanding operations without waiting. Returns how many are left; none after a failure, which test()
@@ -135,9 +134,10 @@ public:
         live().recorder->look(-1);
         return live().recorder->recent();
     }
-    // Shows each recorded call to a function of the program when it begins and when it ends, also if it fails; see
-    // call_observer. What the function throws ends the communicator, as for an operator, unless the call has failed.
-    // Errors: invalid_argument where no calls are recorded.
+    // Shows each recorded call to a function of the program when it begins and when it ends, also if it fails, but for
+    // a call whose record was overwritten before it ended; see call_observer. What the function throws ends the
+    // communicator, as for an operator, unless the call has failed. Errors: invalid_argument where no calls are
+    // recorded.
     void on_calls(const call_observer& observer) {
         const detail::one_caller::call here(live().caller, rank());
         live().require_own();

@@ -142,8 +142,8 @@ private:
         const bool has_calls = !mine.calls.empty();
         const std::uint64_t says = has_calls ? agree_on(mine.calls, o) : 0;
         if (has_calls) (void)c.agree(~says); // making the persistent call is a call, too
-        auto all = make_sole<detail::ready_group<typename Mover::calls>>(c, std::move(mine.calls),
-                                                                         std::move(mine.buffers), says);
+        auto all = make_sole<detail::ready_group<typename Mover::calls>>(
+            c, std::move(mine.calls), std::move(mine.buffers), says, o.timeout.count());
         for (auto& m : messages) all->parts.add(std::move(m));
         const bool is_one_host = c.net.is_one_host();
         const int at_port = detail::next_async_port(c);
@@ -161,18 +161,30 @@ private:
         });
         return persistent_call(c, std::move(all));
     }
+    // How many bytes of calls go together.
+    std::size_t room_together() const {
+        const auto& c = comm_->internals();
+        return c.net.is_one_host() ? c.schedules.stage_bytes(1, algo::one_shot_all_reduce{}.depth)
+                                   : remote_room(static_cast<std::size_t>(comm_->size()));
+    }
+    // Refuses a call that launch() would have to refuse when other calls of the group are under way.
+    void require_possible(const detail::grouped_call& call, std::size_t elem_bytes) const {
+        const auto& c = comm_->internals();
+        detail::require_slot(c, elem_bytes);
+        if (!c.net.is_one_host() && call.must_go_together() && call.bytes() > room_together())
+            detail::refuse_post_of_scan(c);
+    }
     // Calls f(first, last, bytes, is alone) for each part of a group: calls that go together, or one that goes alone.
     template <class Calls, class F>
     void for_each_part(const Calls& calls, F&& f) const {
         const bool is_one_host = comm_->internals().net.is_one_host();
-        const std::size_t room = is_one_host
-                                     ? comm_->internals().schedules.stage_bytes(1, algo::one_shot_all_reduce{}.depth)
-                                     : remote_room(static_cast<std::size_t>(comm_->size()));
+        const std::size_t room = room_together();
         for (std::size_t first = 0; first < calls.size();) {
             std::size_t last = first, bytes = 0;
             while (last < calls.size() && bytes + round_up(calls[last]->bytes(), 8) <= room)
                 bytes += round_up(calls[last++]->bytes(), 8);
-            const bool is_alone = last == first || (last == first + 1 && !is_one_host);
+            const bool is_alone =
+                last == first || (last == first + 1 && !is_one_host && !calls[first]->must_go_together());
             if (is_alone) last = first + 1;
             f(first, last, bytes, is_alone);
             first = last;
@@ -199,9 +211,10 @@ private:
             if (!IsInPlace) with.in = detail::seen_on_host(a);
             auto& c = comm_->internals();
             const std::size_t count = detail::check_call(c, detail::row_of(V), with).cuts.elems;
-            held_.calls.push_back(
-                make_sole<detail::grouped_collective<Mode, V, IsInPlace, buffer_t<In>, buffer_t<Out>, Op>>(
-                    *comm_, a, b, op, root, count, size() + 1));
+            auto call = make_sole<detail::grouped_collective<Mode, V, IsInPlace, buffer_t<In>, buffer_t<Out>, Op>>(
+                *comm_, a, b, op, root, count, size() + 1);
+            require_possible(*call, sizeof(element));
+            held_.calls.push_back(std::move(call));
             if (!IsInPlace) memory_.look(with.in);
             memory_.look(with.out);
             unmade_.add(c, detail::name_of(V));
@@ -271,6 +284,7 @@ private:
         c.begin_collective();
         detail::group_signature all;
         for (const auto& call : calls) call->sign(all);
+        if (detail::is_repeated_v<Mode>) all.shown.made_by = signature::persistent_group;
         if (c.settings.checked != 0) detail::compare_signatures(c, all.shown, o.timeout.count());
         return all.says;
     }

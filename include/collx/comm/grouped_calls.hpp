@@ -22,7 +22,7 @@ namespace detail {
 // What must be the same on all ranks in a group. shown: compared field by field in checked mode. says: mixed into the
 // agreed number in any mode.
 struct group_signature {
-    signature shown{.what = verb::all_reduce, .made_by = signature::group};
+    signature shown{.what = verb::all_reduce, .made_by = signature::group}; // or a persistent one
     std::uint64_t says = 0;
 };
 
@@ -30,6 +30,8 @@ struct group_signature {
 struct grouped_call {
     virtual ~grouped_call() = default;
     virtual std::size_t bytes() const = 0;
+    // Whether across hosts no algorithm of its verb can make it: every rank folds what all have published.
+    virtual bool must_go_together() const { return false; }
     virtual void publish(std::byte* to) = 0;
     virtual void finish(const std::byte* const* ranks, std::size_t at, int n, int me) = 0;
     virtual void sign(group_signature&) const = 0;
@@ -111,6 +113,7 @@ struct grouped_collective final : grouped_call_in<Mode> {
           published(elems * (row.in == extent::parts ? static_cast<std::size_t>(c.size()) : 1)),
           move(i, o, f, c.size()) {}
     std::size_t bytes() const override { return grouped_bytes<element>(published); }
+    bool must_go_together() const override { return moves::is_scan && has_post_v<Op, accumulator_t<element>>; }
     void publish(std::byte* to) override {
         if (!moves::from_root || me == root) move.load(reinterpret_cast<element*>(to), sched::place::in, 0, published);
     }

@@ -43,8 +43,8 @@ auto part_of_view(const View& v, const graph_edge& e) {
 template <class Kept>
 class ready_neighbors final : public ready_parts {
 public:
-    ready_neighbors(communicator_core& c, const Kept& kept, std::uint64_t says)
-        : ready_parts(c, says), buffers_(kept) {}
+    ready_neighbors(communicator_core& c, const Kept& kept, std::uint64_t says, std::int64_t timeout_ns)
+        : ready_parts(c, says, timeout_ns), buffers_(kept) {}
     void require_unmoved() const override {
         buffers_.look(
             [&](const char* which, std::size_t then, std::size_t now) { refuse_moved(core_, which, then, now); });
@@ -57,11 +57,12 @@ private:
 // In checked calls every rank receives the number of its peers' edges to it and their elements, compares, and shows to
 // all what it has found. All ranks throw the same. A template, so that only programs with such a call compile it.
 template <class Comm>
-[[gnu::cold]] void compare_edges(Comm& comm, verb v, std::uint64_t type, const graph_edges& edges,
-                                 std::int64_t timeout_ns) {
+[[gnu::cold]] void compare_edges(Comm& comm, verb v, signature::form made_by, std::uint64_t type,
+                                 const graph_edges& edges, std::int64_t timeout_ns) {
     auto& c = comm.internals();
     const call_end end(timeout_ns);
-    compare_signatures(c, {.type_hash = static_cast<std::uint32_t>(type), .what = v}, end.left_ns());
+    compare_signatures(c, {.type_hash = static_cast<std::uint32_t>(type), .what = v, .made_by = made_by},
+                       end.left_ns());
     const auto sent = sums_by_peer(c.net.size(), edges.sent), expected = sums_by_peer(c.net.size(), edges.received);
     growing_array<edge_sum> told(sent.size());
     all_to_all_fn<blocking>{}(comm, view(sent.data(), sent.size()), view(told.data(), told.size()),
@@ -102,11 +103,15 @@ public:
         require_slot(c, sizeof(element));
         c.begin_collective();
         const call_end end(o.timeout);
-        if (c.settings.checked != 0) compare_edges(base_of(comm), V, type_hash<element>(), edges, o.timeout.count());
+        constexpr signature::form made_by = is_repeated_v<Mode>                 ? signature::persistent
+                                            : std::is_same_v<Mode, nonblocking> ? signature::async
+                                                                                : signature::call;
+        if (c.settings.checked != 0)
+            compare_edges(base_of(comm), V, made_by, type_hash<element>(), edges, o.timeout.count());
         constexpr std::uint64_t says = kind_hash<element, no_op>() + static_cast<std::uint64_t>(V);
         if constexpr (std::is_same_v<Mode, repeated>) {
             (void)c.agree(~says); // making it is a call, too
-            auto all = make_sole<ready_neighbors<Kept>>(c, kept, says);
+            auto all = make_sole<ready_neighbors<Kept>>(c, kept, says, o.timeout.count());
             for (const graph_edge& e : edges.received) add_ready<false>(c, *all, part_of_view(out, e), e.peer, o);
             for (const graph_edge& e : edges.sent) add_ready<true>(c, *all, part_of_view(in, e), e.peer, o);
             return persistent_call(c, std::move(all));

@@ -53,6 +53,10 @@ public:
         gather_->wait();
         finish();
     }
+    void wait_at_most(std::int64_t timeout_ns) override {
+        gather_->wait_at_most(timeout_ns);
+        finish();
+    }
     void run() override {
         publish();
         gather_->run();
@@ -108,8 +112,9 @@ public:
         under_way_.emplace(core_, message_, timeout_ns_);
     }
     bool test() override { return !under_way_ || under_way_->test(); }
-    void wait() override {
-        if (under_way_) under_way_->wait();
+    void wait() override { wait_at_most(timeout_ns_); }
+    void wait_at_most(std::int64_t timeout_ns) override {
+        if (under_way_) under_way_->wait_at_most(timeout_ns);
     }
     void leave() override {
         if (under_way_) under_way_->settle_failed();
@@ -141,8 +146,8 @@ using group_watches = growing_array<sole_ptr<watched_in_group>>;
 template <class Calls>
 class ready_group final : public ready_parts {
 public:
-    ready_group(communicator_core& c, Calls all, group_watches buffers, std::uint64_t says)
-        : ready_parts(c, says, !all.empty()), calls(std::move(all)), buffers_(std::move(buffers)) {}
+    ready_group(communicator_core& c, Calls all, group_watches buffers, std::uint64_t says, std::int64_t timeout_ns)
+        : ready_parts(c, says, timeout_ns, !all.empty()), calls(std::move(all)), buffers_(std::move(buffers)) {}
     void require_unmoved() const override {
         for (const auto& b : buffers_) b->look(core_);
     }

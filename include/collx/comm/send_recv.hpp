@@ -9,6 +9,7 @@
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/refusals.hpp>
 #include <collx/comm/verb_fronts.hpp>
+#include <collx/job/call_end.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -260,7 +261,7 @@ struct sendrecv_fn : takes<call_form::exchange> {
                 // Both are under way at once, the receive first: see is_wanted_first().
                 message_fn<repeated, false> receive;
                 message_fn<repeated, true, false> send;
-                auto both = make_sole<ready_sequence>();
+                auto both = make_sole<ready_sequence>(o.timeout.count());
                 both->add(receive(comm, std::forward<In>(incoming), from_rank, o).release());
                 both->add(send(comm, std::forward<Out>(outgoing), to_rank, o).release());
                 return persistent_call(c, std::move(both));
@@ -306,23 +307,24 @@ private:
         check(c, sent, to_rank, received, from_rank, o);
         message_fn<blocking, true> send;
         message_fn<blocking, false> receive;
+        const call_end end(o.timeout);
         // A short message that finds room is sent at once.
         if (is_short_message(c, sent) && !c.pending.is_queued(message_queue(to_rank, true)) &&
             c.net.tx(port::messages, to_rank).has_room(sent.size() * sizeof(element_of<Out>))) {
             send(comm, sent, to_rank, o);
-            return receive(comm, received, from_rank, o);
+            return receive(comm, received, from_rank, end.left_of(o));
         }
         if (is_wanted_first(c, received, from_rank)) {
             message_fn<nonblocking, false> start_receiving;
             message_fn<blocking, true, false> send_all;
             auto receiving = start_receiving(comm, received, from_rank, o);
             send_all(comm, sent, to_rank, o);
-            return receiving.wait();
+            return handle_access::of(receiving).wait_at_most(end.left_ns());
         }
         message_fn<nonblocking, true, false> start; // does not wait until it is taken: all ranks receive
         auto sending = start(comm, sent, to_rank, o);
         receive(comm, received, from_rank, o);
-        sending.wait();
+        handle_access::of(sending).wait_at_most(end.left_ns());
     }
 };
 

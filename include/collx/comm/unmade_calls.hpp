@@ -45,8 +45,10 @@ private:
                       first_);
         if (core_->note_dropped(text,
                                 is_checked ? "call launch(); checked, this ends the communicator" : "call launch()") &&
-            is_checked)
+            is_checked) {
+            const one_caller::alone here(core_->caller);
             core_->abandon();
+        }
     }
     communicator_core* core_ = nullptr;
     counted_ptr<communicator_end> end_;
