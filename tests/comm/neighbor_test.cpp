@@ -177,7 +177,7 @@ TEST_CASE("graphs and sizes that are wrong, before anything is sent") {
     });
 }
 
-TEST_CASE("checked: a persistent call and a blocking one are told apart, and all ranks go on") {
+TEST_CASE("checked: a persistent call beside a blocking one is a mismatch on all ranks, which go on") {
     on_ranks(2, [](collx::communicator& w) {
         w.set_checked(true);
         const int other = 1 - w.rank();
