@@ -103,7 +103,7 @@ public:
         require_slot(c, sizeof(element));
         c.begin_collective();
         const call_end end(o.timeout);
-        constexpr signature::form made_by = is_repeated_v<Mode>                 ? signature::persistent
+        constexpr signature::form made_by = std::is_same_v<Mode, repeated>      ? signature::persistent
                                             : std::is_same_v<Mode, nonblocking> ? signature::async
                                                                                 : signature::call;
         if (c.settings.checked != 0)
