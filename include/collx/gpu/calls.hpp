@@ -156,19 +156,19 @@ private:
     static void make_barrier(const Started& call) {
         const device_call_options& o = call.o;
         const typename Started::alone& alone = call; // as in call()
-        using nothing = contiguous_view<char>;
-        using types = device::call_types<nothing, nothing, device::move_only, char, device::even_cuts, true>;
+        using empty_view = contiguous_view<char>;
+        using types = device::call_types<empty_view, empty_view, device::move_only, char, device::even_cuts, true>;
         if (call.g.is_direct()) {
-            by_kernel::launch<types>(device::simple_protocol{}, algo::flag_barrier{}, call, nothing(), nothing(),
+            by_kernel::launch<types>(device::simple_protocol{}, algo::flag_barrier{}, call, empty_view(), empty_view(),
                                      device::move_only{}, [](int) { return device::even_cuts(); },
                                      {collective::barrier});
         } else if (!two_level::try_barrier(alone)) {
             staged_pieces<Runtime> pieces(call.g, o.stream, call.stream.is_capturing, call.timeout_ns());
-            pieces.template put<char>(nothing(), device::staging_range(),
+            pieces.template put<char>(empty_view(), device::staging_range(),
                                       [t = o.timeout](communicator& side, const std::byte*, std::byte*) {
                                           collx::barrier(side, {.timeout = t});
                                       });
-            pieces.take(nothing(), device::staging_range());
+            pieces.take(empty_view(), device::staging_range());
         }
         call.end();
     }

@@ -44,8 +44,8 @@ private:
 // A call that keeps its prepared kernel instead of launching it.
 template <class Runtime, class Comm>
 struct device_recorder : device_started<Runtime, Comm> {
-    device_recorder(Comm& c, const device_call_options& o, sole_ptr<recorded_launch>& to, bool is_collective = true)
-        : device_started<Runtime, Comm>(c, o, is_collective), is_collective(is_collective), recorded(&to) {}
+    device_recorder(Comm& c, const device_call_options& o, sole_ptr<recorded_launch>& to, bool counts = true)
+        : device_started<Runtime, Comm>(c, o, counts), is_collective(counts), recorded(&to) {}
     template <class Call, class In, class Out>
     void put(const Call& call, const device::fused_options& with, const In&, const Out&) const {
         *recorded = make_sole<typed_launch<Runtime, Comm, Call>>(this->comm, this->o, is_collective, call, with);

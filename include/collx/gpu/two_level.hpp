@@ -43,10 +43,10 @@ struct two_level {
     template <class Call>
     static bool try_barrier(const Call& call) {
         if (call.g.domains() == nullptr) return false;
-        using nothing = contiguous_view<char>;
-        const nothing none;
+        using empty_view = contiguous_view<char>;
+        const empty_view none;
         const device_shape s;
-        two_level_call<Call, nothing, nothing, device::move_only>(collective::barrier, call, none, none, {}, s)
+        two_level_call<Call, empty_view, empty_view, device::move_only>(collective::barrier, call, none, none, {}, s)
             .barrier();
         return true;
     }

@@ -17,10 +17,10 @@ namespace detail {
 template <class Call, class In, class Out, class Op>
 class two_level_pieces {
 public:
-    // hash: of all other facts that the ranks compare.
-    two_level_pieces(collective what, const Call& call, const In& in, const Out& out, const Op& op,
-                     const device_shape& s, std::uint64_t hash = 0)
-        : what(what), started(call), in(in), out(out), operation(op), shape(s), hash(hash), domains(*call.g.domains()),
+    // facts: a hash of all else that the ranks compare.
+    two_level_pieces(collective c, const Call& call, const In& from, const Out& to, const Op& op, const device_shape& s,
+                     std::uint64_t facts = 0)
+        : what(c), started(call), in(from), out(to), operation(op), shape(s), hash(facts), domains(*call.g.domains()),
           map(domains.map()), before(call), after(call, true),
           staging(call.g, call.o.stream, call.stream.is_capturing, longer(call.timeout_ns(), rail_patience_ns)) {}
 

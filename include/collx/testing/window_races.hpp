@@ -226,10 +226,10 @@ private:
         const auto is_of = [&](const window_use& u, kind what, int peer) {
             return u.what == what && u.window == first.use->window && u.peer == peer;
         };
-        const auto& given = uses_.of(first.who.rank);
+        const auto& uses = uses_.of(first.who.rank);
         bool has_later = false;
-        for (std::size_t i = 0; i < given.size(); ++i)
-            if (is_of(given[i], kind::signal, second.who.rank)) {
+        for (std::size_t i = 0; i < uses.size(); ++i)
+            if (is_of(uses[i], kind::signal, second.who.rank)) {
                 if (i < number) ++m.signals_before;
                 else has_later = true;
             }

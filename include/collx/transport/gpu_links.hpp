@@ -154,7 +154,7 @@ public:
         files_.close();
     }
     // Records an obstacle that was found after a peer was mapped.
-    void refuse(int peer, gpu_obstacle why) { peers_[static_cast<std::size_t>(peer)].why = why; }
+    void refuse(int rank, gpu_obstacle why) { peers_[static_cast<std::size_t>(rank)].why = why; }
     // Unmaps everything. Kernels of peers may go on: they use their own mappings.
     void close() {
         for (peer& p : peers_) {
