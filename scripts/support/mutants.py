@@ -724,7 +724,7 @@ ROWS = [
      ["comm/bucketed:tensors of one array*"]),
     ("the parts of a persistent call begin their limits anew", "call/ready_call.hpp", "c->wait_at_most(end.left_ns());", "c->wait();",
      ["call/persistent:the time limit of a call of several*"]),
-    ("a persistent neighbourhood counts as a blocking one", "comm/neighbor.hpp", "? signature::persistent", "? signature::call",
+    ("a persistent neighbourhood counts as a blocking one", "comm/neighbor.hpp", ".what = v, .kind = kind}", ".what = v}",
      ["comm/neighbor:checked: a persistent*"]),
     ("a group takes an element that fits no slot", "comm/group.hpp", "detail::require_slot(c, elem_bytes);", "", ["comm/group:what no algorithm*"]),
     ("a long scan with a hook is refused when the group is under way", "comm/group.hpp", "detail::refuse_post_of_scan(c);", ";",

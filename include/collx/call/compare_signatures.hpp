@@ -17,15 +17,13 @@ inline const char* called(const signature& s) {
     switch (s.made_by) {
         case signature::split: return "split";
         case signature::window: return "window";
-        case signature::group:
-        case signature::persistent_group: return "group";
+        case signature::group: return "group";
         default: return name_of(s.what);
     }
 }
 
 inline const char* kind_of_call(const signature& s) {
-    const bool is_persistent = s.made_by == signature::persistent || s.made_by == signature::persistent_group;
-    return is_persistent ? "persistent " : s.made_by == signature::async ? "async " : "";
+    return s.kind == call_kind::persistent ? "persistent " : s.kind == call_kind::async ? "async " : "";
 }
 
 // Ranks send hashes of types and operators, which have one size. An error shows the names of those that are known here
@@ -81,7 +79,7 @@ struct hashed_name {
 
 // The name of the first field in which two calls differ; nullptr if none. `a` and `b` receive the two values.
 [[gnu::cold]] inline const char* difference(const signature& x, const signature& y, char (&a)[40], char (&b)[40]) {
-    const bool is_group = x.made_by == signature::group || x.made_by == signature::persistent_group;
+    const bool is_group = x.made_by == signature::group;
     const auto numbers = [&](long long p, long long q) {
         std::snprintf(a, sizeof a, "%lld", p);
         std::snprintf(b, sizeof b, "%lld", q);
@@ -96,7 +94,7 @@ struct hashed_name {
         std::strcpy(a, "one");
         std::strcpy(b, "another");
     };
-    if (x.what != y.what || x.made_by != y.made_by) {
+    if (x.what != y.what || x.made_by != y.made_by || x.kind != y.kind) {
         std::snprintf(a, sizeof a, "%s%s", kind_of_call(x), called(x));
         std::snprintf(b, sizeof b, "%s%s", kind_of_call(y), called(y));
         return "collective";

@@ -10,6 +10,7 @@
 #include <collx/core/buffer.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/exec/count_table.hpp>
+#include <collx/job/call_record.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -20,6 +21,11 @@ struct blocking {};
 struct nonblocking {};
 struct tried {};
 struct repeated {};
+
+template <class Mode>
+inline constexpr call_kind call_kind_of = std::is_same_v<Mode, repeated>      ? call_kind::persistent
+                                          : std::is_same_v<Mode, nonblocking> ? call_kind::async
+                                                                              : call_kind::blocking;
 
 // Whether a call continues after the statement that makes it.
 template <class Mode>

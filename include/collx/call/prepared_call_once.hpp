@@ -31,9 +31,9 @@ inline void compare_requests(communicator_core& c, const call_request& r, bool z
                         .policy_hash = r.policy_hash,
                         .what = r.facts.what,
                         .zero_copy = zero_copy,
-                        .made_by = r.is_persistent               ? signature::persistent
-                                   : r.at_port == port::blocking ? signature::call
-                                                                 : signature::async},
+                        .kind = r.is_persistent               ? call_kind::persistent
+                                : r.at_port == port::blocking ? call_kind::blocking
+                                                              : call_kind::async},
                        end.left_ns());
     if (row_of(r.facts.what).counts == part_counts_of::root) compare_with_root(c, r.facts, end.left_ns());
 }

@@ -7,13 +7,15 @@
 
 #include <collx/call/verb_table.hpp>
 #include <collx/core/config.hpp>
+#include <collx/job/call_record.hpp>
 #include <collx/job/communicator_core.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 // What a rank publishes about a call before it begins, for the comparison in checked mode.
 struct signature {
-    enum form : std::uint8_t { call, group, split, persistent, async, window, persistent_group }; // kinds of calls
+    // What a rank calls: a verb, or another function.
+    enum form : std::uint8_t { call, group, split, window };
     std::uint64_t count = 0;                   // elements per rank, as the collective counts them
     std::uint64_t counts_hash = 0;             // of the table of a v-variant that all ranks must share
     std::uint32_t sequence = 0;                // number of the call on its communicator
@@ -24,6 +26,7 @@ struct signature {
     detail::verb what = detail::verb::barrier; // the verb of a call
     std::uint8_t zero_copy = 0;                // whether all buffers lie in shared memory
     form made_by = call;                       // what was called
+    call_kind kind = call_kind::blocking;      // how
 };
 static_assert(sizeof(signature) <= signal_line::inline_bytes);
 

@@ -284,7 +284,7 @@ private:
         c.begin_collective();
         detail::group_signature all;
         for (const auto& call : calls) call->sign(all);
-        if (detail::is_repeated_v<Mode>) all.shown.made_by = signature::persistent_group;
+        all.shown.kind = detail::call_kind_of<Mode>;
         if (c.settings.checked != 0) detail::compare_signatures(c, all.shown, o.timeout.count());
         return all.says;
     }

@@ -22,7 +22,7 @@ namespace detail {
 // What must be the same on all ranks in a group. shown: compared field by field in checked mode. says: mixed into the
 // agreed number in any mode.
 struct group_signature {
-    signature shown{.what = verb::all_reduce, .made_by = signature::group}; // or a persistent one
+    signature shown{.what = verb::all_reduce, .made_by = signature::group};
     std::uint64_t says = 0;
 };
 

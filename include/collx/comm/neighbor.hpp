@@ -57,12 +57,11 @@ private:
 // In checked calls every rank receives the number of its peers' edges to it and their elements, compares, and shows to
 // all what it has found. All ranks throw the same. A template, so that only programs with such a call compile it.
 template <class Comm>
-[[gnu::cold]] void compare_edges(Comm& comm, verb v, signature::form made_by, std::uint64_t type,
-                                 const graph_edges& edges, std::int64_t timeout_ns) {
+[[gnu::cold]] void compare_edges(Comm& comm, verb v, call_kind kind, std::uint64_t type, const graph_edges& edges,
+                                 std::int64_t timeout_ns) {
     auto& c = comm.internals();
     const call_end end(timeout_ns);
-    compare_signatures(c, {.type_hash = static_cast<std::uint32_t>(type), .what = v, .made_by = made_by},
-                       end.left_ns());
+    compare_signatures(c, {.type_hash = static_cast<std::uint32_t>(type), .what = v, .kind = kind}, end.left_ns());
     const auto sent = sums_by_peer(c.net.size(), edges.sent), expected = sums_by_peer(c.net.size(), edges.received);
     growing_array<edge_sum> told(sent.size());
     all_to_all_fn<blocking>{}(comm, view(sent.data(), sent.size()), view(told.data(), told.size()),
@@ -103,11 +102,8 @@ public:
         require_slot(c, sizeof(element));
         c.begin_collective();
         const call_end end(o.timeout);
-        constexpr signature::form made_by = std::is_same_v<Mode, repeated>      ? signature::persistent
-                                            : std::is_same_v<Mode, nonblocking> ? signature::async
-                                                                                : signature::call;
         if (c.settings.checked != 0)
-            compare_edges(base_of(comm), V, made_by, type_hash<element>(), edges, o.timeout.count());
+            compare_edges(base_of(comm), V, call_kind_of<Mode>, type_hash<element>(), edges, o.timeout.count());
         constexpr std::uint64_t says = kind_hash<element, no_op>() + static_cast<std::uint64_t>(V);
         if constexpr (std::is_same_v<Mode, repeated>) {
             (void)c.agree(~says); // making it is a call, too
@@ -124,9 +120,7 @@ public:
             for (const graph_edge& e : edges.sent)
                 set->add(start_message<true>(c, part_of_view(in, e), algo::send_message{.peer = e.peer}));
             if (c.recorder) [[unlikely]]
-                (void)c.recorder->begin_async(
-                    {name_of(V), in.size() * sizeof(element), "",
-                     std::is_same_v<Mode, nonblocking> ? call_kind::async : call_kind::blocking});
+                (void)c.recorder->begin_async({name_of(V), in.size() * sizeof(element), "", call_kind_of<Mode>});
             c.start(set, outstanding_calls::no_queue);
             work<decltype(result_of(kept.held))> all(c, set, kept.held, end.left_ns());
             if constexpr (std::is_same_v<Mode, nonblocking>) return all;
