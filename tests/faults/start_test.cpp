@@ -13,6 +13,7 @@
 #include <deque>
 
 #include <collx/bootstrap/tcp_server.hpp>
+#include <collx/bootstrap/tcp_store.hpp>
 
 #include "faults/hosts.hpp"
 #include "support/night.hpp"
@@ -287,6 +288,22 @@ void run_all(fault what) {
 }
 
 } // namespace
+
+TEST_CASE("a rank sends nothing before its store has a listener, not even a bye") {
+    const int bound = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); // has the port, but does not listen
+    sockaddr_in at{};
+    at.sin_family = AF_INET, at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof at;
+    REQUIRE(::bind(bound, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+    REQUIRE(::getsockname(bound, reinterpret_cast<sockaddr*>(&at), &bytes) == 0);
+    start_page page{};
+    words::page = &page, words::rank = 1, words::has_sent = false;
+    CHECK_THROWS_AS(collx::tcp_store("127.0.0.1", ntohs(at.sin_port), collx::deadline::in_ns(200'000'000), 1),
+                    collx::error);
+    CHECK_FALSE(words::has_sent);
+    words::page = nullptr, words::rank = -1, words::said = 0, words::has_sent = false;
+    ::close(bound);
+}
 
 TEST_CASE("a rank that dies while the job comes up is named by all others within a second") { run_all(fault::killed); }
 

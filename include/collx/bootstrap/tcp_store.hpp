@@ -159,8 +159,10 @@ private:
 
     [[gnu::cold]] bool connect(const deadline& until) {
         socket_ = detail::tcp_socket(address_);
-        if (!detail::connected_within(socket_.get(), address_.get(), address_.bytes, until) || is_own_echo())
+        if (!detail::connected_within(socket_.get(), address_.get(), address_.bytes, until) || is_own_echo()) {
+            socket_.close(); // there is no server to say bye to
             return false;
+        }
         detail::send_at_once(socket_.get());
         // A process that listens there must answer as a store does, and soon: it may be none.
         deadline until_answer = deadline::in_ns(2'000'000'000);
