@@ -55,7 +55,8 @@ int main(int argc, char** argv) {
                 }
                 without.push_back(call_us(w, 60));
             }
-            std::sort(with.begin(), with.end()), std::sort(without.begin(), without.end());
+            std::sort(with.begin(), with.end());
+            std::sort(without.begin(), without.end());
             const double a = with[with.size() / 2], b = without[without.size() / 2];
             if (speaks) std::printf("| %d | %.2f | %.2f, %.2f times | %.0f |\n", n, a, b, a / b, making);
         }

@@ -64,8 +64,13 @@ void round_trips(collx::communicator& w, collx::window<std::uint64_t>& x, int ro
     std::uint64_t count = 0, value = 7, got = 0, wrong = 0;
     const auto turn = [&](auto&& give, auto&& take) {
         return [leads, give, take] {
-            if (leads) give(), take();
-            else take(), give();
+            if (leads) {
+                give();
+                take();
+            } else {
+                take();
+                give();
+            }
         };
     };
     std::vector<way> ways;
@@ -89,10 +94,19 @@ void round_trips(collx::communicator& w, collx::window<std::uint64_t>& x, int ro
     const auto recv = [&] { collx::recv(w, collx::view(&got, 1), other); };
     ways.push_back({"send, recv", turn(send, recv), 2});
     const auto put_signal = [&] { x.put_signal(other, 0, ++count); };
-    const auto wait_read = [&] { x.wait(other), wrong += local[0] != (leads ? count : count + 1); };
+    const auto wait_read = [&] {
+        x.wait(other);
+        wrong += local[0] != (leads ? count : count + 1);
+    };
     ways.push_back({"put_signal, wait, read", turn(put_signal, wait_read), 2});
-    const auto put = [&] { x.put(other, 8, ++count), x.signal(other); };
-    const auto wait_for_signal = [&] { x.wait(other), wrong += local[8] != (leads ? count : count + 1); };
+    const auto put = [&] {
+        x.put(other, 8, ++count);
+        x.signal(other);
+    };
+    const auto wait_for_signal = [&] {
+        x.wait(other);
+        wrong += local[8] != (leads ? count : count + 1);
+    };
     ways.push_back({"put, signal, wait, read", turn(put, wait_for_signal), 2});
     ways.push_back({"signal, wait", turn([&] { x.signal(other); }, [&] { x.wait(other); }), 2});
     head(w, "8 bytes, one way");
@@ -133,10 +147,16 @@ void stream(collx::communicator& w, collx::window<std::uint64_t>& x, std::size_t
 
 int main(int argc, char** argv) try {
     const int rounds = argc > 1 ? std::atoi(argv[1]) : 21;
-    if (rounds < 1) return std::puts("one_sided [ROUNDS]: 1 or more"), 2;
+    if (rounds < 1) {
+        std::puts("one_sided [ROUNDS]: 1 or more");
+        return 2;
+    }
     collx::communicator world;
     world.set_timeout(collx::duration::from_ns(10000000000));
-    if (world.size() != 2) return std::puts("one_sided: run it under collx_run -n 2"), 2;
+    if (world.size() != 2) {
+        std::puts("one_sided: run it under collx_run -n 2");
+        return 2;
+    }
     collx::window<std::uint64_t> x(world, std::size_t{8} << 17);
     const bool near = x.is_shared(1 - world.rank());
     round_trips(world, x, rounds, near ? 20'000 : 1'000);

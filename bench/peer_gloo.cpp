@@ -158,10 +158,13 @@ public:
                 if (name.starts_with("ring"))
                     by_ = std::make_unique<gloo::AllgatherRing<float>>(in, std::vector<const float*>{send}, recv,
                                                                        static_cast<int>(count));
-                else gather_.setInput(send, count), gather_.setOutput(recv, whole);
+                else {
+                    gather_.setInput(send, count);
+                    gather_.setOutput(recv, whole);
+                }
                 break;
             case operation::broadcast: broadcast_.setOutput(send, whole); break;
-            default: to_all_.setInput(send, whole), to_all_.setOutput(recv, whole);
+            default: to_all_.setInput(send, whole); to_all_.setOutput(recv, whole);
         }
     }
     void operator()(int root) {
@@ -169,7 +172,7 @@ public:
         switch (variant_.op) {
             case operation::all_reduce: return gloo::allreduce(reduce_);
             case operation::all_gather: return gloo::allgather(gather_);
-            case operation::broadcast: return broadcast_.setRoot(root), gloo::broadcast(broadcast_);
+            case operation::broadcast: broadcast_.setRoot(root); return gloo::broadcast(broadcast_);
             default: return gloo::alltoall(to_all_);
         }
     }
@@ -219,9 +222,10 @@ private:
                 for (int i = 0, root = 0; i < calls; ++i, root = root + 1 == s_.ranks ? 0 : root + 1) once(root);
             },
             1);
-        if (rank_ == 0)
-            std::fputs(csv_text({v.op, bytes, s_.ranks, "tcp", s_.peer, v.name, v.in_place, t}).c_str(), stdout),
-                std::fflush(stdout);
+        if (rank_ == 0) {
+            std::fputs(csv_text({v.op, bytes, s_.ranks, "tcp", s_.peer, v.name, v.in_place, t}).c_str(), stdout);
+            std::fflush(stdout);
+        }
     }
     void check(const variant& v, call& once, std::size_t whole, std::size_t count) {
         const int root = s_.ranks - 1;

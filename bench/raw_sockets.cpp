@@ -79,7 +79,8 @@ pair_of_sockets connected(const settings& s) {
     const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int a = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     auto* const address = reinterpret_cast<sockaddr*>(&at);
-    tune(listener, s), tune(a, s);
+    tune(listener, s);
+    tune(a, s);
     if (::bind(listener, address, sizeof at) != 0 || ::listen(listener, 1) != 0 ||
         ::getsockname(listener, address, &length) != 0 || ::connect(a, address, sizeof at) != 0)
         give_up("a connection on loopback");
@@ -115,7 +116,8 @@ public:
             if (is_theirs)
                 receives_.push_back(part(two && me == 0 ? from.a : from.b, in, receive_bytes, l, lanes, s.split));
         }
-        send_bytes_ = send_bytes, receive_bytes_ = receive_bytes;
+        send_bytes_ = send_bytes;
+        receive_bytes_ = receive_bytes;
 #if COLLX_BENCH_URING
         if (s.uring) uring_ = std::make_unique<uring_engine>(s.uring_waits);
 #endif
@@ -126,7 +128,10 @@ public:
 
 private:
     static stretch part(int fd, std::byte* at, std::size_t bytes, std::size_t lane, std::size_t lanes, bool split) {
-        if (split) lane /= 2, lanes /= 2;
+        if (split) {
+            lane /= 2;
+            lanes /= 2;
+        }
         const std::size_t begin = bytes * lane / lanes;
         return {fd, at + begin, bytes * (lane + 1) / lanes - begin};
     }
@@ -151,12 +156,14 @@ private:
                     send_bytes_ - to_send >= receive_bytes_ - to_receive + s_.pace_bytes)
                     continue;
                 const std::size_t n = send(x);
-                to_send -= n, moved += n;
+                to_send -= n;
+                moved += n;
             }
             for (auto& x : receives_) {
                 if (x.left() == 0) continue;
                 const std::size_t n = receive(x);
-                to_receive -= n, moved += n;
+                to_receive -= n;
+                moved += n;
             }
             if (moved == 0 && shares_cores_) ::sched_yield();
         }
@@ -166,7 +173,10 @@ private:
     std::size_t send(stretch& x) {
         const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (s_.zero_copy ? MSG_ZEROCOPY : 0);
         const ssize_t n = ::send(x.fd, x.at + x.done, std::min(s_.write_bytes, x.left()), flags);
-        if (n < 0 && errno == ENOBUFS && s_.zero_copy) return complete(x), 0; // too many under way
+        if (n < 0 && errno == ENOBUFS && s_.zero_copy) { // too many under way
+            complete(x);
+            return 0;
+        }
         if (n < 0 && errno != EAGAIN && errno != EINTR) give_up("send");
         if (n <= 0) return 0;
         x.posted += s_.zero_copy;

@@ -37,7 +37,9 @@ public:
         : op_(op), me_(me), n_(ranks), by_(by), chunk_(bytes / static_cast<std::size_t>(ranks) / 4 * 4),
           write_(how.write_bytes), stage_bytes_(how.stage_bytes), shares_cores_(how.shares_cores) {
         const std::size_t all = chunk_ * static_cast<std::size_t>(ranks) + 4;
-        in_ = pages(all, false), out_ = pages(all, false), tmp_ = pages(all, false);
+        in_ = pages(all, false);
+        out_ = pages(all, false);
+        tmp_ = pages(all, false);
         stage_ = pages(stage_bytes_, false);
         steps_ = op == operation::all_reduce ? 2 * (n_ - 1) : tools::perf::is_rooted(op) ? n_ : n_ - 1;
     }
@@ -61,8 +63,10 @@ private:
         bool has_own = op_ != operation::all_gather && op_ != operation::all_to_all;
         while (sent_ < to_send_ || received_ < to_receive_) {
             const bool moved = send() | receive();
-            if (!has_own) has_own = true, std::memcpy(chunk(out_, me_), chunk(in_, me_), chunk_);
-            else if (!moved && shares_cores_) ::sched_yield();
+            if (!has_own) {
+                has_own = true;
+                std::memcpy(chunk(out_, me_), chunk(in_, me_), chunk_);
+            } else if (!moved && shares_cores_) ::sched_yield();
         }
     }
     // The chunk that comes in that step; the one that is sent then came one step before.
@@ -105,13 +109,17 @@ private:
         const ssize_t n = ::recv(by_.from, to, most, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) throw std::runtime_error("recv failed");
         if (n < 0) return false;
-        if (!sums) return received_ += static_cast<std::size_t>(n), true;
+        if (!sums) {
+            received_ += static_cast<std::size_t>(n);
+            return true;
+        }
         staged_ += static_cast<std::size_t>(n);
         const std::size_t whole = staged_ / 4 * 4;
         add(reinterpret_cast<float*>(kept(step) + at), reinterpret_cast<const float*>(chunk(in_, coming(step)) + at),
             reinterpret_cast<const float*>(stage_), whole / 4);
         std::memmove(stage_, stage_ + whole, staged_ - whole);
-        staged_ -= whole, received_ += whole;
+        staged_ -= whole;
+        received_ += whole;
         return true;
     }
     static void add(float* __restrict to, const float* __restrict a, const float* __restrict b, std::size_t n) {

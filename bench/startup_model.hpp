@@ -105,7 +105,10 @@ private:
         std::vector<std::size_t> next(static_cast<std::size_t>(n_), 0);
         std::priority_queue<event> queue;
         long order = 0;
-        for (int r = 0; r < n_; ++r) steps.push_back(steps_of(r)), queue.push({{c_.latency, 1}, order++, r});
+        for (int r = 0; r < n_; ++r) {
+            steps.push_back(steps_of(r));
+            queue.push({{c_.latency, 1}, order++, r});
+        }
         std::map<std::string, moment> set;
         std::map<std::string, std::vector<event>> waiting;
         ready_.resize(static_cast<std::size_t>(n_));
@@ -120,7 +123,10 @@ private:
         };
         const auto publish = [&](const std::string& key, moment from) {
             set[key] = from;
-            for (const event& w : waiting[key]) free += c_.request / 2, answer(w.rank, {free, later(w.at, from).depth});
+            for (const event& w : waiting[key]) {
+                free += c_.request / 2;
+                answer(w.rank, {free, later(w.at, from).depth});
+            }
             waiting.erase(key);
         };
         while (!queue.empty()) {
@@ -131,7 +137,9 @@ private:
             moment now{free, e.at.depth};
             auto& words = result_.of_rank[static_cast<std::size_t>(e.rank)];
             result_.requests += s.what != word::connect;
-            words.sets += s.what == word::set, words.gets += s.what == word::get, words.adds += s.what == word::add;
+            words.sets += s.what == word::set;
+            words.gets += s.what == word::get;
+            words.adds += s.what == word::add;
             if (e.rank == 0 && s.what != word::connect) ++result_.root_waits;
             if (s.what == word::get) {
                 const auto held = set.find(s.key);
@@ -144,7 +152,8 @@ private:
             answer(e.rank, now);
             if (s.what == word::set) publish(s.key, now);
             if (s.key == "heard-by" && ++heard_by == n_ - 1) { // by the last one: one request more
-                ++result_.requests, ++words.sets;
+                ++result_.requests;
+                ++words.sets;
                 free += c_.request;
                 publish("heard", {free + 2 * c_.latency, now.depth + 2});
             }
@@ -164,7 +173,8 @@ private:
                 up = {(below.time + setup + c_.latency > up.time ? below.time + setup + c_.latency : up.time) +
                           2 * cost(lines),
                       (below.depth + 1 > up.depth ? below.depth + 1 : up.depth)};
-                ++result_.messages, ++result_.connections;
+                ++result_.messages;
+                ++result_.connections;
             }
         int span = 1;
         while (span < n_) span *= 2;

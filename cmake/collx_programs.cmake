@@ -18,7 +18,8 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 # g++ 12 and clang 14 both pass with these. A local may be named like a function of the C library (signal) or like one
 # of our function objects (barrier); only g++ can be told to object to shadowed locals alone.
 # Leaving members out of a designated initialiser is how options are written.
-set(collx_warnings -Wall -Wextra -Wno-missing-field-initializers -Wnon-virtual-dtor $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>)
+set(collx_warnings -Wall -Wextra -Wno-missing-field-initializers -Wnon-virtual-dtor $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>
+                   $<$<CXX_COMPILER_ID:Clang>:-Wcomma>)
 if(COLLX_WERROR)
   list(APPEND collx_warnings -Werror)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

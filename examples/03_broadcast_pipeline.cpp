@@ -101,7 +101,8 @@ void by_pieces(collx::communicator& world, const formulas& f, std::size_t n) {
     std::vector<std::string> labels;
     std::vector<double> measured, formula;
     for (int s = 1; s <= (example::is_short() ? 16 : 64); s *= 2) {
-        measured.push_back(broadcast_ms(world, n, s, f)), formula.push_back(f.pipelined_ms(n, s));
+        measured.push_back(broadcast_ms(world, n, s, f));
+        formula.push_back(f.pipelined_ms(n, s));
         labels.push_back(std::to_string(s));
         say(world, "%8d %9d %12.1f %12.1f\n", s, s * (f.nodes - 1), measured.back(), formula.back());
     }
@@ -118,9 +119,10 @@ void by_size(collx::communicator& world, const formulas& f, int pieces) {
     std::vector<std::string> labels;
     std::vector<double> naive, cut, naive_formula, cut_formula;
     for (std::size_t kib = 2; kib <= (example::is_short() ? 64 : 256); kib *= 2) {
-        naive.push_back(broadcast_ms(world, kib * 1024, 1, f)), naive_formula.push_back(f.naive_ms(kib * 1024));
-        cut.push_back(broadcast_ms(world, kib * 1024, pieces, f)),
-            cut_formula.push_back(f.pipelined_ms(kib * 1024, pieces));
+        naive.push_back(broadcast_ms(world, kib * 1024, 1, f));
+        naive_formula.push_back(f.naive_ms(kib * 1024));
+        cut.push_back(broadcast_ms(world, kib * 1024, pieces, f));
+        cut_formula.push_back(f.pipelined_ms(kib * 1024, pieces));
         labels.push_back(std::to_string(kib));
     }
     if (world.rank() == 0)

@@ -156,7 +156,8 @@ void straggle(collx::communicator& world, const settings& set) {
     const int n = world.size(), batch = each * n;
     const numbers alike(static_cast<std::size_t>(n), 1.0);
     numbers slow = alike, left_out = alike;
-    slow.back() = slowdown, left_out.back() = 1e9;
+    slow.back() = slowdown;
+    left_out.back() = 1e9;
     const std::vector<int> equal(alike.size(), each);
     say(world, "\nOne rank is %.0f times slower (# computes, . waits in the sum; two steps)\n", slowdown);
     const auto row = [&](const char* name, const std::vector<int>& shares, const numbers& speeds) {
@@ -182,9 +183,13 @@ void straggle(collx::communicator& world, const settings& set) {
 void run(collx::communicator& world) {
     settings set;
     world.set_checked(false); // ranks would compare the arguments of each call, and that would be counted, too
-    if (example::is_short()) set.sample_ms = 0.2, set.steps = 4;
+    if (example::is_short()) {
+        set.sample_ms = 0.2;
+        set.steps = 4;
+    }
     say(world, "%zu weights, %.1f ms a sample, %d ranks\n", in * out, set.sample_ms, world.size());
-    scale(world, set, true), scale(world, set, false);
+    scale(world, set, true);
+    scale(world, set, false);
     straggle(world, set);
 }
 

@@ -39,8 +39,10 @@ numbers serial_plate(std::size_t rows, int steps) {
     for (std::size_t y = 0; y < rows; ++y)
         for (std::size_t x = 0; x < width; ++x) now[(y + 1) * width + x] = begin_at(y, x);
     for (int s = 0; s < steps; ++s) {
-        for (std::size_t x = 0; x < width; ++x)
-            now[x] = now[rows * width + x], now[(rows + 1) * width + x] = now[width + x];
+        for (std::size_t x = 0; x < width; ++x) {
+            now[x] = now[rows * width + x];
+            now[(rows + 1) * width + x] = now[width + x];
+        }
         warm(now, next, rows);
         now.swap(next);
     }
@@ -63,7 +65,10 @@ void plate(collx::communicator& world, int steps) {
         halo.put_signal(below, from_above, row(height));
         halo.put_signal(above, from_below, row(1));
         if (above == below) halo.wait(above, 2); // one or two ranks: both signals come from the same rank
-        else halo.wait(above), halo.wait(below);
+        else {
+            halo.wait(above);
+            halo.wait(below);
+        }
         std::copy_n(&halo.local()[from_above], width, &now[0]);
         std::copy_n(&halo.local()[from_below], width, &now[(height + 1) * width]);
         warm(now, next, height);

@@ -32,7 +32,10 @@ inline void print_curves(const std::vector<std::string>& labels, const std::vect
     constexpr int rows = 12, width = 8;
     double least = 1e300, most = 0;
     for (const curve& c : curves)
-        for (const double y : c.y) least = std::min(least, y), most = std::max(most, y);
+        for (const double y : c.y) {
+            least = std::min(least, y);
+            most = std::max(most, y);
+        }
     const double step = std::max(std::log(most / least), 1e-9) / (rows - 1);
     std::vector<std::string> lines(rows, std::string(labels.size() * width, ' '));
     for (const curve& c : curves)

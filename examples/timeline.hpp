@@ -61,7 +61,10 @@ inline std::vector<events> all_of(collx::communicator& world, const events& mine
     collx::all_gather_v(world, mine, all, counts);
     std::vector<events> by_rank;
     auto at = all.begin();
-    for (const int c : counts) by_rank.emplace_back(at, at + c), at += c;
+    for (const int c : counts) {
+        by_rank.emplace_back(at, at + c);
+        at += c;
+    }
     return by_rank;
 }
 

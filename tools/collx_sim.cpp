@@ -52,7 +52,10 @@ sim::cost_model costs_of(std::string name) {
         for (const auto p : {protocol::simple, protocol::ll128, protocol::ll})
             if (name == std::string(family == nccl_family::ring ? "nccl-ring-" : "nccl-tree-") + name_of(p)) {
                 sim::cost_model m = nccl_costs(family, p);
-                if (by_links) m.hop = {}, m.with_link_latency = true;
+                if (by_links) {
+                    m.hop = {};
+                    m.with_link_latency = true;
+                }
                 return m;
             }
     fail(errc::invalid_argument, -1, -1,
@@ -78,7 +81,8 @@ void take_rings(sim::options& run, const topo::graph& g, const std::vector<int>&
     topo::ring_options o;
     o.once = std::all_of(sites.begin(), sites.end(), [&](int s) { return g.at(s).host == g.at(sites[0]).host; });
     for (const topo::ring& r : topo::find_rings(g, sites, o).rings) {
-        run.orders.emplace_back(), run.ways.emplace_back();
+        run.orders.emplace_back();
+        run.ways.emplace_back();
         for (const int s : r.members)
             run.orders.back().push_back(static_cast<int>(std::find(sites.begin(), sites.end(), s) - sites.begin()));
         for (const topo::path& hop : r.hops) run.ways.back().push_back(hop.arcs);
@@ -270,7 +274,8 @@ void add_schedule(CLI::App& app, request& c) {
                             ->check(CLI::NonNegativeNumber);
     CLI::Option* slowdown =
         app.add_option("--slowdown", c.run.slowdown, "how many times slower")->check(tools::finite());
-    slow->needs(slowdown), slowdown->needs(slow);
+    slow->needs(slowdown);
+    slowdown->needs(slow);
     CLI::Option* dead = app.add_option("--dead", c.run.dead_rank, "a rank that does nothing from --dead-at on")
                             ->check(CLI::NonNegativeNumber);
     app.add_option("--dead-at", c.run.dead_at_ns, "ns")->check(tools::finite())->needs(dead);
@@ -342,7 +347,8 @@ int main(int argc, char** argv) {
         require_taken(app, *published, std::vector<std::string>());
     });
     if (ended) return *ended;
-    c.with_training = training->parsed(), c.with_devices = devices->parsed();
+    c.with_training = training->parsed();
+    c.with_devices = devices->parsed();
     return tools::exit_code_of("collx_sim", [&] {
         if (!published->parsed()) return run(c);
         std::fputs(tools::published_text(predicted).c_str(), stdout);

@@ -62,12 +62,18 @@ int gradients_ready(gradients* g, int i, float* there) {
     return told(
         [&] {
             const std::size_t size = g->sizes.at(static_cast<std::size_t>(i));
-            return g->buckets.ready(i, collx::contiguous_view<float>(there, size)), 0;
+            g->buckets.ready(i, collx::contiguous_view<float>(there, size));
+            return 0;
         },
         1);
 }
 int gradients_finish(gradients* g) {
-    return told([&] { return g->buckets.finish(), 0; }, 1);
+    return told(
+        [&] {
+            g->buckets.finish();
+            return 0;
+        },
+        1);
 }
 int gradients_buckets(gradients* g) { return static_cast<int>(g->buckets.buckets()); }
 void gradients_close(gradients* g) { delete g; }

@@ -43,7 +43,11 @@ struct stream {
         require_cuda(cudaEventCreate(&begin), "making an event");
         require_cuda(cudaEventCreate(&end), "making an event");
     }
-    ~stream() { cudaEventDestroy(begin), cudaEventDestroy(end), cudaStreamDestroy(s); }
+    ~stream() {
+        cudaEventDestroy(begin);
+        cudaEventDestroy(end);
+        cudaStreamDestroy(s);
+    }
 };
 
 // Element i of what rank r gives: small whole numbers, so that sums are exact.
@@ -87,7 +91,8 @@ public:
         require_cuda(cudaStreamEndCapture(s_.s, &graph), "capturing");
         require_cuda(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
         const double us = time_us([&] { require_cuda(cudaGraphLaunch(ready, s_.s), "launching a graph"); }, calls);
-        cudaGraphExecDestroy(ready), cudaGraphDestroy(graph);
+        cudaGraphExecDestroy(ready);
+        cudaGraphDestroy(graph);
         return us;
     }
 

@@ -27,7 +27,10 @@ public:
     }
     stopwatch(const stopwatch&) = delete;
     stopwatch& operator=(const stopwatch&) = delete;
-    ~stopwatch() { cudaEventDestroy(begin_), cudaEventDestroy(end_); }
+    ~stopwatch() {
+        cudaEventDestroy(begin_);
+        cudaEventDestroy(end_);
+    }
 
     // Microseconds of each of `count` calls that follow one another.
     template <class F>

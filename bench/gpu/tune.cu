@@ -33,7 +33,8 @@ struct particle {
 
 device::exchange_shape shape(int ranks, unsigned stages, std::uint32_t per_rank, int lanes) {
     device::exchange_shape s = gpu_team::shape_for(ranks);
-    s.stages = stages, s.stage_bytes = per_rank * static_cast<std::uint32_t>(ranks);
+    s.stages = stages;
+    s.stage_bytes = per_rank * static_cast<std::uint32_t>(ranks);
     if (lanes != 0) s.lanes = lanes;
     return s;
 }
@@ -135,7 +136,12 @@ __global__ void add_all(pointers<Ranks> p, std::size_t n) {
          i += std::size_t{gridDim.x} * blockDim.x) {
         float4 x[Ranks], sum{};
         for (int k = 0; k < Ranks; ++k) x[k] = p.in[k][i];
-        for (int k = 0; k < Ranks; ++k) sum.x += x[k].x, sum.y += x[k].y, sum.z += x[k].z, sum.w += x[k].w;
+        for (int k = 0; k < Ranks; ++k) {
+            sum.x += x[k].x;
+            sum.y += x[k].y;
+            sum.z += x[k].z;
+            sum.w += x[k].w;
+        }
         for (int k = 0; k < Ranks; ++k) p.out[k][i] = sum;
     }
 }

@@ -38,7 +38,10 @@ void say(const collx::communicator& world, const char* format, auto... values) {
 void run(collx::communicator& world, const task& t, const dataset& data, const dataset& test, bool whole_serial_check,
          collx::tools::line_chart& chart) {
     settings s;
-    if (example::is_short()) s.epochs = 1, s.images = 6'000;
+    if (example::is_short()) {
+        s.epochs = 1;
+        s.images = 6'000;
+    }
     std::size_t weights = 0;
     for (std::size_t i = 0; i + 1 < t.widths.size(); ++i)
         weights += static_cast<std::size_t>(t.widths[i] * t.widths[i + 1]);
@@ -62,7 +65,10 @@ void run(collx::communicator& world, const task& t, const dataset& data, const d
     // Rank 0 repeats the training alone, for the first steps or for all. The others wait in the barrier.
     if (world.size() == 1) return;
     settings again = s;
-    if (!whole_serial_check) again.epochs = 1, again.images = example::is_short() ? 1'200 : 12'000;
+    if (!whole_serial_check) {
+        again.epochs = 1;
+        again.images = example::is_short() ? 1'200 : 12'000;
+    }
     const auto quietly = [](int, const epoch_report&) {};
     auto together =
         whole_serial_check ? std::move(net) : train(world, t.widths, data, test, again, world.size(), quietly);

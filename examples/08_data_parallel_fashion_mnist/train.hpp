@@ -58,9 +58,17 @@ public:
         auto& [weights, bias] = sums_[number];
         l.d_weights *= mean_.scale;
         l.d_bias *= mean_.scale;
-        if (is_first) weights = l.d_weights, bias = l.d_bias;
-        else weights += l.d_weights, bias += l.d_bias;
-        if (is_last) l.d_weights = weights, l.d_bias = bias;
+        if (is_first) {
+            weights = l.d_weights;
+            bias = l.d_bias;
+        } else {
+            weights += l.d_weights;
+            bias += l.d_bias;
+        }
+        if (is_last) {
+            l.d_weights = weights;
+            l.d_bias = bias;
+        }
     }
 
 private:
@@ -139,7 +147,10 @@ inline int odd_rank(collx::communicator& world, network& net) {
         for (std::size_t i = 0; i < static_cast<std::size_t>(n) * sizeof(float); ++i)
             hash = (hash ^ bytes[i]) * 0x100'0000'01b3;
     };
-    for (auto& l : net.layers()) add(l.weights.data(), l.weights.size()), add(l.bias.data(), l.bias.size());
+    for (auto& l : net.layers()) {
+        add(l.weights.data(), l.weights.size());
+        add(l.bias.data(), l.bias.size());
+    }
     std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
     collx::all_gather(world, collx::value(hash), all);
     const auto odd = std::find_if(all.begin(), all.end(), [&](std::uint64_t h) { return h != all[0]; });

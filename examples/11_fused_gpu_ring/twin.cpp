@@ -8,7 +8,8 @@
 
 void lesson::mean_on_twin(host_data& data) {
     collx::device::exchange_shape shape;
-    shape.ranks = ranks, shape.lanes = 2;
+    shape.ranks = ranks;
+    shape.lanes = 2;
     collx::fused_team<collx::device::twin_machine> team(shape);
     mean_of_ranks(team, data);
     std::printf("no GPU: the kernel's code on %d host threads\n", ranks * shape.lanes);

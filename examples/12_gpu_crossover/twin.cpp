@@ -10,7 +10,8 @@
 
 void lesson::compare_on_twin(std::size_t most) {
     collx::device::exchange_shape shape;
-    shape.ranks = ranks, shape.lanes = 1;
+    shape.ranks = ranks;
+    shape.lanes = 1;
     collx::fused_team<collx::device::twin_machine> team(shape);
     std::vector<std::vector<float>> in(ranks), out(ranks);
     for (std::size_t r = 0; r < ranks; ++r) {

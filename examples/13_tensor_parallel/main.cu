@@ -46,7 +46,8 @@ lesson::results run_on_gpu(const lesson::layer& l) {
     for (int r = 0; r < lesson::ranks; ++r) {
         const auto share = l.x_share(r);
         const on_gpu x(share.data(), share.size()), w(l.w_share(r), lesson::share * lesson::cols);
-        partial.emplace_back(nullptr, lesson::out_elems), y.emplace_back(nullptr, lesson::out_elems);
+        partial.emplace_back(nullptr, lesson::out_elems);
+        y.emplace_back(nullptr, lesson::out_elems);
         multiply<<<(lesson::out_elems + 255) / 256, 256>>>(x.data(), w.data(), partial.back().data());
         require_cuda(cudaDeviceSynchronize(), "multiplying");
     }
@@ -83,14 +84,17 @@ int main() {
                 partial += static_cast<double>(l.x[i / lesson::cols * lesson::inner + at]) *
                            static_cast<double>(l.w[at * lesson::cols + i % lesson::cols]);
             }
-            exact += partial, most += std::fabs(partial);
+            exact += partial;
+            most += std::fabs(partial);
         }
         exact += static_cast<double>(l.bias[i % lesson::cols]) + static_cast<double>(l.residual[i]);
         most += std::fabs(exact);
         const double off = std::fabs(static_cast<double>(y[0][i]) - exact);
         worst = off > worst ? off : worst;
-        if (off > most / 256 + 1e-5)
-            example::expect(false, "a result is off by more than bf16 rounds"), i = lesson::out_elems;
+        if (off > most / 256 + 1e-5) {
+            example::expect(false, "a result is off by more than bf16 rounds");
+            i = lesson::out_elems;
+        }
     }
     for (const auto& other : y)
         example::expect(std::memcmp(other.data(), y[0].data(), lesson::out_elems * sizeof(float)) == 0,

@@ -6,7 +6,8 @@
 
 lesson::results lesson::run_on_twin(const layer& l) {
     collx::device::exchange_shape shape;
-    shape.ranks = ranks, shape.lanes = 2;
+    shape.ranks = ranks;
+    shape.lanes = 2;
     collx::fused_team<collx::device::twin_machine> team(shape);
     results partial(ranks, std::vector<float>(out_elems)), y = partial;
     for (int r = 0; r < ranks; ++r) {

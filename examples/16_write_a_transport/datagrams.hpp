@@ -104,7 +104,8 @@ public:
     }
     void connect(int p, const collx::endpoint_address& there) {
         const std::scoped_lock here(mutex_);
-        tx(p).there = there, tx(p).is_connected = true;
+        tx(p).there = there;
+        tx(p).is_connected = true;
     }
     std::size_t most_bytes() { return most; }
     peer& tx(int p) { return peers_[static_cast<std::size_t>(p)]; }

@@ -28,7 +28,10 @@ force of(int rank) { return {1.0 + rank, 2.0 * rank}; }
 void run_all_collectives(collx::communicator& world) {
     const int n = world.size(), me = world.rank(), next = (me + 1) % n, before = (me + n - 1) % n;
     force sum, upto_me;
-    for (int r = 0; r < n; ++r) sum = sum + of(r), upto_me = r <= me ? sum : upto_me;
+    for (int r = 0; r < n; ++r) {
+        sum = sum + of(r);
+        upto_me = r <= me ? sum : upto_me;
+    }
     const auto u = static_cast<std::size_t>(n);
     const std::vector<force> same(u, of(me));
     std::vector<force> each(u), all(u);

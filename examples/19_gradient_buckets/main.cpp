@@ -95,7 +95,10 @@ void run(collx::communicator& world, shape s) {
 
 int main(int argc, char** argv) try {
     shape s;
-    if (example::is_short()) s.layers = 8, s.steps = 4;
+    if (example::is_short()) {
+        s.layers = 8;
+        s.steps = 4;
+    }
     s.layers = static_cast<std::size_t>(example::number(argc, argv, 1, static_cast<int>(s.layers), 10'000));
     s.width = static_cast<std::size_t>(example::number(argc, argv, 2, static_cast<int>(s.width), 10'000));
     collx::communicator world;

@@ -37,11 +37,15 @@ public:
         for (std::size_t i = 0; i < n; ++i) d[i] = x.back()[i] - 0.5f * x[0][n - 1 - i];
         for (std::size_t l = layers; l-- > 0;) {
             d = backward(l, x[l], x[l + 1], d);
-            is_ready(2 * l + 1), is_ready(2 * l);
+            is_ready(2 * l + 1);
+            is_ready(2 * l);
         }
     }
     void step(float rate) {
-        for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= rate * gradients[i], gradients[i] = 0;
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+            weights[i] -= rate * gradients[i];
+            gradients[i] = 0;
+        }
     }
     const std::size_t n, layers;
     numbers weights, gradients;

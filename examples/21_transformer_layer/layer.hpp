@@ -32,7 +32,9 @@ struct perceptron {
         return {a.block(0, rank * f, a.rows, f), b.block(rank * f, 0, f, b.cols), {}, {}};
     }
     matrix forward(const matrix& x) {
-        x_ = x, u_ = x * a, g_ = gelu(u_);
+        x_ = x;
+        u_ = x * a;
+        g_ = gelu(u_);
         return g_ * b;
     }
     matrix backward(const matrix& dy) {
@@ -62,7 +64,10 @@ struct attention {
         return {width, sequence, columns(q), columns(k), columns(v), o.block(rank * c, 0, c, o.cols), {}, {}, {}, {}};
     }
     matrix forward(const matrix& x) {
-        x_ = x, xq_ = x * q, xk_ = x * k, xv_ = x * v;
+        x_ = x;
+        xq_ = x * q;
+        xk_ = x * k;
+        xv_ = x * v;
         mixed_ = matrix(x.rows, q.cols);
         shares_.clear();
         each_head(x.rows, [&](std::size_t row, std::size_t col) {
@@ -91,7 +96,9 @@ struct attention {
             gk.put(row, col, transposed(ds) * head(xq_, row, col));
         });
         const matrix x = transposed(x_);
-        dq = x * gq, dk = x * gk, dv = x * gv;
+        dq = x * gq;
+        dk = x * gk;
+        dv = x * gv;
         return gq * transposed(q) + gk * transposed(k) + gv * transposed(v);
     }
     matrix x_, xq_, xk_, xv_, mixed_;

@@ -70,10 +70,15 @@ results split(collx::communicator& world, const char* name, const model& m, exch
     const auto me = static_cast<std::size_t>(world.rank()), n = static_cast<std::size_t>(world.size());
     results r{{}, {}, m.attend.part(me, n), m.mlp.part(me, n)};
     layer<In, Out> mine{r.attend, r.mlp, in, out};
-    (void)mine.forward(x), (void)mine.backward(dy); // the first calls also make channels
-    (void)e.bytes(), (void)e.calls(), e.seen.clear();
+    // the first calls also make channels
+    (void)mine.forward(x);
+    (void)mine.backward(dy);
+    (void)e.bytes();
+    (void)e.calls();
+    e.seen.clear();
     collx::barrier(world);
-    e.now = {}, e.last_ms = 0;
+    e.now = {};
+    e.last_ms = 0;
     r.y = mine.forward(x);
     const std::uint64_t forward = e.bytes(), forward_calls = e.calls();
     r.dx = mine.backward(dy);
@@ -106,9 +111,15 @@ void rows_first(collx::communicator& world, const model& m, const matrix& expect
     exchange e(world);
     matrix u = m.x.block(0, me * mine, m.tokens, mine) * m.mlp.a.block(me * mine, 0, mine, 4 * h);
     matrix all(n * m.tokens, mine), y(m.tokens, h);
-    (void)e.timed([&](auto c) { return collx::all_reduce(c, u.x), matrix(); });
+    (void)e.timed([&](auto c) {
+        collx::all_reduce(c, u.x);
+        return matrix();
+    });
     const matrix part = gelu(u) * m.mlp.b.block(0, me * mine, 4 * h, mine);
-    (void)e.timed([&](auto c) { return collx::all_gather(c, part.x, all.x), matrix(); });
+    (void)e.timed([&](auto c) {
+        collx::all_gather(c, part.x, all.x);
+        return matrix();
+    });
     for (std::size_t r = 0; r < n; ++r) y.put(0, r * mine, all.block(r * m.tokens, 0, m.tokens, mine));
     example::expect(distance(y, expected) < 1e-10, "rows first gives the same");
     const double half = formula(1, world.size(), static_cast<double>(m.x.x.size()));
@@ -132,7 +143,10 @@ void run(collx::communicator& world) {
     // [doc:tensor]
     // Each rank keeps all tokens. The partial sums are summed over the ranks.
     const auto sum = [&](matrix partial) {
-        return sums.after_half([&](auto c) { return collx::all_reduce(c, partial.x), partial; });
+        return sums.after_half([&](auto c) {
+            collx::all_reduce(c, partial.x);
+            return partial;
+        });
     };
     compare(world, m, split(world, "tensor", m, sums, m.x, m.dy, same_fn{}, sum, 2), y, dx);
     // [doc:end]
@@ -142,11 +156,17 @@ void run(collx::communicator& world) {
     const auto mine = [&](const matrix& all) { return all.block(me * own, 0, own, all.cols); };
     const auto gather = [&](const matrix& some) {
         matrix all(m.tokens, some.cols);
-        return pieces.timed([&](auto c) { return collx::all_gather(c, some.x, all.x), all; });
+        return pieces.timed([&](auto c) {
+            collx::all_gather(c, some.x, all.x);
+            return all;
+        });
     };
     const auto scatter = [&](const matrix& partial) {
         matrix some(own, partial.cols);
-        return pieces.after_half([&](auto c) { return collx::reduce_scatter(c, partial.x, some.x), some; });
+        return pieces.after_half([&](auto c) {
+            collx::reduce_scatter(c, partial.x, some.x);
+            return some;
+        });
     };
     const results r = split(world, "tensor, sequence", m, pieces, mine(m.x), mine(m.dy), gather, scatter, 4);
     // [doc:end]

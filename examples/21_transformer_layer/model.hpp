@@ -45,8 +45,12 @@ inline void check_by_differences(model m) {
         example::expect(std::abs(slope - said) < 1e-6 * (1 + std::abs(said)), what);
     };
     check(m.x, dx, "the gradient of x");
-    check(m.attend.q, a.dq, "of q"), check(m.attend.k, a.dk, "of k"), check(m.attend.v, a.dv, "of v");
-    check(m.attend.o, a.d_o, "of o"), check(m.mlp.a, p.da, "of a"), check(m.mlp.b, p.db, "of b");
+    check(m.attend.q, a.dq, "of q");
+    check(m.attend.k, a.dk, "of k");
+    check(m.attend.v, a.dv, "of v");
+    check(m.attend.o, a.d_o, "of o");
+    check(m.mlp.a, p.da, "of a");
+    check(m.mlp.b, p.db, "of b");
 }
 
 } // namespace lesson

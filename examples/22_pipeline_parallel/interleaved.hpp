@@ -50,7 +50,8 @@ public:
     void finish() {
         for (way* w : {&on_, &back_}) {
             for (auto& sent : w->under_way) wait_for(sent, w == &on_ ? back_ : on_);
-            w->under_way.clear(), w->kept.clear();
+            w->under_way.clear();
+            w->kept.clear();
         }
     }
     std::uint64_t given_bytes() const { return on_.given_bytes() + back_.given_bytes(); }
@@ -65,7 +66,10 @@ private:
         std::deque<collx::work<void>> under_way;
     };
     static void wait_for(collx::work<void>& it, way& other) {
-        while (!it.test()) other.own.progress(), std::this_thread::sleep_for(std::chrono::microseconds(20));
+        while (!it.test()) {
+            other.own.progress();
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+        }
     }
     way on_, back_;
 };
@@ -126,7 +130,10 @@ inline void train_interleaved(collx::communicator& world, const run_of& r, int v
         const int alive = pass(r, step, me, mine, chunks, by, watch);
         example::expect(alive == most_alive(mine), "activations alive at once are those of the order");
         const auto all = example::all_of(world, watch.seen);
-        if (const double now = example::idle_share(all); now < idle) idle = now, timeline = all;
+        if (const double now = example::idle_share(all); now < idle) {
+            idle = now;
+            timeline = all;
+        }
     }
     std::uint64_t given = by.given_bytes() / static_cast<std::uint64_t>(r.steps);
     collx::all_reduce(world, collx::value(given));

@@ -68,7 +68,10 @@ result train(collx::communicator& world, const run_of& r, const order& o, wire&&
         example::stopwatch watch(world);
         made.most_alive = std::max(made.most_alive, pass(r, step, world.rank(), o, mine, by, watch));
         auto all = example::all_of(world, watch.seen);
-        if (const double idle = example::idle_share(all); idle < made.idle) made.idle = idle, made.timeline = all;
+        if (const double idle = example::idle_share(all); idle < made.idle) {
+            made.idle = idle;
+            made.timeline = all;
+        }
     }
     made.weights = mine.weights;
     made.bytes = by.given_bytes() / static_cast<std::uint64_t>(r.steps);
@@ -114,7 +117,9 @@ void judge(collx::communicator& world, const run_of& r, const char* name, const 
 // Exercise 3: shows what happens to 1F1B if each send waits until its message is received.
 void try_waiting_sends(collx::communicator& world, const run_of& r) {
     run_of large = r;
-    large.samples = 1024, large.ms = 0;    // 128 KiB: no channel buffers it
+    // 128 KiB: no channel buffers it
+    large.samples = 1024;
+    large.ms = 0;
     collx::communicator own = world.dup(); // the error ends this communicator, not world
     own.set_timeout(std::chrono::milliseconds(500));
     int failed = 0;

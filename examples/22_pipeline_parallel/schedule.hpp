@@ -40,7 +40,10 @@ inline order one_forward_one_backward(int rank, int p, int m) {
     const int ahead = std::min(p - 1 - rank, m);
     order o;
     for (int k = 0; k < ahead; ++k) o.push_back({'F', k});
-    for (int k = ahead; k < m; ++k) o.push_back({'F', k}), o.push_back({'B', k - ahead});
+    for (int k = ahead; k < m; ++k) {
+        o.push_back({'F', k});
+        o.push_back({'B', k - ahead});
+    }
     for (int k = m - ahead; k < m; ++k) o.push_back({'B', k});
     return o;
 }
@@ -56,7 +59,10 @@ inline order interleaved(int rank, int p, int m, int v) {
     const int all = m * v, ahead = std::min(2 * (p - 1 - rank) + (v - 1) * p, all);
     order o;
     for (int i = 0; i < ahead; ++i) o.push_back(at('F', i));
-    for (int i = ahead; i < all; ++i) o.push_back(at('F', i)), o.push_back(at('B', i - ahead));
+    for (int i = ahead; i < all; ++i) {
+        o.push_back(at('F', i));
+        o.push_back(at('B', i - ahead));
+    }
     for (int i = all - ahead; i < all; ++i) o.push_back(at('B', i));
     return o;
 }

@@ -42,7 +42,10 @@ struct stage {
         return before;
     }
     void descend() {
-        for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= rate * gradient[i], gradient[i] = 0;
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+            weights[i] -= rate * gradient[i];
+            gradient[i] = 0;
+        }
     }
     numbers weights, gradient;
 };

@@ -26,7 +26,10 @@ class by_messages : public wire {
 public:
     explicit by_messages(collx::communicator& world) : own_(world.dup()), before_(own_.sent().bytes) {}
     void give(int peer, int, const numbers& x) override {
-        while (!under_way_.empty() && under_way_.front().test()) under_way_.pop_front(), kept_.pop_front();
+        while (!under_way_.empty() && under_way_.front().test()) {
+            under_way_.pop_front();
+            kept_.pop_front();
+        }
         kept_.push_back(x);
         under_way_.push_back(collx::async::send(own_, kept_.back(), peer));
     }
@@ -37,7 +40,8 @@ public:
     }
     void finish() override {
         for (auto& w : under_way_) w.wait();
-        under_way_.clear(), kept_.clear();
+        under_way_.clear();
+        kept_.clear();
     }
     std::uint64_t given_bytes() const override { return own_.sent().bytes - before_; }
 

@@ -22,7 +22,10 @@ struct counter {
         most[w] = std::max(most[w], held[w] += bytes);
         most_at_once = std::max(most_at_once, all += bytes);
     }
-    void remove(what w, std::size_t bytes) { held[w] -= bytes, all -= bytes; }
+    void remove(what w, std::size_t bytes) {
+        held[w] -= bytes;
+        all -= bytes;
+    }
 };
 inline thread_local counter memory;
 

@@ -19,7 +19,11 @@ struct shape {
     int ranks = 1, steps = 4;
     shape(int n, bool is_short) : ranks(n) {
         const auto wide = static_cast<std::size_t>(n);
-        if (is_short) layers = 16, samples = 1, steps = 2;
+        if (is_short) {
+            layers = 16;
+            samples = 1;
+            steps = 2;
+        }
         layers = std::max(layers, 5 * wide); // so that one whole layer is small beside a rank's share
         layer = (width * width + wide - 1) / wide * wide;
     }
@@ -101,7 +105,8 @@ inline numbers serial(const shape& s, bool rounds) {
     std::vector<weights> w;
     std::vector<adam> state;
     for (std::size_t l = 0; l < s.layers; ++l) {
-        w.emplace_back(s.layer), state.emplace_back(s.layer);
+        w.emplace_back(s.layer);
+        state.emplace_back(s.layer);
         for (std::size_t i = 0; i < s.layer; ++i) w[l][i] = collx::bf16(state[l].master[i] = first_weight(s, l, i));
     }
     for (int step = 0; step < s.steps; ++step) {

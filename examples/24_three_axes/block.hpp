@@ -24,8 +24,10 @@ public:
             return std::sin(static_cast<double>(i * 7 + j * 3) + of + 10.0 * stage) / 8;
         };
         for (std::size_t i = 0; i < hidden_; ++i)
-            for (std::size_t j = 0; j < width; ++j)
-                weights[u(i, j)] = number(first + i, j, 1), weights[v(j, i)] = number(first + i, j, 2);
+            for (std::size_t j = 0; j < width; ++j) {
+                weights[u(i, j)] = number(first + i, j, 1);
+                weights[v(j, i)] = number(first + i, j, 2);
+            }
     }
     // Returns this part's share of V tanh(U x), and keeps `hidden` for the backward pass. Rows of x are samples.
     numbers forward(const numbers& x, numbers& hidden) const {
@@ -60,7 +62,10 @@ public:
         return before;
     }
     void descend() {
-        for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= rate * gradient[i], gradient[i] = 0;
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+            weights[i] -= rate * gradient[i];
+            gradient[i] = 0;
+        }
     }
     // Returns the largest difference from the same part of the whole block.
     double distance(const block& whole, int part) const {

@@ -72,7 +72,8 @@ public:
             }
         }
         for (auto& w : under_way_) w.wait();
-        under_way_.clear(), sent_.clear();
+        under_way_.clear();
+        sent_.clear();
         watch.during('D', -1, [&] { lines[data].add_up(mine.gradient); });
         mine.descend();
     }

@@ -79,9 +79,11 @@ std::uint64_t train(collx::communicator& world, const job& j, const placement& p
         double formula = 0;
         for (int r = 0; r < world.size(); ++r) formula += j.sends().of_rank(a, j.size, p.places_of(r)[a]);
         example::expect(is_near(c.of_axis[a], formula), "the bytes of an axis are those of the formula");
-        if (world.rank() == 0 && draws)
-            explain(world, g, a, host, j), std::printf("          all ranks: %llu bytes, formula %.0f\n",
-                                                       static_cast<unsigned long long>(c.of_axis[a]), formula);
+        if (world.rank() == 0 && draws) {
+            explain(world, g, a, host, j);
+            std::printf("          all ranks: %llu bytes, formula %.0f\n",
+                        static_cast<unsigned long long>(c.of_axis[a]), formula);
+        }
     }
     if (world.rank() != 0) return c.between_hosts;
     std::printf("%s, from inside: %llu bytes between hosts, predicted %.0f; weights differ by %.0e\n", p.text().c_str(),
@@ -95,7 +97,10 @@ void run(collx::communicator& job_ranks, int samples) {
     const std::vector<int> host = hosts_of(world);
 
     job j{.size = axes_of(world.size()), .samples = samples > 0 ? samples : 16};
-    if (!example::is_short()) j.steps = 5, j.ms = 4;
+    if (!example::is_short()) {
+        j.steps = 5;
+        j.ms = 4;
+    }
     const std::vector<placement> all = placements(j.size, host, j.sends());
     if (world.rank() == 0) {
         std::printf("%d ranks = %d tensor x %d pipeline x %d data; bytes of all ranks between hosts, by which axis is "

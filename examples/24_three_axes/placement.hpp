@@ -52,7 +52,10 @@ struct placement {
 
     by_axis places_of(int rank) const {
         by_axis at{};
-        for (const int a : order) at[static_cast<std::size_t>(a)] = rank % size_of(a), rank /= size_of(a);
+        for (const int a : order) {
+            at[static_cast<std::size_t>(a)] = rank % size_of(a);
+            rank /= size_of(a);
+        }
         return at;
     }
     int rank_of(const by_axis& at) const {

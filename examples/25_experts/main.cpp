@@ -46,12 +46,19 @@ struct rank_program {
         tokens.assign(set.tokens, {});
         for (std::size_t i = 0; i < set.tokens; ++i) tokens[i] = make_token(*set.from, step, me * set.tokens + i);
         asked = route(weights, tokens, set.capacity);
-        order.clear(), outgoing.assign(set.ranks, 0), incoming.assign(set.ranks, 0), from_rank.resize(set.experts);
+        order.clear();
+        outgoing.assign(set.ranks, 0);
+        incoming.assign(set.ranks, 0);
+        from_rank.resize(set.experts);
         // [doc:counts]
         counts for_expert(set.experts); // tokens that this rank sends to each expert
         for (std::size_t e = 0; e < set.experts; ++e)
             for (token& t : tokens)
-                if (t.is_kept && t.expert == e) order.push_back(&t), ++for_expert[e], ++outgoing[e / each];
+                if (t.is_kept && t.expert == e) {
+                    order.push_back(&t);
+                    ++for_expert[e];
+                    ++outgoing[e / each];
+                }
         collx::all_to_all(world, for_expert, from_rank); // from rank 0 for each of my experts, then from rank 1, ...
         for (std::size_t k = 0; k < from_rank.size(); ++k) incoming[k / each] += from_rank[k];
         collx::all_reduce(world, asked); // over all ranks' tokens; read by the loss for balance
@@ -100,9 +107,12 @@ struct rank_program {
         for (matrix* m : {&gradient.in, &gradient.gate})
             collx::all_reduce(world.with(collx::deterministic{}), std::span(m->front().data(), m->size() * hidden));
         // [doc:end]
-        descend(weights.in, gradient.in, set.rate), descend(weights.gate, gradient.gate, set.rate);
-        for (std::size_t e = 0; e < each; ++e)
-            descend(experts[e].a, by_expert[e].a, set.rate), descend(experts[e].b, by_expert[e].b, set.rate);
+        descend(weights.in, gradient.in, set.rate);
+        descend(weights.gate, gradient.gate, set.rate);
+        for (std::size_t e = 0; e < each; ++e) {
+            descend(experts[e].a, by_expert[e].a, set.rate);
+            descend(experts[e].b, by_expert[e].b, set.rate);
+        }
     }
 };
 
@@ -149,7 +159,8 @@ outcome train(collx::communicator& world, const settings& set, std::size_t steps
     std::uint64_t sent = 0, rows = 0; // of the last step; rows: sent to and received from other ranks
     for (std::size_t s = 0; s < steps; ++s) {
         sent = p.wires.sent().bytes;
-        p.step(s), alone.step(s);
+        p.step(s);
+        alone.step(s);
         sent = p.wires.sent().bytes - sent;
         if (s == 0 && draws_begin) loss = draw(p, "before training");
         if (s < steps - steps / 4) continue;
@@ -176,7 +187,9 @@ void run(collx::communicator& world) {
     world.set_checked(false); // ranks would compare the arguments of each call, and that would be counted, too
     const example::text text = example::share_text(world, 26, true);
     settings set;
-    set.from = &text, set.ranks = static_cast<std::size_t>(world.size()), set.experts = each * set.ranks;
+    set.from = &text;
+    set.ranks = static_cast<std::size_t>(world.size());
+    set.experts = each * set.ranks;
     set.capacity = static_cast<int>(
         std::ceil(capacity_factor * static_cast<double>(set.tokens) / static_cast<double>(set.experts)));
     if (world.rank() == 0) check_by_differences(set);

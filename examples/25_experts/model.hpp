@@ -30,7 +30,10 @@ inline void add(row& sum, double factor, const row& x) {
 // A number between -1 and 1, the same on all ranks.
 inline double random(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
     std::uint64_t x = a * 0x9e3779b97f4a7c15 + b * 0xbf58476d1ce4e5b9 + c * 0x94d049bb133111eb + 1;
-    for (int k = 0; k < 3; ++k) x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9, x ^= x >> 27;
+    for (int k = 0; k < 3; ++k) {
+        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+        x ^= x >> 27;
+    }
     return static_cast<double>(x >> 11) / (1ull << 52) - 1;
 }
 inline matrix numbers(std::size_t rows, std::uint64_t seed, double scale) {
@@ -59,7 +62,9 @@ struct expert {
             const double u = dot(a[k], x);
             if (u <= 0) continue;
             const double du = dot(b[k], dy);
-            add(gradient.b[k], u, dy), add(gradient.a[k], du, x), add(dx, du, a[k]);
+            add(gradient.b[k], u, dy);
+            add(gradient.a[k], du, x);
+            add(dx, du, a[k]);
         }
         return dx;
     }
@@ -161,7 +166,8 @@ inline double balance_gradient(double alpha, const std::vector<int>& asked, std:
     add(d, 1, t.dx);
     for (std::size_t e = 0; e < dp.size(); ++e) {
         const double slope = t.p[e] * (dp[e] - mean);
-        add(gradient.gate[e], slope, t.x), add(d, slope, w.gate[e]);
+        add(gradient.gate[e], slope, t.x);
+        add(d, slope, w.gate[e]);
     }
     for (std::size_t i = 0; i < hidden; ++i) add(gradient.in[i], d[i], t.u);
 }

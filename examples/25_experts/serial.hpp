@@ -45,16 +45,21 @@ struct serial_program {
                     loss += t.p[e] * balance_gradient(set.alpha, asked, e, all);
             }
             if (r == 0) gradient = of_rank;
-            else descend(gradient.in, of_rank.in, -1), descend(gradient.gate, of_rank.gate, -1);
+            else {
+                descend(gradient.in, of_rank.in, -1);
+                descend(gradient.gate, of_rank.gate, -1);
+            }
         }
         return loss;
     }
     void step(std::size_t number) {
         (void)forward_backward(number);
-        descend(weights.in, gradient.in, set.rate), descend(weights.gate, gradient.gate, set.rate);
-        for (std::size_t e = 0; e < set.experts; ++e)
-            descend(experts[e].a, expert_gradients[e].a, set.rate),
-                descend(experts[e].b, expert_gradients[e].b, set.rate);
+        descend(weights.in, gradient.in, set.rate);
+        descend(weights.gate, gradient.gate, set.rate);
+        for (std::size_t e = 0; e < set.experts; ++e) {
+            descend(experts[e].a, expert_gradients[e].a, set.rate);
+            descend(experts[e].b, expert_gradients[e].b, set.rate);
+        }
     }
 
     settings set;

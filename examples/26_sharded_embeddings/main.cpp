@@ -37,7 +37,10 @@ struct in_step {
         const std::vector<std::size_t> order = b.by_owner(at); // places in b.rows, owner after owner
         std::vector<int> asks(n), asked(n);
         std::vector<std::uint32_t> ids;
-        for (const auto k : order) ids.push_back(b.rows[k]), ++asks[static_cast<std::size_t>(at.owner(b.rows[k]))];
+        for (const auto k : order) {
+            ids.push_back(b.rows[k]);
+            ++asks[static_cast<std::size_t>(at.owner(b.rows[k]))];
+        }
         collx::all_to_all(wires, asks, asked);
         std::vector<std::uint32_t> wanted(static_cast<std::size_t>(std::accumulate(asked.begin(), asked.end(), 0)));
         collx::all_to_all_v(wires, ids, asks, wanted, asked); // which rows
@@ -108,7 +111,10 @@ void straggle(collx::communicator& world, const corpus& text, int steps, double 
             const double through = through_ms(ms, s);
             example::expect(r.ms > 0.999 * through, "not sooner than the formula says");
             say(world, "%-26s %3d %10.2f %10.2f %12d %8.3f\n", who, s, r.ms / steps, through / steps, r.ahead, r.loss);
-            if (who[0] == 'e') formula[s / 2] = through, example::draw_with_waits(world, r.seen);
+            if (who[0] == 'e') {
+                formula[s / 2] = through;
+                example::draw_with_waits(world, r.seen);
+            }
         }
     example::expect(formula[1] < formula[0], "ranks that are slow in turn cost less if others may go on");
 }

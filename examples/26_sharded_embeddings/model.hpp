@@ -40,7 +40,10 @@ inline double dot(const row& a, const row& b) {
 // A number between -1 and 1, the same on all ranks.
 inline double random(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
     std::uint64_t x = a * 0x9e3779b97f4a7c15 + b * 0xbf58476d1ce4e5b9 + c * 0x94d049bb133111eb + 1;
-    for (int k = 0; k < 3; ++k) x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9, x ^= x >> 27;
+    for (int k = 0; k < 3; ++k) {
+        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+        x ^= x >> 27;
+    }
     return static_cast<double>(x >> 11) / (1ull << 52) - 1;
 }
 
@@ -149,8 +152,10 @@ struct batch {
         for (const auto& [a, b] : pair) {
             const double wrong = dot(now[a], now[b]) - from.target(rows[a], rows[b]);
             loss += wrong * wrong / pairs;
-            for (std::size_t i = 0; i < width; ++i)
-                c[a][i] -= rate * wrong * now[b][i], c[b][i] -= rate * wrong * now[a][i];
+            for (std::size_t i = 0; i < width; ++i) {
+                c[a][i] -= rate * wrong * now[b][i];
+                c[b][i] -= rate * wrong * now[a][i];
+            }
         }
         for (row& r : c)
             for (double& x : r) x = on_grid(x);

@@ -55,7 +55,10 @@ struct worker {
         const table changes = b.changes(now, n, loss);
         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(device_ms));
         const double end_ms = watch.ms();
-        if (s == 0) tell(read), wait_for_all(read); // in step: no row changes before all ranks have read
+        if (s == 0) { // in step: no row changes before all ranks have read
+            tell(read);
+            wait_for_all(read);
+        }
         for (std::size_t i = 0; i < changes.size(); ++i)
             rows.accumulate(at.owner(b.rows[i]), at.place(b.rows[i]), changes[i], add_rows{});
         rows.flush(); // a signal to one rank says nothing about changes at another
@@ -66,14 +69,18 @@ struct worker {
         seen.insert(seen.end(), {{from_ms, begin_ms, '.'}, {begin_ms, end_ms, '#'}, {end_ms, watch.ms(), '.'}});
     }
     void train(const std::vector<double>& device_ms) {
-        rows.with(collx::progress::thread{}), made.with(collx::progress::thread{}); // serve while the device computes
+        // serve while the device computes
+        rows.with(collx::progress::thread{});
+        made.with(collx::progress::thread{});
         for (std::size_t i = 0; i < at.mine(); ++i) rows.local()[i] = begin_row(at.word(i));
         rows.fence();
         watch = {};
         rows.fence();
         for (const double each : device_ms) step(static_cast<int>(seen.size() / 3), each);
         ms = watch.ms();
-        rows.fence(), read.fence(), made.fence();
+        rows.fence();
+        read.fence();
+        made.fence();
         collx::all_reduce(world, std::span(mine.front().data(), words * width));
         for (std::size_t w = 0; w < words; ++w) add_to(mine[w], begin_row(w));
         example::expect(is_same(at, rows.local().data(), mine), "the table has every change, once");

@@ -93,7 +93,10 @@ struct load {
         for_each_message(s, [&](int from, int to, int chunks) {
             const std::vector<int> arcs = m.way(from, to);
             example::expect(m.joins(arcs, from, to), "links that lead from one GPU to the other");
-            for (const int i : arcs) ++messages[at(i)], bytes[at(i)] += chunks * chunk_bytes;
+            for (const int i : arcs) {
+                ++messages[at(i)];
+                bytes[at(i)] += chunks * chunk_bytes;
+            }
         });
     }
 };
@@ -104,7 +107,9 @@ inline collx::sim::result predict(const machine& m, const schedule& s, double ch
     collx::sim::cost_model costs; // uses the links' rates and latencies, and
     costs.overhead_ns = message_ns;
     collx::sim::options o;
-    o.bytes = chunk_bytes * s.ranks, o.with_transfers = true, o.pieces = pieces;
+    o.bytes = chunk_bytes * s.ranks;
+    o.with_transfers = true;
+    o.pieces = pieces;
     collx::sim::result r = collx::sim::simulate(s, f, costs, o);
     example::expect(r.link_bytes == load(m, s, chunk_bytes).bytes, "the simulator moves the bytes that were counted");
     example::expect(r.time_ns >= collx::sim::link_bound_ns(f, r.link_bytes), "no sooner than the fullest link");

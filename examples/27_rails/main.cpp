@@ -115,7 +115,8 @@ void really(collx::communicator& world) {
     std::vector<int> in(part * at(n)), out(in.size()), expected(in.size());
     for (std::size_t i = 0; i < in.size(); ++i) {
         const int other = static_cast<int>(i / part), place = static_cast<int>(i % part);
-        in[i] = 10'000 * me + 100 * other + place, expected[i] = 10'000 * other + 100 * me + place;
+        in[i] = 10'000 * me + 100 * other + place;
+        expected[i] = 10'000 * other + 100 * me + place;
     }
     collx::communicator own = world.dup();
     const auto run = [&](const auto& bound, const schedule& recorded) {
@@ -147,7 +148,8 @@ void run(collx::communicator& world) {
         const schedules s(m.ranks(), gpus);
         std::printf("\nnot run, but counted: 2 hosts of %d GPUs with a card each, parts of 64 KiB\n", gpus);
         std::printf("%-10s %9s %9s %12s %12s %12s\n", "", "a card's", "by spine", "card, bytes", "uplink", "NVLink");
-        check(m, s.directly, false, 2, 65536, world), check(m, s.pxn, true, 2, 65536, world);
+        check(m, s.directly, false, 2, 65536, world);
+        check(m, s.pxn, true, 2, 65536, world);
         print_matrix(s);
         times(s);
     }

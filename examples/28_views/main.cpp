@@ -51,7 +51,8 @@ cost measure(collx::communicator& own, F&& f) {
         const example::stopwatch watch;
         f();
         c.ms = std::min(c.ms, watch.ms());
-        c.sent = own.sent().bytes - sent, c.allocated = allocated_bytes - allocated;
+        c.sent = own.sent().bytes - sent;
+        c.allocated = allocated_bytes - allocated;
     }
     return c;
 }
@@ -90,7 +91,8 @@ struct comparison {
             "three tensors as one", 2 * (n - 1) * size * sizeof(float), size * sizeof(float),
             [&] {
                 numbers packed(w);
-                packed.insert(packed.end(), b.begin(), b.end()), packed.insert(packed.end(), v.begin(), v.end());
+                packed.insert(packed.end(), b.begin(), b.end());
+                packed.insert(packed.end(), v.begin(), v.end());
                 collx::all_reduce(by_ring(), packed, sums);
             },
             [&] { collx::all_reduce(by_ring(), all, sums_as_is); });
@@ -168,7 +170,9 @@ void run(collx::communicator& world) {
     comparison c{world};
     say(world, "%d ranks, %zu elements\n%-22s %10s %21s %19s\n%-22s %10s %10s %10s %9s %9s %8s\n", world.size(), c.size,
         "", "sent by", "allocated, bytes", "ms", "", "rank 0", "packed", "as it is", "packed", "as it is", "ratio");
-    c.three_tensors(), c.scores_with_places(), c.rows_and_columns();
+    c.three_tensors();
+    c.scores_with_places();
+    c.rows_and_columns();
 }
 
 } // namespace

@@ -33,14 +33,16 @@ public:
         place& p = queue_[tail_ % depth] = {r, {}};
         if (r.is_inline) std::memcpy(p.data.data(), r.from, r.bytes); // its bytes are in the request
         tell(now, now + cost.request, 'p', "cpu: request " + number(r.id) + " into place " + number(tail_ % depth));
-        now += cost.request, ++tail_;
+        now += cost.request;
+        ++tail_;
         return true;
     }
     // One store of 8 bytes to a register of the card: how far the queue is filled. with_request: the store contains
     // the request itself, 64 bytes, so the card need not read it.
     void ring_doorbell(bool with_request = false) {
         tell(now, now + cost.doorbell + cost.pcie, 'd', "pcie: doorbell, filled up to " + number(tail_));
-        now += cost.doorbell, ++crossed.doorbells;
+        now += cost.doorbell;
+        ++crossed.doorbells;
         work(now + cost.pcie, with_request);
     }
     // [doc:end]
@@ -64,7 +66,8 @@ public:
             tell(p.at_ns, there, 'm', "pcie: a message of " + number(p.bytes) + " bytes into its place");
             complete({r.id, true, p.bytes, status::success, there});
         }
-        landed_at_ = there, ++crossed.data_writes;
+        landed_at_ = there;
+        ++crossed.data_writes;
         return {p.place, status::success, heard};
     }
     // Handles the answer of the peer's card to a packet of this one.
@@ -85,7 +88,8 @@ public:
         const entry& e = entries_[seen_ % entries_.size()];
         const bool round = (seen_ / entries_.size()) % 2 == 0;
         if (e.owner != round) return false;
-        ++seen_, c = e.what;
+        ++seen_;
+        c = e.what;
         now = std::max(now, c.at_ns) + cost.poll;
         return true;
     }
@@ -131,7 +135,9 @@ private:
                 const std::size_t n = std::min(tail_ - head_, fetched_at_once);
                 const double end = t + 2 * cost.pcie + 64.0 * static_cast<double>(n) / cost.pcie_rate;
                 tell(t, end, 'r', "pcie: the card reads " + number(n) + " requests");
-                t = end, known += n, ++crossed.request_reads;
+                t = end;
+                known += n;
+                ++crossed.request_reads;
             }
             send(queue_[head_ % depth], t);
         }
@@ -149,7 +155,9 @@ private:
                 return acknowledged({head_, completion::status::local_protection, t});
             const double end = t + 2 * cost.pcie + static_cast<double>(r.bytes) / cost.pcie_rate;
             tell(t, end, 'b', "pcie: the card reads " + number(r.bytes) + " bytes");
-            t = end, bytes = r.from, ++crossed.data_reads;
+            t = end;
+            bytes = r.from;
+            ++crossed.data_reads;
         }
         std::memcpy(p.data.data(), bytes, r.bytes);
         wire_free_at_ = std::max(wire_free_at_, t) + static_cast<double>(r.bytes) / cost.wire_rate;
@@ -162,7 +170,8 @@ private:
         tell(c.at_ns - cost.pcie, c.at_ns, 'c',
              std::string("pcie: completion of ") + (c.is_receive ? "receive " : "request ") + number(c.id));
         entries_[made_ % entries_.size()] = {c, (made_ / entries_.size()) % 2 == 0};
-        ++made_, ++crossed.completions;
+        ++made_;
+        ++crossed.completions;
     }
 
     std::array<place, depth> queue_{};

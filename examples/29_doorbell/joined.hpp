@@ -42,8 +42,12 @@ struct joined_card : card {
     }
     work_request write(std::uint64_t id, const int* from, std::size_t n, std::size_t place) const {
         work_request r;
-        r.id = id, r.from = reinterpret_cast<const std::byte*>(from), r.bytes = n * sizeof(int), r.local_key = key;
-        r.to = reinterpret_cast<std::byte*>(there.at) + place * sizeof(int), r.remote_key = there.key;
+        r.id = id;
+        r.from = reinterpret_cast<const std::byte*>(from);
+        r.bytes = n * sizeof(int);
+        r.local_key = key;
+        r.to = reinterpret_cast<std::byte*>(there.at) + place * sizeof(int);
+        r.remote_key = there.key;
         return r;
     }
 };

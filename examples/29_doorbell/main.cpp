@@ -42,8 +42,11 @@ void all_gather(collx::communicator& world) {
         const int chunk = (me - s + n) % n;
         const std::size_t place = part * static_cast<std::size_t>(chunk);
         work_request head;
-        head.what = work_request::kind::send, head.is_inline = head.is_signalled = true, head.id = 2;
-        head.from = reinterpret_cast<const std::byte*>(&chunk), head.bytes = sizeof chunk;
+        head.what = work_request::kind::send;
+        head.is_inline = head.is_signalled = true;
+        head.id = 2;
+        head.from = reinterpret_cast<const std::byte*>(&chunk);
+        head.bytes = sizeof chunk;
         example::expect(card.post(card.write(1, &all[place], part, place)) && card.post(head), "room for two");
         card.ring_doorbell();
         card.carry();
@@ -52,7 +55,8 @@ void all_gather(collx::communicator& world) {
         while (card.poll(c)) {
             example::expect(c.how == status::success, "no error");
             if (c.is_receive && s == 0) first_seen = card.now;
-            received = received || c.is_receive, sent = sent || (!c.is_receive && c.id == 2);
+            received = received || c.is_receive;
+            sent = sent || (!c.is_receive && c.id == 2);
         }
         example::expect(received && sent && heard == (me - s - 1 + n) % n, "one completion of each side");
         if (s != 0 || me != 0) continue;
@@ -93,7 +97,8 @@ double writes(collx::communicator& world, const way& w, int n, bool is_drawn) {
     for (int i = 0; i < n; ++i) {
         work_request r = card.write(static_cast<std::uint64_t>(i), memory.data(), numbers,
                                     numbers * static_cast<std::size_t>(1 + i));
-        r.is_inline = w.is_inline, r.is_signalled = !w.one_completion || i == n - 1;
+        r.is_inline = w.is_inline;
+        r.is_signalled = !w.one_completion || i == n - 1;
         example::expect(card.post(r), "room in the queue");
         if (!w.one_doorbell || i == n - 1) card.ring_doorbell(w.by_store);
     }
@@ -129,18 +134,22 @@ void mistakes(collx::communicator& world) {
     joined_card card(world, memory);
     work_request r = card.write(1, memory.data(), 4, 6); // two numbers beyond the peer's memory
     example::expect(card.post(r), "the card does not look yet");
-    card.ring_doorbell(), card.carry();
+    card.ring_doorbell();
+    card.carry();
     completion c;
     example::expect(card.poll(c) && c.id == 1 && c.how == status::remote_access, "beyond the end: remote access error");
     example::expect(memory == std::vector<int>(8, 1), "nothing is written");
     example::expect(card.post(card.write(2, memory.data(), 1, 0)), "a sound one behind it");
-    card.ring_doorbell(), card.carry();
+    card.ring_doorbell();
+    card.carry();
     example::expect(card.poll(c) && c.id == 2 && c.how == status::flushed, "what is posted after an error is flushed");
     joined_card other(world, memory);
-    r = other.write(3, memory.data(), 1, 0), r.is_signalled = false;
+    r = other.write(3, memory.data(), 1, 0);
+    r.is_signalled = false;
     for (std::size_t i = 0; i < joined_card::depth; ++i) example::expect(other.post(r), "16 places");
     example::expect(!other.post(r), "the 17th request finds no place");
-    other.ring_doorbell(), other.carry();
+    other.ring_doorbell();
+    other.carry();
     example::expect(!other.poll(c) && !other.post(r), "nor later: who asks for no completion gets no place back");
     say(world,
         "\nrefused as expected: a write beyond the peer's memory, what is posted after it, and a request too many\n");

@@ -33,7 +33,8 @@ void tell(collx::verbs_device& device, std::size_t bytes) {
     const auto heads = device.register_memory(place.data(), place.size());
     const auto a = device.make_queue_pair({.sends = 4, .writes = 4, .receives = 4, .head_bytes = 16});
     const auto b = device.make_queue_pair({.sends = 4, .writes = 4, .receives = 4, .head_bytes = 16});
-    a->connect(b->address()), b->connect(a->address());
+    a->connect(b->address());
+    b->connect(a->address());
     b->post_receive(place.data(), 16, heads->local_key, 5);
     const collx::verbs_write write{from.data(), static_cast<std::uint32_t>(bytes), source->local_key,
                                    reinterpret_cast<std::uint64_t>(to.data()), target->remote_key};

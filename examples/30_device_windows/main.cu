@@ -36,7 +36,8 @@ __global__ void diffuse(collx::device_window_handle<double> window, double* row,
         }
         __syncthreads();
         double* const other = row;
-        row = next, next = other;
+        row = next;
+        next = other;
     }
 }
 // [doc:end]

@@ -90,7 +90,9 @@ void clip_by_norm(collx::communicator& world, cudaStream_t stream) {
     std::vector<double> expected(n);
     for (std::size_t i = 0; i < n; ++i) {
         for (int r = 0; r < world.size(); ++r) expected[i] += 0.5 * weight_at(static_cast<long long>(i), r);
-        expected[i] /= world.size(), norm += expected[i] * expected[i], clipped += double(host[i]) * host[i];
+        expected[i] /= world.size();
+        norm += expected[i] * expected[i];
+        clipped += double(host[i]) * host[i];
     }
     double wrong = 0;
     for (std::size_t i = 0; i < n; ++i) wrong = std::max(wrong, std::abs(host[i] - expected[i] / std::sqrt(norm)));

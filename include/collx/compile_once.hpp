@@ -44,7 +44,7 @@ COLLX_BEGIN_NAMESPACE
 COLLX_CHOICES(/* defined */)
 constinit const selection* const selections_over_channels = detail::over_channels;
 namespace detail {
-constinit const net_component* const net = &net_of_sockets;
+constinit const net_component* const net_starter = &net_of_sockets;
 constinit const remote_calls* const by_channels = &calls_of_channels;
 constinit const topology_component* const topology = &topology_of_file;
 } // namespace detail

@@ -34,11 +34,14 @@ bool run(const schedule& s, const words& in, words& out) {
                 to = from.front() + ((st.what & reduce) != 0 ? to : "");
                 from.pop_front();
             } else {
-                auto& to = channels[{me, st.peer_to}];
-                if (!to.empty()) continue;
-                to.push_back(in[r][static_cast<unsigned>(st.src.chunks.first)]);
+                {
+                    auto& to = channels[{me, st.peer_to}];
+                    if (!to.empty()) continue;
+                    to.push_back(in[r][static_cast<unsigned>(st.src.chunks.first)]);
+                }
+                ++next[r];
+                moves = true;
             }
-            ++next[r], moves = true;
         }
     }
     for (unsigned r = 0; r < n; ++r)
@@ -73,5 +76,8 @@ TEST_CASE("the steps of what precedes") {
 }
 
 TEST_CASE("what precedes comes before the results of all ranks, for all rank counts") {
-    for (int n = 1; n <= 17; ++n) check<false>(n), check<true>(n);
+    for (int n = 1; n <= 17; ++n) {
+        check<false>(n);
+        check<true>(n);
+    }
 }

@@ -80,7 +80,8 @@ TEST_CASE("heads of frames: only what may begin one") {
         CHECK(q.is_sound());
         q.value_bytes = 1;
         CHECK(q.is_sound() == (w != tcp_word::add && w != tcp_word::watch));
-        q.value_bytes = 0, q.key_bytes = 0;
+        q.value_bytes = 0;
+        q.key_bytes = 0;
         CHECK(!q.is_sound());
         q.key_bytes = static_cast<std::uint32_t>(most_key_bytes) + 1;
         CHECK(!q.is_sound());

@@ -29,7 +29,9 @@ int close_fails_at = -1; // counts down to the failing call
 extern "C" int close(int fd) {
     const bool fails = close_fails_at >= 0 && close_fails_at-- == 0;
     const int result = static_cast<int>(::syscall(SYS_close, fd));
-    return fails ? (errno = EDQUOT, -1) : result;
+    if (!fails) return result;
+    errno = EDQUOT;
+    return -1;
 }
 #endif
 
@@ -174,7 +176,8 @@ TEST_CASE("a store that stays locked names the rank that locked it, where that i
         try {
             (void)other.add("n", 1);
         } catch (const timed_out& e) {
-            said = e.what(), peer = e.peer();
+            said = e.what();
+            peer = e.peer();
         }
         INFO(said);
         CHECK(peer == r.named);

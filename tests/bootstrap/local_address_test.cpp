@@ -189,7 +189,8 @@ TEST_CASE("a name that does not resolve yet is asked for again, until the deadli
         CHECK(holds(e.what(), "no address is known for 'no-such-host': Name or service not known"));
     }
     job_description d;
-    d.size = 2, d.store = "tcp:localhost:4000";
+    d.size = 2;
+    d.store = "tcp:localhost:4000";
     look_up_store(d, deadline::in_ns(collx_test::patient(20'000'000'000)));
     CHECK(d.store == "tcp:127.0.0.1:4000");
     d.store = "tcp:[::1]:4000";

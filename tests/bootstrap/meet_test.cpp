@@ -161,7 +161,8 @@ TEST_CASE("of many ranks the one that does not answer is named, although a look 
         try {
             all.guard([&] { return all.get("collx/1/sum/1", 1); }); // rank 1 itself waits for those below it
         } catch (const timed_out& e) {
-            peer = e.peer(), said = e.what();
+            peer = e.peer();
+            said = e.what();
         }
         INFO(said);
         CHECK(peer == n - 1);
@@ -179,7 +180,8 @@ TEST_CASE("a number of ranks that do not answer is said to be the least where th
     try {
         all.guard([&] { return all.get("collx/1/sum/1", 1); });
     } catch (const timed_out& e) {
-        peer = e.peer(), said = e.what();
+        peer = e.peer();
+        said = e.what();
     }
     INFO(said);
     CHECK(peer == 1);

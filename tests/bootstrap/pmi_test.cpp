@@ -130,7 +130,10 @@ private:
             if (cmd == "init") say(socket, hello);
             if (cmd == "get_maxes") say(socket, maxes);
             if (cmd == "get_my_kvsname") say(socket, space);
-            if (cmd == "finalize") ++goodbyes, say(socket, goodbye);
+            if (cmd == "finalize") {
+                ++goodbyes;
+                say(socket, goodbye);
+            }
             if (cmd == "put") {
                 new_values_[key] = detail::pmi_value(q, "value");
                 say(socket, "cmd=put_result rc=0 msg=success\n");

@@ -322,7 +322,9 @@ TEST_CASE("at a TCP store every rank hears which one has another key, long befor
             for (int r = 0; r < 4; ++r)
                 ranks.emplace_back([&, r] {
                     job_description d;
-                    d.rank = r, d.size = 4, d.store = "tcp:127.0.0.1:" + std::to_string(port);
+                    d.rank = r;
+                    d.size = 4;
+                    d.store = "tcp:127.0.0.1:" + std::to_string(port);
                     seen[t][r] = error_of([&] { meet(d, soon(collx_test::patient(60'000)), table[t].keys[r]); });
                 });
             for (auto& rank : ranks) rank.join();
@@ -384,7 +386,8 @@ TEST_CASE("what a stranger may say to a store behind a key, and what the store a
     detail::auth_answer a;
 
     detail::tcp_request get;
-    get.word = detail::tcp_word::get, get.key_bytes = 1;
+    get.word = detail::tcp_word::get;
+    get.key_bytes = 1;
     descriptor s = connected(); // a request without a proof
     say(s, (std::string(reinterpret_cast<char*>(&get), sizeof get) + "k").data(), sizeof get + 1);
     REQUIRE(hears(s, &r, sizeof r));

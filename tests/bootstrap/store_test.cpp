@@ -126,7 +126,10 @@ struct tardy_store {
     bool is_late = true;
     void set(std::string_view key, std::string_view value) { store.set(key, value); }
     std::string get(std::string_view key, const collx::deadline& until) {
-        if (is_late && key.find("/sum/1") != key.npos) is_late = false, collx::detail::fail_store_timeout(key);
+        if (is_late && key.find("/sum/1") != key.npos) {
+            is_late = false;
+            collx::detail::fail_store_timeout(key);
+        }
         return store.get(key, until);
     }
     std::int64_t add(std::string_view key, std::int64_t delta) { return store.add(key, delta); }

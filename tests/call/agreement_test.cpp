@@ -119,7 +119,10 @@ TEST_CASE("the first field in which calls differ, with both values and all odd r
             differs(&signature::zero_copy, std::uint8_t{1}, "kind of memory");
             differs(&signature::policy_hash, 5u, "policy of with() is one on rank 0 and another on");
             signature both = one; // the error names the field that explains the others
-            if (w.rank() == 2) both.root = 3, both.count = 9;
+            if (w.rank() == 2) {
+                both.root = 3;
+                both.count = 9;
+            }
             const auto e = thrown<collx::mismatch>(w, [&] { compare(both); });
             EXPECT(says(e, "root is 2") && e.peer() == 2);
             signature of_most = one; // most ranks are right: here rank 0 is the odd one

@@ -36,7 +36,12 @@ TEST_CASE("a repeated call that reads a peer's memory takes none from the heap")
         auto add = collx::persistent::all_reduce(w, sum, collx::max{});
         auto swap = collx::persistent::sendrecv(w, both, peer, all, peer);
         const auto planned = [&] {
-            gather(), widen(), exchange(), spread(), add(), swap();
+            gather();
+            widen();
+            exchange();
+            spread();
+            add();
+            swap();
             collx::all_gather(w, x, all);
         };
         for (int i = 0; i < 10; ++i) planned();

@@ -151,7 +151,8 @@ TEST_CASE("a rank that has no memory for its part in a call ends the call of the
         auto moved = collx::async::all_reduce(w, std::move(y));
         first.wait();
         y = moved.wait();
-        expect_sum(x), expect_sum(y);
+        expect_sum(x);
+        expect_sum(y);
     });
     fail_each_allocation("try_::all_to_all_v", [&](collx::communicator& w, auto&& from_now_on) {
         const std::vector<std::size_t> counts{400, 600}, equal(2, counts[static_cast<std::size_t>(w.rank())]);
@@ -163,11 +164,15 @@ TEST_CASE("a rank that has no memory for its part in a call ends the call of the
     fail_each_allocation("group", [&](collx::communicator& w, auto&& from_now_on) {
         std::vector<int> x(100, 1), y(10, 1), z(100, 2), t(100);
         collx::group g(w);
-        g.all_reduce(x), g.all_reduce(y);
-        g.send(z, 1 - w.rank()), g.recv(t, 1 - w.rank());
+        g.all_reduce(x);
+        g.all_reduce(y);
+        g.send(z, 1 - w.rank());
+        g.recv(t, 1 - w.rank());
         from_now_on();
         g.launch();
-        expect_sum(x), expect_sum(y), expect_sum(t);
+        expect_sum(x);
+        expect_sum(y);
+        expect_sum(t);
     });
 }
 

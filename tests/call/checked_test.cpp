@@ -21,7 +21,10 @@ template <class F>
 void check(collx::communicator& w, std::vector<int> odd, std::vector<std::string> texts, F&& f) {
     bool is_odd = false;
     std::string names;
-    for (const int r : odd) is_odd |= r == w.rank(), names += (names.empty() ? "" : ", ") + std::to_string(r);
+    for (const int r : odd) {
+        is_odd |= r == w.rank();
+        names += (names.empty() ? "" : ", ") + std::to_string(r);
+    }
     const auto e = thrown<mismatch>(w, [&] { f(is_odd); });
     texts.push_back("rank 0 differs from rank " + names + ":");
     for (const auto& t : texts) {
@@ -137,8 +140,13 @@ TEST_CASE("checked: other collectives and another order") {
         // One rank calls all_gather first and barrier second, the others the reverse: the rank is named at the first
         // call.
         check(w, {3}, {"collective is barrier on rank 0 and all_gather on rank 3"}, [&](bool odd) {
-            if (odd) collx::all_gather(w, part, x), collx::barrier(w);
-            else collx::barrier(w), collx::all_gather(w, part, x);
+            if (odd) {
+                collx::all_gather(w, part, x);
+                collx::barrier(w);
+            } else {
+                collx::barrier(w);
+                collx::all_gather(w, part, x);
+            }
         });
         check(w, {1}, {"collective is scan on rank 0 and exclusive_scan on rank 1"}, [&](bool odd) {
             if (odd) collx::exclusive_scan(w, x);

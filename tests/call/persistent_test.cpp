@@ -59,7 +59,8 @@ void reduce_with_all(collx::communicator& w, std::size_t m) {
     auto scan = per::scan(w, x, scanned);
     auto exclusive = per::exclusive_scan(w, x, before);
     for (int t = 0; t < rounds; ++t) {
-        fill(x, me, t), fill(in_place, me, t);
+        fill(x, me, t);
+        fill(in_place, me, t);
         run(sum, t);
         EXPECT_AT(t, is_sum(y.data(), 0, u * m, n, t));
         run(sum_in_place, t);
@@ -112,23 +113,28 @@ void move_with_all(collx::communicator& w, std::size_t m) {
         run(everywhere, t);
         EXPECT_AT(t, is_sample(all.data(), 0, u * m, root, t));
         for (auto* call : {&gathered, &gathered_v, &at_root, &at_root_v}) {
-            fill(mine, me, t), std::fill(y.begin(), y.end(), -1);
+            fill(mine, me, t);
+            std::fill(y.begin(), y.end(), -1);
             run(*call, t);
             const bool is_rooted = call == &at_root || call == &at_root_v;
             EXPECT_AT(t, (is_rooted && me != root) || is_gathered(t));
         }
         for (auto* call : {&scattered, &scattered_v}) {
-            fill(x, me, t), std::fill(mine.begin(), mine.end(), -1);
+            fill(x, me, t);
+            std::fill(mine.begin(), mine.end(), -1);
             run(*call, t);
             EXPECT_AT(t, is_sample(mine.data(), k * m, m, root, t));
         }
         for (auto* call : {&exchanged, &exchanged_v}) {
-            fill(x, me, t), std::fill(y.begin(), y.end(), -1);
+            fill(x, me, t);
+            std::fill(y.begin(), y.end(), -1);
             run(*call, t);
             EXPECT_AT(t, is_exchanged(y, t));
         }
-        fill(replaced, me, t), fill(replaced_v, me, t);
-        run(in_place, t), run(in_place_v, t);
+        fill(replaced, me, t);
+        fill(replaced_v, me, t);
+        run(in_place, t);
+        run(in_place_v, t);
         EXPECT_AT(t, is_exchanged(replaced, t) && is_exchanged(replaced_v, t));
         run(all_here, t);
     }
@@ -145,8 +151,10 @@ void pass_messages(collx::communicator& w, std::size_t m) {
         run(ring, t);
         EXPECT_AT(t, is_sample(theirs.data(), 0, m, last, t));
         if (n == 1) continue;
-        if (me % 2 == 0) run(sent, t), run(received, t);
-        else {
+        if (me % 2 == 0) {
+            run(sent, t);
+            run(received, t);
+        } else {
             received.start(); // concurrently with a blocking message
             run(sent, t);
             received.wait();
@@ -254,14 +262,16 @@ TEST_CASE("runs by the composed reading and by a task give the same, whichever r
 
 TEST_CASE("composed: scans of three ranks that have a core each read what precedes them in one round") {
     on_ranks(3, [](collx::communicator& w) {
-        w.internals().net.share_cores(1), w.internals().schedules.share_cores(1);
+        w.internals().net.share_cores(1);
+        w.internals().schedules.share_cores(1);
         const int me = w.rank();
         list x(12), y(12), before(12);
         auto sum = per::scan(w, x, y);
         auto exclusive = per::exclusive_scan(w, x, before);
         for (int t = 0; t < 4; ++t) {
             fill(x, me, t);
-            run_mixed(w, sum, t), run_mixed(w, exclusive, t);
+            run_mixed(w, sum, t);
+            run_mixed(w, exclusive, t);
             EXPECT_AT(t, is_sum(y.data(), 0, 12, me + 1, t));
             EXPECT_AT(t, me == 0 || is_sum(before.data(), 0, 12, me, t));
         }
@@ -277,8 +287,10 @@ TEST_CASE("composed: moves, roots, conversions and hooks") {
             auto there = per::broadcast(w, x, {.root = root});
             auto reduced = per::reduce(w, all, collx::plus{}, {.root = root});
             for (int t = 0; t < 4; ++t) {
-                fill(x, me, t), fill(all, me, t);
-                run_mixed(w, there, t), run_mixed(w, reduced, t);
+                fill(x, me, t);
+                fill(all, me, t);
+                run_mixed(w, there, t);
+                run_mixed(w, reduced, t);
                 EXPECT_AT(t, is_sample(x.data(), 0, 12, root, t));
                 EXPECT_AT(t, me != root || is_sum(all.data(), 0, 36, 3, t));
             }
@@ -366,7 +378,11 @@ TEST_CASE("composed: messages of a rank with other counts are refused, and one t
             list x(is_late ? 10u : 10u + static_cast<unsigned>(w.rank()));
             auto sum = per::all_reduce(own.with(collx::algo::ring_all_reduce{}), x, collx::plus{},
                                        {.timeout = is_late ? 50ms : 60s});
-            if (!is_late) EXPECT(thrown<collx::error>(w, [&] { sum(), sum(); }).code() == collx::errc::mismatch);
+            if (!is_late)
+                EXPECT(thrown<collx::error>(w, [&] {
+                           sum();
+                           sum();
+                       }).code() == collx::errc::mismatch);
             else if (w.rank() == 0) EXPECT(thrown<collx::timed_out>(w, [&] { sum(); }).peer() == 1);
             collx::barrier(w);
         }
@@ -404,7 +420,8 @@ TEST_CASE("many persistent calls are under way at once, beside async and blockin
             for (int t = 0; t < rounds; ++t) {
                 for (std::size_t k = 0; k < count; ++k) fill(x[k], w.rank(), t);
                 for (auto& c : calls) c.start();
-                fill(beside, w.rank(), t), fill(after, w.rank(), t);
+                fill(beside, w.rank(), t);
+                fill(after, w.rank(), t);
                 auto work = collx::async::all_reduce(w, beside);
                 collx::all_reduce(w, after);
                 for (std::size_t k = count; k-- > 0;) calls[k].wait();
@@ -423,7 +440,8 @@ TEST_CASE("a run in place of one that is queued behind others of its port waits 
         for (int k = 0; k < 8; ++k) short_ones.push_back(per::all_reduce(w, y));
         for (int t = 0; t < rounds; ++t)
             for (auto& one : short_ones) {
-                fill(x, w.rank(), t), fill(y, w.rank(), t);
+                fill(x, w.rank(), t);
+                fill(y, w.rank(), t);
                 long_one.start();
                 one();
                 long_one.wait();
@@ -437,7 +455,8 @@ TEST_CASE("inputs that are temporaries live as long as the call") {
         list out(2000);
         auto call = per::all_gather(w, list(1000, w.rank() + 7), out);
         const list scratch(1000, 3); // likely to reuse the input's memory, had it been freed
-        call(), call();
+        call();
+        call();
         EXPECT(out.front() == 7 && out.back() == 8 && scratch[0] == 3);
         auto counted =
             per::all_gather_v(w, list(static_cast<std::size_t>(w.rank()) + 1, w.rank()), out, std::vector<int>{1, 2});
@@ -509,7 +528,8 @@ TEST_CASE("a buffer that was moved, resized or emptied is found at the next star
         list x(100), in(10), out(20);
         auto sum = per::all_reduce(w, x);
         auto gathered = per::all_gather(w, in, out);
-        sum(), gathered();
+        sum();
+        gathered();
         const auto refused = [&](auto& call, const char* which) {
             for (const bool starts : {true, false}) {
                 const auto e = thrown<collx::invalid_argument>(w, [&] { starts ? call.start() : call(); });
@@ -818,7 +838,9 @@ TEST_CASE("the time limit of a call of several messages is for all of them toget
     expect_one_limit_for_all_parts(true, [](collx::communicator& w, const options& o) {
         list a(1), b(1), c(1);
         per::group g(w);
-        g.recv(a, 1), g.recv(b, 2), g.recv(c, 3);
+        g.recv(a, 1);
+        g.recv(b, 2);
+        g.recv(c, 3);
         g.launch(o)();
     });
     const list large(400'000, 1);

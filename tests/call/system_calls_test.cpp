@@ -52,10 +52,17 @@ TEST_CASE("a call makes no system call") {
             collx::make_counted<collx::job>(collx::make_memory_arena(1), 0, 1, collx::job_settings{}, true));
         long x = 1;
         std::vector<float> y(50'000, 1.0f);
-        for (int i = 0; i < 3; ++i) collx::all_reduce(w, collx::value(x)), collx::all_reduce(w, y), collx::barrier(w);
+        for (int i = 0; i < 3; ++i) {
+            collx::all_reduce(w, collx::value(x));
+            collx::all_reduce(w, y);
+            collx::barrier(w);
+        }
         if (!forbid_system_calls()) return cannot_filter;
-        for (int i = 0; i < 1000; ++i)
-            collx::all_reduce(w, collx::value(x)), collx::all_reduce(w, y), collx::barrier(w);
+        for (int i = 0; i < 1000; ++i) {
+            collx::all_reduce(w, collx::value(x));
+            collx::all_reduce(w, y);
+            collx::barrier(w);
+        }
         if (also_one) (void)::syscall(SYS_getppid);
         ::_exit(x == 1 && y[0] == 1.0f ? right : 1); // at once: destructors would free memory
     };
@@ -85,13 +92,18 @@ TEST_CASE("two ranks that spin make no system call either") {
             collx::communicator w(collx::make_counted<collx::job>(*me.arena, me.rank, 2, me.settings, true));
             long x = me.rank;
             std::vector<float> y(5000, 1.0f), z(5000);
-            for (int i = 0; i < 3; ++i) collx::all_reduce(w, collx::value(x), collx::max{}), collx::all_reduce(w, y, z);
+            for (int i = 0; i < 3; ++i) {
+                collx::all_reduce(w, collx::value(x), collx::max{});
+                collx::all_reduce(w, y, z);
+            }
             const bool filtered = forbid_system_calls();
             if (!filtered) ::_exit(cannot_filter);
             me.ready->fetch_add(1);
             while (me.ready->load() < 2) collx::cpu_relax();
-            for (int i = 0; i < 200; ++i)
-                collx::all_reduce(w, collx::value(x), collx::max{}), collx::all_reduce(w, y, z);
+            for (int i = 0; i < 200; ++i) {
+                collx::all_reduce(w, collx::value(x), collx::max{});
+                collx::all_reduce(w, y, z);
+            }
             if (x == 1 && z[4999] == 2.0f) me.good->fetch_add(1);
             else ::_exit(1); // or both wait for ever
             while (me.good->load() < 2) collx::cpu_relax();

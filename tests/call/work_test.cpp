@@ -89,7 +89,14 @@ TEST_CASE("all verbs may be under way at once, beside blocking calls") {
             auto w8 = collx::async::barrier(w);
             collx::all_reduce(w, k); // blocking, before all of them complete
             EXPECT(k.back() == 8);
-            w8.wait(), w6.wait(), w7.wait(), w3.wait(), w5.wait(), w2.wait(), w4.wait(), w1.wait();
+            w8.wait();
+            w6.wait();
+            w7.wait();
+            w3.wait();
+            w5.wait();
+            w2.wait();
+            w4.wait();
+            w1.wait();
             EXPECT(a.back() == 4 && b.back() == 3 && c.back() == (w.rank() == 1 ? 4 : 1) && g.back() == 4 &&
                    i.back() == w.rank() + 1);
             for (std::size_t r = 0; r < 4; ++r)
@@ -171,7 +178,9 @@ TEST_CASE("every verb takes temporaries under way: outputs come back from wait()
             list result(all);
             collx::work<void> kept = collx::async::all_reduce(w, kept_input, result);            // nothing was moved in
             collx::work<void> seen = collx::async::all_reduce(w, collx::view(result.data(), 0)); // owns nothing
-            seen.wait(), kept.wait(), sent.wait();
+            seen.wait();
+            kept.wait();
+            sent.wait();
             const auto is = [&](const list& x, std::size_t size, int value) {
                 return x.size() == size && std::count(x.begin(), x.end(), value) == static_cast<std::ptrdiff_t>(size);
             };
@@ -348,7 +357,10 @@ TEST_CASE("after a wait has thrown, what still comes does not reach the buffer")
                 (void)thrown<collx::timed_out>(w, [&] { first.wait(); });
                 x.assign(n, -7); // the program's again
                 has_thrown = true;
-                collx_test::until([&] { return (void)w.progress(), is_sent.load(); });
+                collx_test::until([&] {
+                    (void)w.progress();
+                    return is_sent.load();
+                });
                 (void)thrown<collx::timed_out>(w, [&] { second.wait(); });
                 EXPECT(std::count(x.begin(), x.end(), -7) == n);
             });

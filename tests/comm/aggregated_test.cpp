@@ -251,7 +251,10 @@ TEST_CASE("two wrong counts do not hide each other in one message") {
             std::vector<int> x(40), y(40);
             std::array send{10, 10, 10, 10}, receive{10, 10, 10, 10};
             if (w.rank() == 0) send[3] = 9; // rank 1 carries 9 + 11 elements for rank 3, which expects 10 + 10
-            if (w.rank() == 1) send[3] = 11, x.resize(41);
+            if (w.rank() == 1) {
+                send[3] = 11;
+                x.resize(41);
+            }
             const auto e = thrown<collx::mismatch>(w, [&] {
                 collx::all_to_all_v(w.with(aggregated_all_to_all{m}), x, send, y, receive);
                 collx::barrier(w);

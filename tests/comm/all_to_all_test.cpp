@@ -55,8 +55,12 @@ TEST_CASE("all_to_all_v: each rank knows its own counts only; any of them may be
                 std::size_t s = 0, r = 0;
                 for (int k = 0; k < n; ++k) {
                     const auto i = static_cast<std::size_t>(k);
-                    so[i] = s + 1, sc[i] = count(me, k), s = so[i] + sc[i];
-                    ro[i] = r + 2, rc[i] = count(k, me), r = ro[i] + rc[i];
+                    so[i] = s + 1;
+                    sc[i] = count(me, k);
+                    s = so[i] + sc[i];
+                    ro[i] = r + 2;
+                    rc[i] = count(k, me);
+                    r = ro[i] + rc[i];
                 }
                 std::vector<int> in(s, -5), out(r, -1), in_packed, out_packed;
                 for (int k = 0; k < n; ++k)
@@ -91,14 +95,16 @@ TEST_CASE("all_to_all_v in place: as many elements come from each rank as go to 
                     for (int k = 0; k < n; ++k) { // each pair has its own count, equal in both directions
                         const auto i = static_cast<std::size_t>(k);
                         counts[i] = unit * static_cast<std::size_t>((k + me) % 3);
-                        offsets[i] = end + 3, end = offsets[i] + counts[i];
+                        offsets[i] = end + 3;
+                        end = offsets[i] + counts[i];
                     }
                     std::vector<int> x(end + 5, -7), packed, expected(x), expected_packed;
                     for (int k = 0; k < n; ++k)
                         for (std::size_t i = 0; i < counts[static_cast<std::size_t>(k)]; ++i) {
                             x[offsets[static_cast<std::size_t>(k)] + i] = meant(me, k, i);
                             expected[offsets[static_cast<std::size_t>(k)] + i] = meant(k, me, i);
-                            packed.push_back(meant(me, k, i)), expected_packed.push_back(meant(k, me, i));
+                            packed.push_back(meant(me, k, i));
+                            expected_packed.push_back(meant(k, me, i));
                         }
                     collx::all_to_all_v(w, x, counts, offsets);
                     EXPECT(x == expected); // the gaps between the parts are unchanged
@@ -122,7 +128,8 @@ TEST_CASE("all_to_all_v: ranks with short parts and ranks with long or strided o
             std::vector<std::size_t> sends, receives;
             std::vector<int> in, expected;
             for (int k = 0; k < 3; ++k) {
-                sends.push_back(count(me, k)), receives.push_back(count(k, me));
+                sends.push_back(count(me, k));
+                receives.push_back(count(k, me));
                 for (std::size_t i = 0; i < sends.back(); ++i)
                     in.push_back(meant(me, k, i + static_cast<std::size_t>(round)));
                 for (std::size_t i = 0; i < receives.back(); ++i)

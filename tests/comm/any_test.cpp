@@ -24,21 +24,41 @@ constexpr bool is_half = std::is_same_v<T, collx::f16> || std::is_same_v<T, coll
 // f(T()) for every type, in the order of any_type.
 template <class F>
 void for_each_type(F&& f) {
-    f(std::int8_t()), f(std::uint8_t()), f(std::int16_t()), f(std::uint16_t()), f(std::int32_t()), f(std::uint32_t());
-    f(std::int64_t()), f(std::uint64_t()), f(collx::f16()), f(collx::bf16()), f(float()), f(double()), f(bool());
-    f(std::complex<float>()), f(std::complex<double>());
+    f(std::int8_t());
+    f(std::uint8_t());
+    f(std::int16_t());
+    f(std::uint16_t());
+    f(std::int32_t());
+    f(std::uint32_t());
+    f(std::int64_t());
+    f(std::uint64_t());
+    f(collx::f16());
+    f(collx::bf16());
+    f(float());
+    f(double());
+    f(bool());
+    f(std::complex<float>());
+    f(std::complex<double>());
 }
 // Three types of different sizes: verbs depend on nothing else of a type.
 template <class F>
 void for_few_types(F&& f) {
-    f(std::int8_t()), f(float()), f(std::complex<double>());
+    f(std::int8_t());
+    f(float());
+    f(std::complex<double>());
 }
 template <class F>
 void for_each_op(F&& f) {
-    f(any_op::plus, collx::plus{}), f(any_op::multiplies, collx::multiplies{}), f(any_op::min, collx::min{});
-    f(any_op::max, collx::max{}), f(any_op::bit_and, collx::bit_and{}), f(any_op::bit_or, collx::bit_or{});
-    f(any_op::bit_xor, collx::bit_xor{}), f(any_op::logical_and, collx::logical_and{});
-    f(any_op::logical_or, collx::logical_or{}), f(any_op::logical_xor, collx::logical_xor{});
+    f(any_op::plus, collx::plus{});
+    f(any_op::multiplies, collx::multiplies{});
+    f(any_op::min, collx::min{});
+    f(any_op::max, collx::max{});
+    f(any_op::bit_and, collx::bit_and{});
+    f(any_op::bit_or, collx::bit_or{});
+    f(any_op::bit_xor, collx::bit_xor{});
+    f(any_op::logical_and, collx::logical_and{});
+    f(any_op::logical_or, collx::logical_or{});
+    f(any_op::logical_xor, collx::logical_xor{});
 }
 // Whether users expect the pair to work: stated again, independently of the table.
 template <class T, class Op>
@@ -154,7 +174,10 @@ TEST_CASE("every verb does what its typed form does, in place and from one buffe
                             same(whole, whole, f, [&](auto a, auto b) { g(a, b, collx::plus{}); });
                         };
                         const auto first = [&](auto v) { return decltype(v)(v.data(), part); };
-                        const auto first_any = [&](any_buffer b) { return b.size = part, b; };
+                        const auto first_any = [&](any_buffer b) {
+                            b.size = part;
+                            return b;
+                        };
                         const collx::call_options root{.root = n - 1};
                         reduces([&](auto a, auto b) { any::reduce(w, a, b, op, root); },
                                 [&](auto a, auto b, auto o) { collx::reduce(w, a, b, o, root); });
@@ -250,8 +273,13 @@ TEST_CASE("typed calls and these may meet in one reduction; ranks that disagree 
         on_ranks(2, [checked](collx::communicator& w) {
             w.set_checked(checked);
             std::vector<float> x(100, 1), y(5000, 2);
-            if (w.rank() == 0) collx::all_reduce(w, x), collx::all_reduce(w, y, collx::max{});
-            else any::all_reduce(w, collx::as_any(x)), any::all_reduce(w, collx::as_any(y), any_op::max);
+            if (w.rank() == 0) {
+                collx::all_reduce(w, x);
+                collx::all_reduce(w, y, collx::max{});
+            } else {
+                any::all_reduce(w, collx::as_any(x));
+                any::all_reduce(w, collx::as_any(y), any_op::max);
+            }
             EXPECT(x[99] == 2 && y[4999] == 2);
             auto d = w.dup();
             (void)thrown<collx::mismatch>(
@@ -275,7 +303,8 @@ TEST_CASE("buffers and numbers that cannot be right") {
             collx::all_reduce(w, y); // the communicator can still be used
         };
         any_buffer odd = good;
-        odd.data = reinterpret_cast<std::byte*>(x.data()) + 4, odd.size = 9;
+        odd.data = reinterpret_cast<std::byte*>(x.data()) + 4;
+        odd.size = 9;
         refuses("the only buffer is not aligned for float64", [&] { any::all_reduce(w, odd); });
         odd.type = static_cast<any_type>(99);
         refuses("the input buffer has the type number 99, which is none", [&] { any::all_gather(w, odd, good); });

@@ -200,11 +200,17 @@ TEST_CASE("the bytes on the wire are those of the formula") {
         std::vector<float> x(n, 1), y(n, 1);
         collx::bucketed<float> b(w, {.bytes = 50'000});
         collx::bucketed<float, collx::bf16> half(w, {.bytes = 50'000});
-        (void)b.add("x", x), (void)half.add("y", y);
-        b.ready(0), half.ready(0);
+        (void)b.add("x", x);
+        (void)half.add("y", y);
+        b.ready(0);
+        half.ready(0);
         const auto before = b.sent().bytes, before_half = half.sent().bytes;
-        b.finish(), half.finish();
-        b.ready(0), b.finish(), half.ready(0), half.finish();
+        b.finish();
+        half.finish();
+        b.ready(0);
+        b.finish();
+        half.ready(0);
+        half.finish();
         EXPECT(b.sent().bytes - before <= 2 * n * 4 && b.sent().bytes >= n * 4); // 2(n-1)/n is 1 for two ranks
         EXPECT(half.sent().bytes < 2 * (n * 2 + 200) + before_half && half.sent().bytes < b.sent().bytes * 6 / 10);
     });
@@ -216,7 +222,8 @@ TEST_CASE("bad input names the tensor") {
         std::vector<float> x(10, 1), y(20, 1), z(11);
         refused(
             w, [&] { collx::bucketed<float> none(w, {.bytes = 0}); }, errc::invalid_argument, "no bytes");
-        (void)b.add("x", x), (void)b.add("y", y);
+        (void)b.add("x", x);
+        (void)b.add("y", y);
         refused(
             w, [&] { (void)b.add("x", z); }, errc::invalid_argument, "'x' is registered twice");
         refused(
@@ -245,8 +252,13 @@ TEST_CASE("registrations that differ between ranks are named on all of them") {
             collx::bucketed<float> b(w, {.bytes = odd && what == 3 ? 999u : 1000u});
             std::vector<float> x(10), y(odd && what == 0 ? 21 : 20), z(5);
             (void)b.add("x", x);
-            if (what != 1 || !odd) (void)b.add("y", y), (void)b.add("z", z);
-            else (void)b.add("z", z), (void)b.add("y", y);
+            if (what != 1 || !odd) {
+                (void)b.add("y", y);
+                (void)b.add("z", z);
+            } else {
+                (void)b.add("z", z);
+                (void)b.add("y", y);
+            }
             if (what == 2 && odd) (void)b.add("more", z);
             const auto e = refused(
                 w, [&] { b.ready("y"); }, errc::mismatch, "the buckets of rank 1 differ");
@@ -261,14 +273,20 @@ TEST_CASE("a missing tensor is named where it is missing, and its bucket where i
         on_hosts(3, {per_host}, [](collx::communicator& w) {
             collx::bucketed<float> b(w, {.bytes = 100, .first_bytes = 100});
             std::vector<float> x(30, 1), y(20, 1), z(10, 1);
-            (void)b.add("x", x), (void)b.add("y", y), (void)b.add("z", z);
+            (void)b.add("x", x);
+            (void)b.add("y", y);
+            (void)b.add("z", z);
             b.ready("z");      // y and z share a bucket
             collx::barrier(w); // all ranks have agreed on the buckets before rank 1 calls finish()
             if (w.rank() == 1) {
                 refused(
                     w, [&] { b.finish(); }, errc::invalid_argument, "2 tensor(s) are not ready: 'x', 'y'");
             } else {
-                const auto waits = [&] { b.ready("y"), b.ready("x"), b.finish(); };
+                const auto waits = [&] {
+                    b.ready("y");
+                    b.ready("x");
+                    b.finish();
+                };
                 const auto e = refused(w, waits, errc::aborted, "tensor(s) '");
                 EXPECT(e.peer() == 1);
             }
@@ -289,7 +307,12 @@ TEST_CASE("a slow tensor is named when the time is over") {
         until([&] { return past == 2; }); // or the second step may end the first one of rank 1
         if (w.rank() == 0) {
             const auto e = refused(
-                w, [&] { b.ready(0), b.finish(); }, errc::timeout, "tensor(s) 'slow'");
+                w,
+                [&] {
+                    b.ready(0);
+                    b.finish();
+                },
+                errc::timeout, "tensor(s) 'slow'");
             EXPECT(e.peer() == 1);
         }
         collx::barrier(w);
@@ -303,7 +326,9 @@ TEST_CASE("a bucket that could not go out is not taken for done, and finish() th
         std::vector<float> a(100, 1.f), b(100, 1.f);
         collx::bucketed<float> g(w, {.bytes = 100, .first_bytes = 100}); // a bucket each
         const int first = g.add("a", a), second = g.add("b", b);
-        g.ready(second), g.ready(first), g.finish();
+        g.ready(second);
+        g.ready(first);
+        g.finish();
         EXPECT(a[0] == 2 && b[99] == 2);
         if (w.rank() == 1) {
             until([&] { return has_stepped.load(); }); // otherwise rank 0 may hear of the end in its first step
@@ -334,7 +359,9 @@ TEST_CASE("a missing tensor also ends the second halves of sums with a wire type
         std::vector<float> a(100, 1.f), b(100, 1.f);
         collx::bucketed<float, collx::bf16> g(w, {.bytes = 100, .first_bytes = 100}); // a bucket each
         const int first = g.add("a", a), second = g.add("b", b);
-        g.ready(second), g.ready(first), g.finish();
+        g.ready(second);
+        g.ready(first);
+        g.finish();
         mine = 0;
         collx::barrier(w);
         if (w.rank() == 1) {
@@ -346,7 +373,11 @@ TEST_CASE("a missing tensor also ends the second halves of sums with a wire type
             has_ended = true;
         } else {
             until([&] { return is_sent.load(); }); // so that rank 1 does not begin the second half in ready()
-            const auto waits = [&] { g.ready(second), g.ready(first), g.finish(); };
+            const auto waits = [&] {
+                g.ready(second);
+                g.ready(first);
+                g.finish();
+            };
             EXPECT(thrown<collx::aborted>(w, waits).peer() == 1);
             EXPECT(mine != 0);
             until([&] { return has_ended.load(); });
@@ -361,10 +392,12 @@ TEST_CASE("a tensor that lay elsewhere in one step is again where it was registe
         collx::bucketed<float> g(w);
         const int k = g.add("x", registered);
         auto elsewhere = std::make_unique<std::vector<float>>(100, 5.f);
-        g.ready(k, *elsewhere), g.finish();
+        g.ready(k, *elsewhere);
+        g.finish();
         EXPECT((*elsewhere)[99] == 10 && registered[99] == 1);
         elsewhere.reset();
-        g.ready(k), g.finish();
+        g.ready(k);
+        g.finish();
         EXPECT(registered[99] == 2);
     });
 }
@@ -385,7 +418,8 @@ TEST_CASE("options that differ are called that, and a rank without tensors learn
     said([](int) { return collx::bucket_options{}; }, true);
     on_ranks(2, [](collx::communicator& w) { // no rank has any
         collx::bucketed<float> g(w);
-        g.finish(), g.finish();
+        g.finish();
+        g.finish();
         EXPECT(g.buckets() == 0);
     });
 }
@@ -394,7 +428,8 @@ TEST_CASE("averages of narrow elements do not overflow on the way, and late regi
     on_ranks(4, [](collx::communicator& w) {
         std::vector<collx::f16> g(8, collx::f16(30'000.0f));
         collx::bucketed<collx::f16> halves(w, {.average = true});
-        halves.ready(halves.add("g", g)), halves.finish();
+        halves.ready(halves.add("g", g));
+        halves.finish();
         EXPECT(static_cast<float>(g[0]) == 30'000.0f && static_cast<float>(g[7]) == 30'000.0f);
 
         std::vector<float> a(1, 1.0f), b(1, 10.0f);
@@ -418,18 +453,28 @@ TEST_CASE("tensors that share memory are refused, where they are registered and 
         tied.ready("head");
         const auto e = thrown<collx::error>(w, [&] { tied.ready(embed); });
         EXPECT(e.code() == errc::invalid_argument && says(e, "tensor 'embed' shares memory with tensor 'head'"));
-        tied.ready(embed, moved), tied.ready("middle"), tied.finish(); // not there, it is a tensor as any other
+        // not there, it is a tensor as any other
+        tied.ready(embed, moved);
+        tied.ready("middle");
+        tied.finish();
 
         collx::bucketed<float> apart(w, {.bytes = 1, .first_bytes = 1});
         const int a = apart.add("a", g), b = apart.add("b", o);
-        g.assign(8, 1.0f), o.assign(8, 2.0f);
-        apart.ready(b), apart.ready(a), apart.finish();
+        g.assign(8, 1.0f);
+        o.assign(8, 2.0f);
+        apart.ready(b);
+        apart.ready(a);
+        apart.finish();
         EXPECT(g[7] == 2.0f && o[7] == 4.0f);
         apart.ready(b, g); // a itself comes later
         EXPECT(says(thrown<collx::error>(w, [&] { apart.ready(a); }), "tensor 'a' shares memory with tensor 'b'"));
-        apart.ready(a, o), apart.finish(); // the places are exchanged
+        // the places are exchanged
+        apart.ready(a, o);
+        apart.finish();
         EXPECT(g[7] == 4.0f && o[7] == 8.0f);
-        apart.ready(b), apart.ready(a), apart.finish();
+        apart.ready(b);
+        apart.ready(a);
+        apart.finish();
         EXPECT(g[7] == 8.0f && o[7] == 16.0f);
     });
 }
@@ -461,7 +506,8 @@ TEST_CASE("the largest numbers stay finite on the wire") {
             std::vector<T> x(64, T(0));
             for (std::size_t i = 0; i < x.size(); i += 3) x[i] = w.rank() == 0 ? largest : T(0);
             collx::bucketed<T, decltype(wire)> b(w, {.feedback = false});
-            b.ready(b.add("x", x)), b.finish();
+            b.ready(b.add("x", x));
+            b.finish();
             for (std::size_t i = 0; i < x.size(); ++i) {
                 at("%zu of %zu bytes: %g", i, sizeof(wire), static_cast<double>(x[i]));
                 EXPECT(i % 3 == 0 ? std::isfinite(x[i]) && x[i] > largest * T(0.8) : x[i] == T(0));

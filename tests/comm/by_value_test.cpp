@@ -62,7 +62,8 @@ TEST_CASE("gathers take other sizes on each rank, strings too, and need no count
                 std::string text;
                 std::vector<int> list, ranks;
                 for (int r = 0; r < n; ++r) {
-                    text += name_of_rank(r), ranks.push_back(r);
+                    text += name_of_rank(r);
+                    ranks.push_back(r);
                     list.insert(list.end(), static_cast<std::size_t>(r * 1000), r);
                 }
                 const std::vector<int> mine(static_cast<std::size_t>(me * 1000), me);

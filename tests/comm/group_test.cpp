@@ -224,7 +224,8 @@ struct parcel {
     parcel(int from, int to) {
         for (int i = 0; i < 10; ++i) ints.push_back(samples(from * 3 + to + i, static_cast<std::size_t>(i)));
         for (std::size_t i = 0; i < 3; ++i) letters[i] = static_cast<char>('a' + from + to);
-        numbers[0] = from, numbers[2] = to;
+        numbers[0] = from;
+        numbers[2] = to;
     }
     static parcel empty() {
         parcel p;
@@ -320,7 +321,8 @@ TEST_CASE("transfers of a group, its collectives, and messages before and after 
                 g.recv(collx::value(b), last);
                 g.launch();
                 collx::sendrecv(w, collx::value(a), next, collx::value(after), last);
-                early.wait(), here.wait();
+                early.wait();
+                here.wait();
                 collx::sendrecv(w, collx::value(b), last, collx::value(d), next);
                 EXPECT(got == samples(last, 300) && sum[499] == 4 && b == round && c == 3 && first == last);
                 EXPECT(after == round && d == round);
@@ -344,10 +346,21 @@ TEST_CASE("groups of two ranks that do not fit each other: an error that names t
     int x[10] = {};
     float f[10] = {};
     refused( // the same total of bytes
-        [&](auto& g) { g.send(collx::view(x, 3), 1), g.send(collx::view(x, 5), 1); },
-        [&](auto& g) { g.recv(collx::view(x, 5), 0), g.recv(collx::view(x + 5, 3), 0); });
+        [&](auto& g) {
+            g.send(collx::view(x, 3), 1);
+            g.send(collx::view(x, 5), 1);
+        },
+        [&](auto& g) {
+            g.recv(collx::view(x, 5), 0);
+            g.recv(collx::view(x + 5, 3), 0);
+        });
     refused([&](auto& g) { g.send(x, 1); }, [&](auto& g) { g.recv(f, 0); });
-    refused([&](auto& g) { g.send(x, 1), g.send(f, 1); }, [&](auto& g) { g.recv(x, 0); });
+    refused(
+        [&](auto& g) {
+            g.send(x, 1);
+            g.send(f, 1);
+        },
+        [&](auto& g) { g.recv(x, 0); });
     on_ranks(2, [](collx::communicator& w) { // an invalid rank is found before any data moves
         collx::group g(w);
         int y = 1;
@@ -434,7 +447,8 @@ TEST_CASE(
         { collx::group empty(w); }
         {
             collx::group launched(w);
-            add(launched), launched.launch();
+            add(launched);
+            launched.launch();
         }
         (void)thrown<int>(w, [&] {
             collx::group left(w);
@@ -459,11 +473,14 @@ TEST_CASE("a persistent group stays what it was when its communicator object mov
             std::vector<int> x(10, 1), big(400'000, 1); // the second goes alone
             int seed = w.rank();
             collx::persistent::group g(*made);
-            g.all_reduce(x), g.broadcast(collx::value(seed), 1), g.all_reduce(big);
+            g.all_reduce(x);
+            g.broadcast(collx::value(seed), 1);
+            g.all_reduce(big);
             auto step = g.launch();
             collx::communicator moved = std::move(*made);
             made.reset();
-            step(), step();
+            step();
+            step();
             EXPECT(x[9] == 4 && seed == 1 && big[399'999] == 4);
         });
 }
@@ -473,10 +490,14 @@ TEST_CASE("what a group refuses leaves none of its transfers under way") {
         w.set_checked(true);
         std::vector<int> x(w.rank() == 1 ? 5 : 4), mine(400'000, w.rank()), theirs(400'000);
         collx::group g(w);
-        g.all_reduce(x), g.send(mine, 1 - w.rank()), g.recv(theirs, 1 - w.rank());
+        g.all_reduce(x);
+        g.send(mine, 1 - w.rank());
+        g.recv(theirs, 1 - w.rank());
         (void)thrown<collx::mismatch>(w, [&] { g.launch(); });
         collx::barrier(w);
-        g.send(mine, 1 - w.rank()), g.recv(theirs, 1 - w.rank()), g.launch();
+        g.send(mine, 1 - w.rank());
+        g.recv(theirs, 1 - w.rank());
+        g.launch();
         EXPECT(theirs[399'999] == 1 - w.rank());
         struct block {
             char bytes[8 << 20];
@@ -502,20 +523,32 @@ TEST_CASE("calls of a group that use the same memory are refused where one write
         collx::persistent::group ready(w);
         const auto is_refused = [&](const char* what, auto&& add) {
             at("%s", what);
-            add(g), add(ready);
+            add(g);
+            add(ready);
             for (const auto& e :
                  {thrown<collx::error>(w, [&] { g.launch(); }), thrown<collx::error>(w, [&] { (void)ready.launch(); })})
                 EXPECT(e.code() == collx::errc::invalid_argument && says(e, what) && says(e, "have no order"));
             EXPECT(g.size() == 0 && ready.size() == 0);
         };
-        is_refused("call 1 of this group (all_reduce) writes memory that call 2 (all_reduce) uses, too",
-                   [&](auto& to) { to.all_reduce(x), to.all_reduce(x, collx::max{}); });
-        is_refused("call 2 of this group (all_reduce) writes memory that call 3 (scan) uses, too",
-                   [&](auto& to) { to.all_reduce(small), to.all_reduce(part(x, 50, 50)), to.scan(part(x, 99, 1)); });
-        is_refused("call 1 of this group (all_gather) writes memory that call 2 (send) uses, too",
-                   [&](auto& to) { to.all_gather(x, y), to.send(part(y, 199, 1), other), to.recv(small, other); });
-        is_refused("call 3 of this group (recv) writes memory that call 1 (all_gather) uses, too",
-                   [&](auto& to) { to.all_gather(x, y), to.send(small, other), to.recv(part(x, 0, 1), other); });
+        is_refused("call 1 of this group (all_reduce) writes memory that call 2 (all_reduce) uses, too", [&](auto& to) {
+            to.all_reduce(x);
+            to.all_reduce(x, collx::max{});
+        });
+        is_refused("call 2 of this group (all_reduce) writes memory that call 3 (scan) uses, too", [&](auto& to) {
+            to.all_reduce(small);
+            to.all_reduce(part(x, 50, 50));
+            to.scan(part(x, 99, 1));
+        });
+        is_refused("call 1 of this group (all_gather) writes memory that call 2 (send) uses, too", [&](auto& to) {
+            to.all_gather(x, y);
+            to.send(part(y, 199, 1), other);
+            to.recv(small, other);
+        });
+        is_refused("call 3 of this group (recv) writes memory that call 1 (all_gather) uses, too", [&](auto& to) {
+            to.all_gather(x, y);
+            to.send(small, other);
+            to.recv(part(x, 0, 1), other);
+        });
         // The inputs of several calls, added from the last address to the first.
         is_refused("call 9 of this group (recv) writes memory that call 5 (send) uses, too", [&](auto& to) {
             for (std::size_t k = 8; k-- > 0;) to.send(part(x, 10 * k, 10), other);
@@ -528,13 +561,18 @@ TEST_CASE("calls of a group may read the same memory, and their buffers may touc
     on_ranks(3, [](collx::communicator& w) {
         std::vector<int> x(90, w.rank()), all(270), parts(90), y(30, 1);
         collx::group g(w);
-        g.all_gather(x, all), g.all_to_all(x, parts);
+        g.all_gather(x, all);
+        g.all_to_all(x, parts);
         for (std::size_t k = 3; k-- > 0;)
             g.all_reduce(collx::view(y.data() + 10 * k, 10)); // from the last to the first
-        g.reduce(collx::view(x.data(), 0), 0), g.all_reduce(collx::view(x.data(), 0));
+        g.reduce(collx::view(x.data(), 0), 0);
+        g.all_reduce(collx::view(x.data(), 0));
         std::vector<int> seed(4, w.rank());
         g.broadcast(seed, w.size() - 1);
-        if (w.rank() == 0) g.send(x, 1), g.send(x, 2); // a root only reads what it sends
+        if (w.rank() == 0) { // a root only reads what it sends
+            g.send(x, 1);
+            g.send(x, 2);
+        }
         std::vector<int> from(90);
         if (w.rank() != 0) g.recv(from, 0);
         g.launch();
@@ -543,7 +581,8 @@ TEST_CASE("calls of a group may read the same memory, and their buffers may touc
         collx::group h(w);
         std::vector<int> whole(12, w.rank() + 1), copy(36);
         std::vector<int> theirs(12);
-        h.broadcast(w.rank() == 0 ? whole : theirs, 0), h.all_gather(whole, copy);
+        h.broadcast(w.rank() == 0 ? whole : theirs, 0);
+        h.all_gather(whole, copy);
         h.launch();
         EXPECT(copy[0] == 1 && copy[35] == 3 && (w.rank() == 0 || theirs[11] == 1));
     });
@@ -560,7 +599,9 @@ TEST_CASE("what no algorithm can make is refused when it is added, before anythi
             const auto large = std::make_unique<block>();
             const auto shifted = collx::with_post(collx::plus{}, [](int v) { return v + 1; });
             collx::group g(w);
-            g.send(mine, other), g.recv(theirs, other), g.all_reduce(sum);
+            g.send(mine, other);
+            g.recv(theirs, other);
+            g.all_reduce(sum);
             const auto e = thrown<collx::error>(w, [&] { g.broadcast(collx::value(*large), 0); });
             EXPECT(e.code() == collx::errc::unsupported && says(e, "does not fit a slot"));
             if (per_host == 0) g.scan(long_scan, shifted);

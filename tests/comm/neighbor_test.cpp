@@ -41,8 +41,14 @@ struct share {
         for (std::size_t k = 0; k < all.size(); ++k) {
             const edge& e = all[k];
             const std::size_t number = alike ? static_cast<std::size_t>(e.from) : k;
-            if (e.from == me) graph.destinations.push_back(e.to), send_counts.push_back(e.count);
-            if (e.to == me) graph.sources.push_back(e.from), recv_counts.push_back(e.count);
+            if (e.from == me) {
+                graph.destinations.push_back(e.to);
+                send_counts.push_back(e.count);
+            }
+            if (e.to == me) {
+                graph.sources.push_back(e.from);
+                recv_counts.push_back(e.count);
+            }
             for (std::size_t i = 0; i < e.count; ++i) {
                 if (e.from == me && !alike) in.push_back(element(number, i, salt));
                 if (e.to == me) expected.push_back(element(number, i, salt));
@@ -95,8 +101,10 @@ void try_all_verbs(collx::communicator& w, unsigned seed) {
     for (int salt = 4; salt < 7; ++salt) {
         const share next(edges, me, salt, false);
         std::copy(next.in.begin(), next.in.end(), s.in.begin());
-        if (salt == 5) again.start(), again.wait();
-        else again();
+        if (salt == 5) {
+            again.start();
+            again.wait();
+        } else again();
         EXPECT(out == next.expected);
         std::vector<int> grouped(out.size(), -1);
         collx::group g(w);

@@ -52,9 +52,11 @@ TEST_CASE("truth values are combined with logical operators") {
         on_ranks(n, [n](collx::communicator& w) {
             for (const std::size_t size : {1u, 64u, 1000u}) {
                 bools all(size), any(size), parity(size);
-                for (std::size_t i = 0; i < size; ++i)
-                    all[i] = i % 3 != 0 || w.rank() != n - 1, any[i] = i % 3 == 0 && w.rank() == 0,
+                for (std::size_t i = 0; i < size; ++i) {
+                    all[i] = i % 3 != 0 || w.rank() != n - 1;
+                    any[i] = i % 3 == 0 && w.rank() == 0;
                     parity[i] = w.rank() % 2 == 1;
+                }
                 collx::all_reduce(w, all.view(), collx::logical_and{});
                 collx::all_reduce(w, any.view(), collx::logical_or{});
                 collx::all_reduce(w, parity.view(), collx::bit_xor{});

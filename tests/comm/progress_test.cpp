@@ -252,9 +252,17 @@ TEST_CASE("a handle or a communicator that goes with calls outstanding ends them
                 auto gone = std::make_unique<std::vector<int>>(100'000, 1);
                 try { // the other rank may have ended the communicator
                     std::optional<collx::work<void>> sum = collx::async::all_reduce(*w, *gone);
-                    if (round % 3 == 0) sum.reset(), gone.reset(), w.reset();
-                    else if (round % 3 == 1) w.reset(), sum->wait();
-                    else sum->wait(), w.reset();
+                    if (round % 3 == 0) {
+                        sum.reset();
+                        gone.reset();
+                        w.reset();
+                    } else if (round % 3 == 1) {
+                        w.reset();
+                        sum->wait();
+                    } else {
+                        sum->wait();
+                        w.reset();
+                    }
                 } catch (const collx::aborted&) {
                     ++ended;
                 }
@@ -391,7 +399,9 @@ TEST_CASE("what an operator threw in the thread is thrown by wait() also once th
                 EXPECT(comes(was_thread, 1));
                 (void)w.with(progress::calls{});
                 EXPECT(says(thrown<std::out_of_range>(w, [&] { sum->wait(); }), "of the program"));
-                (void)w.with(progress::thread{}), (void)w.with(progress::calls{}); // joins and leaves as before
+                // joins and leaves as before
+                (void)w.with(progress::thread{});
+                (void)w.with(progress::calls{});
             } else {
                 sum->wait();
                 collx::barrier(w);

@@ -116,7 +116,10 @@ TEST_CASE("when not all threads can be started, those that were end, and the err
             if (result != 0) std::fprintf(stderr, "%s\n", e.what());
         }
         try { // nothing is left of the failed ones
-            collx::run_threads(3, [&](collx::communicator& w) { collx::barrier(w), ++ran; });
+            collx::run_threads(3, [&](collx::communicator& w) {
+                collx::barrier(w);
+                ++ran;
+            });
         } catch (const collx::error&) {
             result = 5;
         }

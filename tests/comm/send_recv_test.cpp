@@ -162,15 +162,20 @@ TEST_CASE("several messages under way to and from several ranks, waited for in a
         for (int round = 0; round < 10; ++round) {
             std::vector<std::vector<int>> in, out;
             for (int j = 0; j < 3; ++j)
-                for (int k = 0; k < 4; ++k)
-                    out.push_back(text(w.rank(), k, j)), in.emplace_back(text(k, w.rank(), j).size(), -1);
+                for (int k = 0; k < 4; ++k) {
+                    out.push_back(text(w.rank(), k, j));
+                    in.emplace_back(text(k, w.rank(), j).size(), -1);
+                }
             std::vector<collx::work<void>> works;
             for (std::size_t i = 0; i < 12; ++i) {
                 works.push_back(collx::async::recv(w, in[i], static_cast<int>(i % 4)));
                 works.push_back(collx::async::send(w, out[i], static_cast<int>(i % 4)));
             }
             if (round % 2 == 0) std::swap(works.front(), works.back());
-            while (!works.empty()) works.back().wait(), works.pop_back();
+            while (!works.empty()) {
+                works.back().wait();
+                works.pop_back();
+            }
             for (int j = 0; j < 3; ++j)
                 for (int k = 0; k < 4; ++k)
                     EXPECT_AT(k, in[static_cast<std::size_t>(j * 4 + k)] == text(k, w.rank(), j));
@@ -188,7 +193,10 @@ TEST_CASE("the handle of an async sendrecv that is dropped takes its messages al
             if (w.rank() == 1) {
                 collx_test::until([&] { return stage == 1; });
                 auto both = collx::async::sendrecv(other, out, 0, in, 0);
-                collx_test::until([&] { return (void)other.progress(), stage == 3; });
+                collx_test::until([&] {
+                    (void)other.progress();
+                    return stage == 3;
+                });
                 try { // it may be done
                     both.wait();
                 } catch (const collx::aborted&) {

@@ -140,7 +140,10 @@ int exchange_pairwise(collx::communicator& w, bool must_single_copy) {
                 return r * 1000 + salt + static_cast<unsigned>(i % 7919);
             };
             const auto refill = [&] {
-                for (std::size_t i = 0; i < m; ++i) x[i] = value(mine, i), both[mine * m + i] = value(mine, i);
+                for (std::size_t i = 0; i < m; ++i) {
+                    x[i] = value(mine, i);
+                    both[mine * m + i] = value(mine, i);
+                }
             };
             const auto single_copies_before = [&] { return single_copies_by(w); };
             refill();

@@ -93,7 +93,8 @@ TEST_CASE("a call that is done waits for no message of another call") {
                 if (is_one_peer) first.wait();
                 else collx::recv(w, collx::value(x), 1);
                 collx::all_reduce(w, collx::value(sum));
-                second.wait(), first.wait();
+                second.wait();
+                first.wait();
             } else if (w.rank() == 1) {
                 if (!is_one_peer) collx::send(w, collx::value(x), 0);
                 collx::all_reduce(w, collx::value(sum));
@@ -147,8 +148,13 @@ TEST_CASE("communicators are independent: two ranks use them in different orders
         auto a = w.split(0), b = w.split(0);
         std::vector<int> x(30'000, w.rank()), y(30'000, w.rank());
         for (int i = 0; i < 20; ++i) {
-            if (w.rank() == 0) collx::send(a, x, 1), collx::recv(b, y, 1);
-            else collx::send(b, y, 0), collx::recv(a, x, 0);
+            if (w.rank() == 0) {
+                collx::send(a, x, 1);
+                collx::recv(b, y, 1);
+            } else {
+                collx::send(b, y, 0);
+                collx::recv(a, x, 0);
+            }
         }
         EXPECT(x[0] == 0 && y[0] == 1);
         collx::barrier(w);
@@ -190,13 +196,19 @@ TEST_CASE("after a failure nothing of a large call goes from or to the memory th
                      } else {
                          const auto e = thrown<collx::error>(w, [&] {
                              auto all = std::make_unique<std::vector<float>>(3 * lost->size());
-                             for (;;) collx::all_gather(w, *lost, *all), collx::all_reduce(w, *lost);
+                             for (;;) {
+                                 collx::all_gather(w, *lost, *all);
+                                 collx::all_reduce(w, *lost);
+                             }
                          });
                          EXPECT(e.code() == errc::aborted && e.peer() == 2);
                      }
                      lost.reset();
                      std::vector<int> x(100'000, w.rank()); // a rank that waits here advances the other communicator
-                     for (int i = 0; i < 5; ++i) x.assign(x.size(), w.rank()), collx::all_reduce(other, x);
+                     for (int i = 0; i < 5; ++i) {
+                         x.assign(x.size(), w.rank());
+                         collx::all_reduce(other, x);
+                     }
                      EXPECT(x[99'999] == 3);
                  });
 }
@@ -323,7 +335,10 @@ TEST_CASE("more lanes are made when large messages come, and only then") {
         on_hosts(3, s, [&](collx::communicator& w) {
             const int me = w.rank(), pairs = connections(w);
             std::vector<int> few(1000, me), many(800'000);
-            for (int i = 0; i < 20; ++i) few.assign(few.size(), me), collx::all_reduce(w, few);
+            for (int i = 0; i < 20; ++i) {
+                few.assign(few.size(), me);
+                collx::all_reduce(w, few);
+            }
             const int before = connections(w);
             EXPECT(before >= pairs && before <= 2);
             bool has_all = false;
@@ -649,15 +664,20 @@ namespace {
 
 // is_full: no descriptor is left for a connection to this rank's listener. is_stuck: this rank cannot send.
 thread_local bool is_full = false, is_stuck = false;
-constexpr collx::socket_calls narrow_calls{
-    ::socket,
-    ::connect,
-    [](int fd, sockaddr* a, socklen_t* bytes, int flags) {
-        return is_full ? (errno = EMFILE, -1) : ::accept4(fd, a, bytes, flags);
-    },
-    [](int fd, const msghdr* m, int flags) { return is_stuck ? (errno = EAGAIN, -1) : ::sendmsg(fd, m, flags); },
-    ::recvmsg,
-    ::epoll_wait};
+constexpr collx::socket_calls narrow_calls{::socket,
+                                           ::connect,
+                                           [](int fd, sockaddr* a, socklen_t* bytes, int flags) {
+                                               if (!is_full) return ::accept4(fd, a, bytes, flags);
+                                               errno = EMFILE;
+                                               return -1;
+                                           },
+                                           [](int fd, const msghdr* m, int flags) -> ssize_t {
+                                               if (!is_stuck) return ::sendmsg(fd, m, flags);
+                                               errno = EAGAIN;
+                                               return -1;
+                                           },
+                                           ::recvmsg,
+                                           ::epoll_wait};
 
 } // namespace
 
@@ -672,7 +692,8 @@ TEST_CASE("a rank that has no descriptor for the others, or no way to them, says
             threads.emplace_back([&, r] {
                 auto h = collx::describe_host();
                 h.id = "host" + std::to_string(r);
-                is_full = full && r == 0, is_stuck = !full && r == 0;
+                is_full = full && r == 0;
+                is_stuck = !full && r == 0;
                 const std::int64_t limit_ns = full     ? collx_test::patient(20'000'000'000)
                                               : r == 0 ? 3'000'000'000
                                                        : 6'000'000'000;

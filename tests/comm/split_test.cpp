@@ -84,11 +84,16 @@ TEST_CASE("dup has the same ranks in the same order, the same settings, and call
                 auto first = collx::async::all_reduce(w.rank() == 1 ? d : w, w.rank() == 1 ? y : x);
                 auto second = collx::async::all_reduce(w.rank() == 1 ? w : d, w.rank() == 1 ? x : y);
                 std::vector<collx::work<void>> both;
-                both.push_back(std::move(first)), both.push_back(std::move(second));
+                both.push_back(std::move(first));
+                both.push_back(std::move(second));
                 for (auto& b : both)
-                    while (!b.test()) (void)w.progress(), (void)d.progress();
+                    while (!b.test()) {
+                        (void)w.progress();
+                        (void)d.progress();
+                    }
                 for (std::size_t i = 0; i < x.size(); ++i) EXPECT_AT(i, x[i] == 3 && y[i] == 30);
-                std::fill(x.begin(), x.end(), 1), std::fill(y.begin(), y.end(), 10);
+                std::fill(x.begin(), x.end(), 1);
+                std::fill(y.begin(), y.end(), 10);
             }
             auto of_dup = d.dup();
             int one = 1;
@@ -106,7 +111,9 @@ TEST_CASE("the end of a dup is not the end of its original, nor the other way ro
         int one = 1;
         collx::all_reduce(w, collx::value(one));
         EXPECT(one == 2);
-        collx::barrier(w), collx::barrier(e); // every rank that has left the second barrier has left the first
+        // every rank that has left the second barrier has left the first
+        collx::barrier(w);
+        collx::barrier(e);
         if (w.rank() == 1) w.abort();
         (void)thrown<collx::aborted>(w, [&] { collx::barrier(w); });
         collx::all_reduce(e, collx::value(one));

@@ -66,7 +66,10 @@ inline thread_local char place_text[200] = "";
 
 inline std::atomic<long> checks{0};
 inline thread_local long own_checks = 0; // of this rank
-inline void count_check() { checks.fetch_add(1, std::memory_order_relaxed), ++own_checks; }
+inline void count_check() {
+    checks.fetch_add(1, std::memory_order_relaxed);
+    ++own_checks;
+}
 inline void expect(bool holds, const char* file, int line, const char* text, int rank, long long detail = -1) {
     count_check();
     if (holds) return;

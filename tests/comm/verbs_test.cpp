@@ -163,7 +163,8 @@ TEST_CASE("communicators made of communicators go by verbs, and calls under way 
             auto first = collx::async::all_reduce(w, x);
             auto second = collx::async::all_reduce(w, y);
             collx::barrier(pair);
-            second.wait(), first.wait();
+            second.wait();
+            first.wait();
             EXPECT(x[49'999] == 15 && y[9] == 6);
             collx::group g(w);
             g.all_reduce(y);
@@ -222,7 +223,10 @@ int run_into_failure(collx::communicator& w, verb v, auto&& before_call) {
     caller calls(w, 700);
     const std::int64_t until = collx::now_ns() + collx_test::patient(20'000 * ms);
     try {
-        for (int salt = 1; collx::now_ns() < until; ++salt) before_call(salt), calls.call(v, salt);
+        for (int salt = 1; collx::now_ns() < until; ++salt) {
+            before_call(salt);
+            calls.call(v, salt);
+        }
     } catch (const wrong_data&) {
         throw;
     } catch (const collx::error& e) {

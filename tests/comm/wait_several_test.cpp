@@ -94,14 +94,19 @@ TEST_CASE("wait_any and wait_some return each handle once, and nothing while non
 TEST_CASE("one handle's wait moves its own communicator only, and the error of ranks in different orders says so") {
     on_ranks(2, [](collx::communicator& w) {
         collx::communicator one = w.dup(), other = w.dup();
-        one.set_timeout(200ms), other.set_timeout(200ms);
+        one.set_timeout(200ms);
+        other.set_timeout(200ms);
         // The rank that starts a call last may complete its part at once. So the rank that does not wait for a call
         // starts it first. Checked mode would make both ranks start together.
-        one.set_checked(false), other.set_checked(false);
+        one.set_checked(false);
+        other.set_checked(false);
         std::vector<float> x(1 << 20, 1), y(1 << 20, 1);
         if (w.rank() == 0) collx::barrier(w); // rank 1 has started a
         auto a = collx::async::all_reduce(one, x);
-        if (w.rank() == 1) collx::barrier(w), collx::barrier(w); // rank 0 has started b
+        if (w.rank() == 1) { // rank 0 has started b
+            collx::barrier(w);
+            collx::barrier(w);
+        }
         auto b = collx::async::all_reduce(other, y);
         if (w.rank() == 0) collx::barrier(w);
         const auto e = thrown<collx::timed_out>(w, [&] { (w.rank() == 0 ? a : b).wait(); });

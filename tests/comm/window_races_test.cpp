@@ -60,7 +60,10 @@ void halos(window_uses& uses, collx::communicator& w, halo_defect defect) {
         halo.put_signal(above, from_below, row);
         if (above == below) halo.wait(above, 2);
         else if (defect == halo_defect::no_wait) halo.wait(above);
-        else halo.wait(above), halo.wait(below);
+        else {
+            halo.wait(above);
+            halo.wait(below);
+        }
         (void)halo.load(from_above, width);
         (void)halo.load(from_below, width);
     }
@@ -124,8 +127,14 @@ TEST_CASE("a pipeline of 1F1B by puts needs as many places as stages: with one l
             };
             const int ahead = std::min(p - 1 - me, m);
             for (int i = 0; i < m + ahead; ++i) {
-                if (i < m) take(me - 1, i), give(me + 1, i);
-                if (i >= ahead) take(me + 1, i - ahead), give(me - 1, i - ahead);
+                if (i < m) {
+                    take(me - 1, i);
+                    give(me + 1, i);
+                }
+                if (i >= ahead) {
+                    take(me + 1, i - ahead);
+                    give(me - 1, i - ahead);
+                }
             }
             in.fence();
         });
@@ -150,7 +159,10 @@ TEST_CASE("a put into what is still read is found in a test of five lines") {
         collx::testing::recorded_window<double> x(uses, w, 8);
         for (int step = 0; step < 2; ++step)
             if (w.rank() == 0) x.put_signal(1, 0, std::vector<double>(8, step));
-            else x.wait(0), use(x.load(0, 8));
+            else {
+                x.wait(0);
+                use(x.load(0, 8));
+            }
     });
     const std::string races = collx::testing::sentences(uses); // "" where there are none
     // [doc:end]
@@ -193,8 +205,13 @@ TEST_CASE("a reader that says it is through before it reads is found, and the si
     }
     const auto once = recorded(2, [&](auto& u, auto& w) {
         recorded_window<double> x(u, w, width);
-        if (w.rank() == 1) x.signal(0), (void)x.load(0, width);
-        else x.wait(1), x.put(1, 0, std::vector<double>(width));
+        if (w.rank() == 1) {
+            x.signal(0);
+            (void)x.load(0, width);
+        } else {
+            x.wait(1);
+            x.put(1, 0, std::vector<double>(width));
+        }
         x.fence();
     });
     CHECK(once.find("its last to it, signal 1, comes before") != std::string::npos);
@@ -225,7 +242,10 @@ TEST_CASE("combining with one operator is no race, with two it is one, and so is
             (void)x.get(2, 1);
         });
     };
-    CHECK(with([](auto& x) { x.accumulate(2, 1, 5L), (void)x.fetch_add(2, 0, 1); }) == "");
+    CHECK(with([](auto& x) {
+              x.accumulate(2, 1, 5L);
+              (void)x.fetch_add(2, 0, 1);
+          }) == "");
     CHECK(says_one(with([](auto& x) { x.accumulate(2, 1, 5L, collx::max{}); }),
                    {"rank 0's accumulate of bytes 8 to 15", "rank 1's accumulate of bytes 0 to 15",
                     "with two operators the result depends on which comes first"}));
@@ -241,7 +261,8 @@ TEST_CASE("what another host may see later is a race also where threads are luck
                 if (flushes) x.flush();
                 x.signal(2);
             } else if (w.rank() == 2) {
-                x.wait(0), (void)x.get(1, 0);
+                x.wait(0);
+                (void)x.get(1, 0);
             }
             x.fence();
         });
@@ -255,7 +276,8 @@ TEST_CASE("what another host may see later is a race also where threads are luck
             recorded_window<int> x(u, w, 20);
             if (w.rank() == 0) x.put(1, 0, std::vector<int>(20));
             if (flushes) x.flush();
-            collx::barrier(w), u.met(w.rank());
+            collx::barrier(w);
+            u.met(w.rank());
             if (w.rank() == 1) (void)x.load(0, 20);
             x.fence();
         });
@@ -273,7 +295,8 @@ TEST_CASE("a put that travels with its signal is not there until that is taken, 
                 if (hears) x.wait(1);
                 x.put(1, 0, std::vector<int>(n, 2));
             } else {
-                x.wait(0), x.signal(0);
+                x.wait(0);
+                x.signal(0);
             }
             x.fence();
         });
@@ -287,15 +310,26 @@ TEST_CASE("a put that travels with its signal is not there until that is taken, 
 TEST_CASE("signals of one window order what was done to another, and counts take their own signals") {
     CHECK(recorded(2, [](auto& u, auto& w) {
               recorded_window<int> data(u, w, 20), bell(u, w, 0);
-              if (w.rank() == 0) data.put(1, 0, std::vector<int>(20)), data.flush(1), bell.signal(1);
-              else bell.wait(0), (void)data.load(3, 10);
+              if (w.rank() == 0) {
+                  data.put(1, 0, std::vector<int>(20));
+                  data.flush(1);
+                  bell.signal(1);
+              } else {
+                  bell.wait(0);
+                  (void)data.load(3, 10);
+              }
               data.fence();
           }) == "");
     const auto counted = [](std::uint64_t count) {
         return recorded(2, [&](auto& u, auto& w) {
             recorded_window<int> x(u, w, 40);
-            if (w.rank() == 0) x.put_signal(1, 0, std::vector<int>(20)), x.put_signal(1, 20, std::vector<int>(20));
-            else x.wait(0, count), (void)x.load(0, 40);
+            if (w.rank() == 0) {
+                x.put_signal(1, 0, std::vector<int>(20));
+                x.put_signal(1, 20, std::vector<int>(20));
+            } else {
+                x.wait(0, count);
+                (void)x.load(0, 40);
+            }
             x.fence();
         });
     };
@@ -306,9 +340,12 @@ TEST_CASE("signals of one window order what was done to another, and counts take
 TEST_CASE("a wait for more signals than there are is said, and a record of other ranks is refused") {
     window_uses uses(2);
     collx::testing::window_use u;
-    u.what = collx::testing::window_use::kind::signal, u.peer = 1;
+    u.what = collx::testing::window_use::kind::signal;
+    u.peer = 1;
     uses.add(0, u);
-    u.what = collx::testing::window_use::kind::wait, u.peer = 0, u.count = 3;
+    u.what = collx::testing::window_use::kind::wait;
+    u.peer = 0;
+    u.count = 3;
     CHECK(uses.next_window(0) == 0);
     uses.add(1, u);
     CHECK(says_one(sentences(uses), {"window 0: rank 1's wait asks for more signals than rank 0 gives", "1 in all"}));

@@ -80,13 +80,17 @@ void puts(collx::communicator& w, std::size_t n) {
     for (int step = 0; step < 6; ++step) {
         if (step % 3 == 2) x.put(next, 3, std::vector<T>(n, T{}));
         for (std::size_t i = 0; i < n; ++i) out[i] = value_of<T>(me, step, i);
-        if (step % 3 == 1) x.put(next, 3, out), x.signal(next);
-        else x.put_signal(next, 3, out);
+        if (step % 3 == 1) {
+            x.put(next, 3, out);
+            x.signal(next);
+        } else x.put_signal(next, 3, out);
         out.assign(n, T{}); // the buffer may be reused
         x.wait(prev);
         expect_all(w, x.local().subspan(3, n), [&](std::size_t i) { return value_of<T>(prev, step, i); });
         EXPECT(x.local()[2] == T{} && x.local()[n + 3] == T{}); // and the neighbouring elements are unchanged
-        x.signal(prev), x.wait(next);                           // the place may be reused
+                                                                // the place may be reused
+        x.signal(prev);
+        x.wait(next);
     }
     std::vector<T> in(n);
     x.get(next, 3, in);
@@ -140,15 +144,19 @@ TEST_CASE("signals add up, in any number before the wait, and puts that came wit
             collx::window<int> x(w, many + 1);
             for (int round = 0; round < 2; ++round) {
                 for (int i = 0; i < many; ++i) {
-                    if (i % 3 == 0) x.put(next, static_cast<std::size_t>(i), i + round), x.signal(next);
-                    else x.put_signal(next, static_cast<std::size_t>(i), i + round);
+                    if (i % 3 == 0) {
+                        x.put(next, static_cast<std::size_t>(i), i + round);
+                        x.signal(next);
+                    } else x.put_signal(next, static_cast<std::size_t>(i), i + round);
                 }
                 int seen = 0, taken = 0;
                 for (const int count : {1, 1, 2, many / 2, many / 2 - 4}) {
                     x.wait(prev, static_cast<std::uint64_t>(count));
                     for (taken += count; seen < taken && seen < 4; ++seen) // of these signals, not of later ones
                         EXPECT_AT(seen, x.local()[static_cast<std::size_t>(seen)] == seen + round);
-                    x.signal(w.rank()), x.wait(w.rank()); // a signal to itself, in between
+                    // a signal to itself, in between
+                    x.signal(w.rank());
+                    x.wait(w.rank());
                 }
                 EXPECT(!x.test(prev));
                 for (int i = 0; i < many; ++i) EXPECT_AT(i, x.local()[static_cast<std::size_t>(i)] == i + round);
@@ -168,7 +176,8 @@ TEST_CASE("a fence completes what every rank has put, also puts that came with s
             for (int step = 1; step < 30; ++step) {
                 for (int r = 0; r < w.size(); ++r) {
                     const auto mine = static_cast<std::size_t>(2 * w.rank());
-                    x.put_signal(r, mine, step * 100 + w.rank()), x.put(r, mine + 1, step);
+                    x.put_signal(r, mine, step * 100 + w.rank());
+                    x.put(r, mine + 1, step);
                 }
                 x.fence();
                 for (int of = 0; of < w.size(); ++of) // also the part of a third rank
@@ -200,7 +209,10 @@ TEST_CASE("combining is atomic in each element, from every rank of every host") 
                 if (i < 8) rough.accumulate(2, 1, collx::bf16(1.0f));
                 top.accumulate(3, 0, static_cast<unsigned char>(w.rank() * 10), collx::max{});
             }
-            count.fence(), sum.fence(), rough.fence(), top.fence();
+            count.fence();
+            sum.fence();
+            rough.fence();
+            top.fence();
             EXPECT(sum.get(1, 1) == sums{double(n * half), 2.0 * n * half, n * half} && sum.get(1, 0) == sums{});
             EXPECT(static_cast<float>(rough.get(2, 1)) == 8.0f * static_cast<float>(n));
             EXPECT(top.get(3, 0) == 30);
@@ -217,7 +229,9 @@ TEST_CASE("combining is atomic in each element, from every rank of every host") 
                 while (guarded.exchange(0, 0, 0, w.rank() + 1) != 0) guarded.progress();
                 const int was = guarded.get(0, 1);
                 EXPECT(guarded.get(0, 2) == was);
-                guarded.put(0, 1, was + 1), guarded.put(0, 2, was + 1), guarded.flush(0);
+                guarded.put(0, 1, was + 1);
+                guarded.put(0, 2, was + 1);
+                guarded.flush(0);
                 EXPECT(guarded.exchange(0, 0, w.rank() + 1, 0) == w.rank() + 1);
             }
             guarded.fence();
@@ -270,13 +284,15 @@ TEST_CASE("parts of ranks that share memory are loaded and stored, those of othe
                 EXPECT(x.get(r, 9) == r);
             }
             x.fence();
-            x.put(next_of(w), 0, 55), x.fence();
+            x.put(next_of(w), 0, 55);
+            x.fence();
             EXPECT(own[0] == 55);
         });
     on_ranks(2, [](collx::communicator& w) {
         auto own = collx::make_shared_vector<double>(w, 100);
         collx::window<double> x(w, own);
-        x.put_signal(1 - w.rank(), 99, 2.5), x.wait(1 - w.rank());
+        x.put_signal(1 - w.rank(), 99, 2.5);
+        x.wait(1 - w.rank());
         EXPECT(own[99] == 2.5);
         x.fence();
     });
@@ -302,8 +318,12 @@ void stencil(collx::communicator& w) {
         halo.put_signal(right, at, mine[cells]);
         halo.put_signal(left, at + 1, mine[1]);
         if (left == right) halo.wait(left, 2);
-        else halo.wait(left), halo.wait(right);
-        mine[0] = halo.local()[at], mine[cells + 1] = halo.local()[at + 1];
+        else {
+            halo.wait(left);
+            halo.wait(right);
+        }
+        mine[0] = halo.local()[at];
+        mine[cells + 1] = halo.local()[at + 1];
         for (std::size_t i = 1; i <= cells; ++i) after[i] = smooth(mine[i - 1], mine[i], mine[i + 1]);
         mine.swap(after);
         auto was = all; // the serial program
@@ -329,7 +349,10 @@ void steal(collx::communicator& w) {
 void ring(collx::communicator& w, std::size_t part) {
     const int n = w.size(), me = w.rank(), to = next_of(w), from = before(w);
     std::vector<float> x(part * static_cast<std::size_t>(n)), serial(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = sample<float>(me, i), serial[i] = folded<float>(i, 0, n);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        x[i] = sample<float>(me, i);
+        serial[i] = folded<float>(i, 0, n);
+    }
     collx::window<float> in(w, part * static_cast<std::size_t>(2 * n));
     const auto chunk = [&](int k) {
         return std::span(x).subspan(static_cast<std::size_t>((k % n + n) % n) * part, part);
@@ -365,13 +388,18 @@ TEST_CASE("ranks of other hosts are served in waits of the communicator, of its 
             collx::window<int> x(w, 300'000), y(w, 1);
             std::vector<int> big(300'000, 5), got(300'000);
             if (w.rank() == 0) {
-                x.put_signal(1, 0, big), x.get(1, 0, got); // while rank 1 is in barrier()
+                // while rank 1 is in barrier()
+                x.put_signal(1, 0, big);
+                x.get(1, 0, got);
                 EXPECT(got[299'999] == 5);
                 collx::barrier(w);
-                x.get(1, 0, got), y.signal(1); // while rank 1 waits in the other window
+                // while rank 1 waits in the other window
+                x.get(1, 0, got);
+                y.signal(1);
             } else {
                 collx::barrier(w);
-                y.wait(0), x.wait(0);
+                y.wait(0);
+                x.wait(0);
                 EXPECT(x.local()[299'999] == 5);
             }
             // More puts than can be in transit, and then no call of the window.
@@ -386,7 +414,8 @@ TEST_CASE("ranks of other hosts are served in waits of the communicator, of its 
         collx::window<int> x(w, 1);
         x.with(collx::progress::thread{});
         if (w.rank() == 0) {
-            x.put(1, 0, 8), x.flush(1);
+            x.put(1, 0, 8);
+            x.flush(1);
             EXPECT(x.get(1, 0) == 8);
             has_read = true;
         } else {
@@ -404,7 +433,8 @@ TEST_CASE("waits for signals that are there already serve ranks of other hosts, 
         x.fence();
         if (w.rank() == 0) {
             until([&] {
-                x.signal(0), x.wait(0);
+                x.signal(0);
+                x.wait(0);
                 return has_read.load();
             });
         } else if (w.rank() == 2) {
@@ -423,7 +453,9 @@ TEST_CASE("a fence has one time limit for all that it waits for") {
         std::atomic<bool> has_begun{false}, has_answered{false};
         on_hosts(2, {1}, [&](collx::communicator& w) {
             collx::window<int> x(w, 1);
-            x.put(1 - w.rank(), 0, 0), x.fence(); // now they are connected
+            // now they are connected
+            x.put(1 - w.rank(), 0, 0);
+            x.fence();
             if (w.rank() == 0) {
                 x.put(1, 0, 1);
                 const auto begin = std::chrono::steady_clock::now();
@@ -497,7 +529,9 @@ TEST_CASE("places beyond the peer's part, and peers that are none, are refused w
                            .peer() == other);
             refused(
                 w, [&] { x.wait(other, 1, -1ns); }, errc::invalid_argument, "time limit");
-            x.put(other, 0, 3.0), x.fence(); // the window still works
+            // the window still works
+            x.put(other, 0, 3.0);
+            x.fence();
             EXPECT(x.local()[0] == 3.0);
         });
 }
@@ -560,7 +594,8 @@ TEST_CASE("a signal that no rank gives is a timeout that names who should have, 
     for (const int per_host : {0, 1})
         on_hosts(3, {per_host}, [](collx::communicator& w) {
             collx::window<int> x(w, 1);
-            x.signal(next_of(w)), x.wait(before(w));
+            x.signal(next_of(w));
+            x.wait(before(w));
             collx::barrier(w); // no rank needs the window any more when rank 1 ends it
             if (w.rank() == 1) {
                 const auto e = refused(
@@ -583,7 +618,8 @@ TEST_CASE("a signal that no rank gives is a timeout that names who should have, 
             refused(
                 w, [&] { x.put(0, 0, 1); }, errc::timeout, ""); // the window has ended for good
             collx::window<int> y(w, 1);
-            y.put(next_of(w), 0, 4), y.fence();
+            y.put(next_of(w), 0, 4);
+            y.fence();
             EXPECT(y.local()[0] == 4);
         });
 }
@@ -653,7 +689,10 @@ TEST_CASE("a test() that comes late blames no rank for the time before") {
                 EXPECT(!x.test(1)); // and so does that for rank 1's second signal
             } else {
                 collx::barrier(w);
-                if (w.rank() == 1) x.signal(0), x.flush(0);
+                if (w.rank() == 1) {
+                    x.signal(0);
+                    x.flush(0);
+                }
             }
             x.fence(patient(10s));
             count_check();
@@ -693,14 +732,19 @@ TEST_CASE("a window ends with its communicator, whose survivors make another") {
                     w, [&] { x.wait(2); }, errc::aborted, "rank 1"); // in the middle of a wait
             const auto until_heard = [&] {                           // rank 2 may be notified a little later
                 const auto end = std::chrono::steady_clock::now() + patient(20s);
-                while (std::chrono::steady_clock::now() < end) x.put(w.rank(), 0, 1), x.progress(), mine.progress();
+                while (std::chrono::steady_clock::now() < end) {
+                    x.put(w.rank(), 0, 1);
+                    x.progress();
+                    mine.progress();
+                }
             };
             refused(w, until_heard, errc::aborted, "abort");
             auto after = mine.shrink();
             refused(
                 w, [&] { x.signal(0); }, errc::aborted, "");
             collx::window<int> y(after, 1);
-            y.put(next_of(w), 0, 6), y.fence();
+            y.put(next_of(w), 0, 6);
+            y.fence();
             EXPECT(y.local()[0] == 6);
         });
 }
@@ -739,7 +783,8 @@ TEST_CASE("a window may outlive its communicator, and may end while others put")
                 auto gone = w.dup();
                 x.emplace(gone, 100'000);
             }
-            x->put_signal(1 - w.rank(), 0, std::vector<int>(100'000, 2)), x->wait(1 - w.rank());
+            x->put_signal(1 - w.rank(), 0, std::vector<int>(100'000, 2));
+            x->wait(1 - w.rank());
             EXPECT(x->local()[99'999] == 2);
             x->fence();
             // Rank 1 destroys its window; later puts of rank 0 reach memory that still exists, or get an error.
@@ -765,7 +810,8 @@ TEST_CASE("a loop that spins on the own part sees what another host puts there, 
             x.fence();
             if (w.rank() == 1) {
                 EXPECT(x.fetch_add(0, 1, 5) == 0); // waits for rank 0's answer
-                x.put(0, 0, 1), x.flush();
+                x.put(0, 0, 1);
+                x.flush();
             } else {
                 const auto end = std::chrono::steady_clock::now() + patient(20s);
                 const auto look = [&] { return combines ? x.fetch_add(0, 0, 0) : x.get(0, 0); };

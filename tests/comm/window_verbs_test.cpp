@@ -131,16 +131,21 @@ TEST_CASE("puts of all sizes, gets, combinations and flushes of one rank are in 
                     for (std::size_t i = 0; i < n; ++i) EXPECT_AT(i, v[i] == there[place + i]);
                     break;
                 case 2: x.flush(to); break;
-                case 3: EXPECT(x.fetch_add(to, mine + place, 5) == there[place]), there[place] += 5; break;
+                case 3:
+                    EXPECT(x.fetch_add(to, mine + place, 5) == there[place]);
+                    there[place] += 5;
+                    break;
                 default:
-                    x.put(to, mine + place, v), std::copy(v.begin(), v.end(), there.begin() + static_cast<long>(place));
+                    x.put(to, mine + place, v);
+                    std::copy(v.begin(), v.end(), there.begin() + static_cast<long>(place));
             }
         }
         std::vector<int> all(room);
         x.get(to, mine, all);
         for (std::size_t i = 0; i < room; ++i) EXPECT_AT(i, all[i] == there[i]);
         x.fence();
-        collx::send(w, there, to), collx::recv(w, all, (w.rank() + 2) % 3);
+        collx::send(w, there, to);
+        collx::recv(w, all, (w.rank() + 2) % 3);
         for (std::size_t i = 0; i < room; ++i)
             EXPECT_AT(i, x.local()[room * static_cast<std::size_t>((w.rank() + 2) % 3) + i] == all[i]);
     });
@@ -221,8 +226,10 @@ TEST_CASE("a device that breaks in the middle of puts is the peer's failure, nam
             const std::vector<int> v(100'000, 1);
             std::vector<int> got(100'000);
             for (int k = 0; k < 1000; ++k) {
-                if (w.rank() == 0) x.put(1, 0, v), x.get(1, 0, got);
-                else x.wait(0, 1, 20s);
+                if (w.rank() == 0) {
+                    x.put(1, 0, v);
+                    x.get(1, 0, got);
+                } else x.wait(0, 1, 20s);
             }
             EXPECT(false);
         } catch (const collx::error& e) {

@@ -18,7 +18,10 @@ namespace {
 void mixing_sign(const unsigned char* key, const void* text, std::size_t bytes, unsigned char* tag) {
     for (std::uint64_t word = 0; word < 4; ++word) {
         std::uint64_t h = 0x9e37'79b9'7f4a'7c15 * (word + 1);
-        const auto mix = [&](unsigned char c) { h = (h ^ c) * 0x0000'0100'0000'01b3, h ^= h >> 29; };
+        const auto mix = [&](unsigned char c) {
+            h = (h ^ c) * 0x0000'0100'0000'01b3;
+            h ^= h >> 29;
+        };
         for (int i = 0; i < 32; ++i) mix(key[i]);
         for (std::size_t i = 0; i < bytes; ++i) mix(static_cast<const unsigned char*>(text)[i]);
         std::memcpy(tag + 8 * word, &h, 8);

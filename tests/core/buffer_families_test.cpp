@@ -354,14 +354,16 @@ TEST_CASE("DLPack: tensors that make no sense, and those that may only be read")
     dl_struct t{memory, {1, 0}, 2, {2, 32, 1}, shape, nullptr, 0};
     const auto refused = [&] { return code_thrown_by([&] { collx::as<float>(t); }) == collx::errc::invalid_argument; };
     for (const auto& [a, b] : {std::pair<std::int64_t, std::int64_t>{-1, 1}, {-2, -3}, {std::int64_t{1} << 62, 4}}) {
-        shape[0] = a, shape[1] = b;
+        shape[0] = a;
+        shape[1] = b;
         CHECK(refused());
     }
     shape[0] = shape[1] = 2;
     CHECK(collx::as<float>(t).size() == 4);
     t.byte_offset = 2;
     CHECK(refused());
-    t.byte_offset = 4, shape[0] = 1;
+    t.byte_offset = 4;
+    shape[0] = 1;
     CHECK(collx::as<float>(t)[0] == 2);
 
     struct versioned {
@@ -383,7 +385,10 @@ TEST_CASE("DLPack: tensors that make no sense, and those that may only be read")
 TEST_CASE("DLPack: the message names both types, and too many gaps are refused") {
     float x = 0;
     std::int64_t shape[10], strides[10];
-    for (int d = 0; d < 10; ++d) shape[d] = 2, strides[d] = 1 + 10 * d * d;
+    for (int d = 0; d < 10; ++d) {
+        shape[d] = 2;
+        strides[d] = 1 + 10 * d * d;
+    }
     const dl_struct gaps{&x, {1, 0}, 10, {2, 32, 1}, shape, strides, 0};
     CHECK(code_thrown_by([&] { collx::as<float>(gaps); }) == collx::errc::unsupported);
     const dl_struct doubles{&x, {1, 0}, 1, {2, 64, 1}, shape, nullptr, 0};
@@ -441,7 +446,8 @@ TEST_CASE("torch: half and complex types by torch's numbers; what is not in memo
     }
     x.negated = true;
     CHECK_FALSE(is(float()));
-    x.negated = false, x.conjugated = true;
+    x.negated = false;
+    x.conjugated = true;
     CHECK_FALSE(is(float()));
     x.conjugated = false;
     CHECK(is(float()));

@@ -33,7 +33,8 @@ TEST_CASE("what is copied is what was there, and nothing beside it is touched") 
     for (const std::size_t from : {0u, 1u, 20u, 4095u})
         for (std::size_t ahead = 0; ahead <= 40; ++ahead)
             for (const std::size_t n : {0u, 1u, 63u, 2047u, 2048u, 2049u, 2111u, 4096u, 12'292u, 20'011u}) {
-                r.fill(), expected.fill();
+                r.fill();
+                expected.fill();
                 collx::copy_bytes(r.second + from + ahead, r.first + from, n);
                 std::memmove(expected.second + from + ahead, expected.first + from, n);
                 INFO(n << " bytes from " << from << ", " << ahead << " ahead");
@@ -46,7 +47,8 @@ TEST_CASE("a destination may overlap the source, from either side") {
     for (const std::size_t to : {0u, 4u, 8u, 4096u, 4100u, 8000u, 8196u})
         for (const std::size_t from : {0u, 4u, 4096u, 4104u, 8192u})
             for (const std::size_t n : {100u, 3000u, 12'000u}) {
-                r.fill(), expected.fill();
+                r.fill();
+                expected.fill();
                 collx::copy_bytes(r.first + to, r.first + from, n);
                 std::memmove(expected.first + to, expected.first + from, n);
                 INFO(n << " bytes from " << from << " to " << to);

@@ -68,8 +68,10 @@ TEMPLATE_TEST_CASE("the host converts as CUDA says that a device does", "", f16_
         const float next = ours::from_bits(static_cast<decltype(ours::bits)>(b + 1));
         if (!std::isfinite(mine) || !std::isfinite(next)) continue;
         const float middle = mine / 2 + next / 2;
-        for (const float x : {std::nextafter(middle, -inf), middle, std::nextafter(middle, inf)})
-            wrong += differs<TestType>(x), ++turns;
+        for (const float x : {std::nextafter(middle, -inf), middle, std::nextafter(middle, inf)}) {
+            wrong += differs<TestType>(x);
+            ++turns;
+        }
     }
     CHECK(wrong == 0);
     CHECK(turns > 3 * 100);

@@ -47,8 +47,13 @@ TEST_CASE("a kept text grows, also by a part of itself, and ends with a zero") {
     std::string like;
     for (int i = 0; i < 300; ++i) {
         const char c = static_cast<char>('a' + i % 26);
-        if (i % 3 == 0) a += c, like += c;
-        else a += name_view("bytes\0and more", 14), like.append("bytes\0and more", 14);
+        if (i % 3 == 0) {
+            a += c;
+            like += c;
+        } else {
+            a += name_view("bytes\0and more", 14);
+            like.append("bytes\0and more", 14);
+        }
         REQUIRE(a == like);
         REQUIRE(a.c_str()[a.size()] == '\0');
     }

@@ -53,7 +53,10 @@ std::vector<T> varied_integers() {
         T(0), T(1), T(2), T(-1), T(-2), std::numeric_limits<T>::max(), std::numeric_limits<T>::lowest()};
     std::uint64_t x = 88172645463325252u;
     while (values.size() < 64) {
-        x ^= x << 13, x ^= x >> 7, x ^= x << 17; // G. Marsaglia, "Xorshift RNGs" (2003)
+        // G. Marsaglia, "Xorshift RNGs" (2003)
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
         values.push_back(static_cast<T>(x >> (x % 61)));
     }
     return values;
@@ -191,8 +194,10 @@ TEMPLATE_TEST_CASE("short vectors of integers give the bits of the scalars", "",
     for (std::size_t shift = 0; shift < values.size(); ++shift)
         for (std::size_t i = 0; i + lanes <= values.size(); i += lanes) {
             TestType a[lanes], b[lanes];
-            for (std::size_t k = 0; k < lanes; ++k)
-                a[k] = values[i + k], b[k] = values[(i + k + shift) % values.size()];
+            for (std::size_t k = 0; k < lanes; ++k) {
+                a[k] = values[i + k];
+                b[k] = values[(i + k + shift) % values.size()];
+            }
             vector va, vb;
             std::memcpy(&va, a, sizeof va);
             std::memcpy(&vb, b, sizeof vb);

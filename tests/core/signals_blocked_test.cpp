@@ -21,7 +21,8 @@ bool blocks(int signal) {
 
 TEST_CASE("a thread that is started while signals are blocked keeps them blocked, its starter does not") {
     sigset_t one;
-    ::sigemptyset(&one), ::sigaddset(&one, SIGUSR2);
+    ::sigemptyset(&one);
+    ::sigaddset(&one, SIGUSR2);
     ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
     bool is_blocked = false;
     std::thread t;
@@ -54,7 +55,8 @@ TEST_CASE("a call that ends with EPIPE raises no signal where SIGPIPE is blocked
     CHECK(raised == 1);
 
     sigset_t pipe, waiting;
-    ::sigemptyset(&pipe), ::sigaddset(&pipe, SIGPIPE);
+    ::sigemptyset(&pipe);
+    ::sigaddset(&pipe, SIGPIPE);
     ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
     {
         const collx::detail::sigpipe_blocked here;
@@ -86,7 +88,8 @@ TEST_CASE("a SIGPIPE that waits for the program already goes on waiting") {
     raised = 0;
     ::signal(SIGPIPE, [](int) { ++raised; });
     sigset_t pipe;
-    ::sigemptyset(&pipe), ::sigaddset(&pipe, SIGPIPE);
+    ::sigemptyset(&pipe);
+    ::sigaddset(&pipe, SIGPIPE);
     ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
     ::pthread_kill(::pthread_self(), SIGPIPE);
     { const collx::detail::sigpipe_blocked here; }

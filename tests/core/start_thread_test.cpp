@@ -51,7 +51,8 @@ TEST_CASE("a thread that cannot start is an error that names the thread, its ran
         worker().join();
     } catch (const collx::error& e) {
         CHECK(e.code() == collx::errc::resource);
-        text = e.what(), rank = e.rank();
+        text = e.what();
+        rank = e.rank();
     }
     REQUIRE(::pthread_setattr_default_np(&usual) == 0);
     CHECK(rank == 3);

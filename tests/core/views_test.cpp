@@ -216,7 +216,10 @@ TEST_CASE("a computed input evaluates when it is read, and only then") {
     struct counting_iterator {
         int* calls;
         int at;
-        int operator*() const { return ++*calls, at * at; }
+        int operator*() const {
+            ++*calls;
+            return at * at;
+        }
         counting_iterator operator+(std::ptrdiff_t d) const { return {calls, at + static_cast<int>(d)}; }
         std::ptrdiff_t operator-(const counting_iterator& other) const { return at - other.at; }
     };

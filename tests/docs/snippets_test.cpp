@@ -111,7 +111,10 @@ void calls_on_nodes(collx::communicator& world) {
 void arrivals(collx::communicator& world) {
     const std::vector<float> x(1000, static_cast<float>(world.rank()));
     int taken = 0;
-    const auto take = [&](const std::vector<float>& y) { expect(y.size() == 1000 && y[0] == y[999]), ++taken; };
+    const auto take = [&](const std::vector<float>& y) {
+        expect(y.size() == 1000 && y[0] == y[999]);
+        ++taken;
+    };
     // [doc:wait_any]
     std::vector<collx::work<std::vector<float>>> arriving;
     for (int r = 0; r < world.size(); ++r)

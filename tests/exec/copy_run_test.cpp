@@ -18,7 +18,8 @@ struct counting {
     template <class Unit>
     static Unit load(const Unit* p) {
         CHECK(reinterpret_cast<std::uintptr_t>(p) % sizeof(Unit) == 0);
-        ++loads, wide += sizeof(Unit) == 16;
+        ++loads;
+        wide += sizeof(Unit) == 16;
         return *p;
     }
     template <class Unit>
@@ -43,7 +44,10 @@ void check(std::size_t from, std::size_t to, std::size_t n, std::size_t step) {
     };
     std::vector<line> source(bytes / 16 + 3), target(bytes / 16 + 3);
     unsigned char *s = source[0].v, *t = target[0].v;
-    for (std::size_t i = 0; i < source.size() * 16; ++i) s[i] = static_cast<unsigned char>(i * 7 + 1), t[i] = 0xee;
+    for (std::size_t i = 0; i < source.size() * 16; ++i) {
+        s[i] = static_cast<unsigned char>(i * 7 + 1);
+        t[i] = 0xee;
+    }
     for (std::size_t me = 0; me < step; ++me)
         device::copy_run<counting>(reinterpret_cast<T*>(t + to), reinterpret_cast<const T*>(s + from), n, me, step);
     int wrong = 0;
@@ -79,9 +83,14 @@ TEST_CASE("runs that agree modulo 16 go 16 bytes at a time but for their ends") 
 
 TEST_CASE("runs of a staged buffer are where its numbers say") {
     device::staging_range r;
-    r.at = 5, r.count = 3, r.pitch = 10, r.blocks = 4;
+    r.at = 5;
+    r.count = 3;
+    r.pitch = 10;
+    r.blocks = 4;
     device::staging_runs s;
-    s.add(7, 2), s.add(100, 0), s.add(40, 5);
+    s.add(7, 2);
+    s.add(100, 0);
+    s.add(40, 5);
     const auto agrees = [](const auto& range) {
         std::size_t seen = 0;
         for (unsigned k = 0; k < range.runs(); ++k) {
@@ -92,5 +101,6 @@ TEST_CASE("runs of a staged buffer are where its numbers say") {
         }
         CHECK(seen == range.size());
     };
-    agrees(r), agrees(s);
+    agrees(r);
+    agrees(s);
 }

@@ -39,10 +39,15 @@ namespace {
 // Small, so that a few hundred elements make many pieces, and slots and stages are reused often.
 device::exchange_shape small_shape(int ranks, int lanes = 2) {
     device::exchange_shape s;
-    s.ranks = ranks, s.lanes = lanes;
-    s.slots = 2, s.slot_bytes = 256, s.flag_slot_bytes = 512;
-    s.stages = 2, s.stage_bytes = 1024;
-    s.packet_bytes = 256, s.scratch_bytes = 4096;
+    s.ranks = ranks;
+    s.lanes = lanes;
+    s.slots = 2;
+    s.slot_bytes = 256;
+    s.flag_slot_bytes = 512;
+    s.stages = 2;
+    s.stage_bytes = 1024;
+    s.packet_bytes = 256;
+    s.scratch_bytes = 4096;
     return s;
 }
 
@@ -62,7 +67,8 @@ struct buffers {
         }
     }
     void fill(std::size_t in_shift, std::size_t out_shift) {
-        first = in_shift, out_first = out_shift;
+        first = in_shift;
+        out_first = out_shift;
         for (int r = 0; r < n; ++r)
             for (int c = 0; c < chunks; ++c)
                 for (std::size_t i = 0; i < each; ++i) {
@@ -257,7 +263,9 @@ TEST_CASE("ranks in launches of their own wait for the last call's readers") {
     buffers<algo::one_shot_all_reduce> a(first, n, 500, 0);
     buffers<algo::two_shot_all_reduce> b(second, n, 170, 0);
     buffers<algo::zero_copy_all_reduce> c(third, n, 170, 0);
-    a.fill(0, 0), b.fill(0, 0), c.fill(0, 0);
+    a.fill(0, 0);
+    b.fill(0, 0);
+    c.fill(0, 0);
     for (int i = 0; i < 20; ++i) {
         run_once<simple_protocol, 1>(t, first, a);
         run_once<simple_protocol, 1>(t, second, b);
@@ -298,7 +306,8 @@ TEST_CASE("a window that is still read is not written over by the next call") {
     using types = device::call_types<floats, slow_view, device::move_only>;
     const auto l = chunk_layout::blocks(n, 1);
     for (int call = 0; call < 2; ++call) {
-        in[call].assign(n, static_cast<float>(call + 1)), out[call].assign(n, 0.0f);
+        in[call].assign(n, static_cast<float>(call + 1));
+        out[call].assign(n, 0.0f);
         t.run<types, simple_protocol>(
             algo::one_shot_broadcast{}, l, l,
             [&](int r) {
@@ -320,7 +329,8 @@ TEST_CASE("words with flags are not pushed over words that are still to be read"
     constexpr std::size_t longest = 96, size = longest + 1;
     std::vector<float> in[2], out[2];
     for (int r = 0; r < 2; ++r) {
-        in[r].resize(size), out[r].resize(size);
+        in[r].resize(size);
+        out[r].resize(size);
         for (std::size_t i = 0; i < size; ++i) in[r][i] = element(r, i);
     }
     using types = device::call_types<floats, floats, device::move_only, float, device::table_cuts>;
@@ -479,7 +489,8 @@ TEST_CASE("a rank that is missing ends a call with its name, and the team with i
     try {
         t.check();
     } catch (const timed_out& e) {
-        said = e.what(), peer = e.peer();
+        said = e.what();
+        peer = e.peer();
     }
     INFO(said);
     CHECK(peer == 1);
@@ -491,7 +502,10 @@ TEST_CASE("a rank that is missing ends a call with its name, and the team with i
 namespace {
 struct counting_host : twin_machine {
     using twin_machine::twin_machine;
-    std::uint64_t load_host(const std::uint64_t* p) const { return ++loads, twin_machine::load_host(p); }
+    std::uint64_t load_host(const std::uint64_t* p) const {
+        ++loads;
+        return twin_machine::load_host(p);
+    }
     mutable int loads = 0;
 };
 } // namespace

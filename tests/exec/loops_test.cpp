@@ -50,7 +50,8 @@ void check(Op op) {
             if (!is_right(first, 1) || !is_right(second, 3))
                 FAIL("two destinations, sources " << sources << " n " << n);
             T* to[3] = {first.data() + 2, second.data(), third.data() + 1};
-            std::fill(first.begin(), first.end(), T(77)), std::fill(second.begin(), second.end(), T(77));
+            std::fill(first.begin(), first.end(), T(77));
+            std::fill(second.begin(), second.end(), T(77));
             collx::fold_for_others(op, static_cast<T*>(nullptr), to, 3, s.data(), sources, n);
             if (!is_right(first, 2) || !is_right(second, 0) || !is_right(third, 1))
                 FAIL("three destinations, sources " << sources << " n " << n);

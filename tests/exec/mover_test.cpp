@@ -125,7 +125,10 @@ TEST_CASE("long operands of mixed types go through in blocks") {
     constexpr std::size_t n = 1000;
     std::vector<short> in(n);
     std::vector<double> out(2 * n, -1), wire(n);
-    for (std::size_t i = 0; i < n; ++i) in[i] = static_cast<short>(i), wire[i] = 1;
+    for (std::size_t i = 0; i < n; ++i) {
+        in[i] = static_cast<short>(i);
+        wire[i] = 1;
+    }
     auto m = make<double>(collx::view(in.data(), n), collx::strided(out.data(), n, 2), collx::plus{});
     m.combine(wire.data(), true, place::in, 0, place::out, 0, nullptr, n);
     bool is_right = true;
@@ -149,8 +152,10 @@ TEST_CASE("results that go past the caches are the same") {
         for (const bool in_place : {false, true}) {
             const std::size_t size = in_place ? 8 * n : n; // in place the limits are higher: 16 and 32 MiB
             std::vector<int> in(size), other(size), out(size, -1), also(size, -1);
-            for (std::size_t i = 0; i < size; ++i)
-                in[i] = static_cast<int>(i % 1000), other[i] = static_cast<int>(i % 77);
+            for (std::size_t i = 0; i < size; ++i) {
+                in[i] = static_cast<int>(i % 1000);
+                other[i] = static_cast<int>(i % 77);
+            }
             int_view from = collx::view(in.data(), size), to = in_place ? from : collx::view(out.data(), size);
             auto sum = make<int>(from, to, collx::plus{});
             auto moves = make<int>(from, to, collx::no_op{});

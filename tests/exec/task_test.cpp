@@ -216,7 +216,10 @@ TEST_CASE("a task that waits says for whom, and does not end before its peers ha
         }
         CHECK(c.tasks[0]->advance() == collx::task_state::blocked);
         CHECK((c.tasks[0]->waiting_for == 1 || c.tasks[0]->waiting_for == 2));
-        for (int turns = 0; turns < 100; ++turns) c.tasks[0]->advance(), c.tasks[1]->advance();
+        for (int turns = 0; turns < 100; ++turns) {
+            c.tasks[0]->advance();
+            c.tasks[1]->advance();
+        }
         CHECK(c.tasks[0]->advance() == collx::task_state::blocked);
         CHECK(c.tasks[1]->advance() == collx::task_state::blocked);
         int done = 0;
@@ -342,7 +345,8 @@ TEST_CASE("a composed run waits for each rank, and its signals are those of a ta
         call c(all, a, 60, 1000, 0);
         c.tasks[0] = nullptr; // its construction took an iteration of rank 0's window
         auto& w = *all.cache[0]->bind(a, 0).window;
-        w.iteration = 0, w.position = 0;
+        w.iteration = 0;
+        w.position = 0;
         run_composed(all, a, c);
         for (std::size_t r = 1; r < c.tasks.size(); ++r) {
             for (int turns = 0; turns < 50 && c.tasks[r]->advance() == collx::task_state::blocked; ++turns) {
@@ -358,7 +362,8 @@ TEST_CASE("a composed run names the rank that makes another call") {
     ranks all(3);
     call c(all, a, 60, 1000, 0, 2);
     c.tasks[0] = nullptr;
-    all.cache[0]->bind(a, 0).window->iteration = 0, all.cache[0]->bind(a, 0).window->position = 0;
+    all.cache[0]->bind(a, 0).window->iteration = 0;
+    all.cache[0]->bind(a, 0).window->position = 0;
     int named = -1;
     try {
         run_composed(all, a, c);

@@ -92,7 +92,10 @@ result shell(const std::string& command) {
     std::FILE* f = ::popen(("exec 2>&1; " + command).c_str(), "r");
     REQUIRE(f != nullptr);
     char line[2048];
-    while (std::fgets(line, sizeof line, f) != nullptr) r.text += line, ++r.lines;
+    while (std::fgets(line, sizeof line, f) != nullptr) {
+        r.text += line;
+        ++r.lines;
+    }
     const int status = ::pclose(f);
     r.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return r;

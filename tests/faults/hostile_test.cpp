@@ -103,7 +103,8 @@ private:
         tcp_keyed_hello keyed;
         keyed.head.number = 3;
         tcp_request get;
-        get.word = tcp_word::get, get.key_bytes = 4;
+        get.word = tcp_word::get;
+        get.key_bytes = 4;
         switch (kind) {
             case 0: return {};                                     // a port scan
             case 1: return bytes_of(h);                            // slow: byte by byte, see drip()

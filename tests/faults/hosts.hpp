@@ -38,7 +38,10 @@ struct harm {
     enum class kind { none, cut, die, cut_and_die };
     static inline kind planned = kind::none;
     static inline long left = 0;
-    static void plan(kind k, long after) { planned = k, left = after; }
+    static void plan(kind k, long after) {
+        planned = k;
+        left = after;
+    }
     static ssize_t sendmsg(int fd, const msghdr* m, int flags) {
         if (planned != kind::none && --left <= 0) {
             const kind now = std::exchange(planned, kind::none);

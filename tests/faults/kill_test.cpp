@@ -59,7 +59,10 @@ int run_rank(const cell& c, const std::string& job, int r, report& page) {
             die_after(page, static_cast<std::int64_t>(c.fraction * static_cast<double>(one_call_ns)));
         if (c.when == moment::any) die_after(page, static_cast<std::int64_t>(c.fraction * 20e6));
         for (int salt = 1;; ++salt) {
-            if (c.when == moment::start && salt == 3) die_after(page, 0), ::pause();
+            if (c.when == moment::start && salt == 3) {
+                die_after(page, 0);
+                ::pause();
+            }
             calls.call(c.what, salt);
         }
     }

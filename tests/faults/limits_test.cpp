@@ -23,7 +23,10 @@ int fallocate_fails_at = -1; // counts down to the failing call
 }
 // Replaces the C library's function, so that memory can run out wherever a test wants.
 extern "C" int fallocate(int fd, int mode, off_t offset, off_t bytes) {
-    if (fallocate_fails_at >= 0 && fallocate_fails_at-- == 0) return errno = ENOSPC, -1;
+    if (fallocate_fails_at >= 0 && fallocate_fails_at-- == 0) {
+        errno = ENOSPC;
+        return -1;
+    }
     return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, bytes));
 }
 

@@ -77,10 +77,14 @@ TEST_CASE("who learns of a death elsewhere and shrinks does not leave the others
         all.start(me, [&, me] {
             auto world = world_of(c, dir, me);
             auto half = world.split(me / 2);
-            world.set_checked(false), half.set_checked(false);
+            world.set_checked(false);
+            half.set_checked(false);
             int x = 0;
             meet(world);
-            if (me == 3) seen->struck_ns = collx::now_ns(), ::kill(::getpid(), SIGKILL);
+            if (me == 3) {
+                seen->struck_ns = collx::now_ns();
+                ::kill(::getpid(), SIGKILL);
+            }
             // Rank 2 hears of the death in a call of its half; ranks 0 and 1 wait in the next call of all.
             until_error(*seen, me, [&](int) {
                 collx::all_reduce(half, collx::value(x));
@@ -114,10 +118,14 @@ TEST_CASE("who learns of a death on another host and shrinks does not leave its 
         all.start(me, [&, me] {
             auto world = world_of(c, dir, me);
             auto half = world.split(me % 2);
-            world.set_checked(false), half.set_checked(false);
+            world.set_checked(false);
+            half.set_checked(false);
             int x = 0;
             leave_together(*seen, c.n);
-            if (me == 0) seen->struck_ns = collx::now_ns(), ::kill(::getpid(), SIGKILL);
+            if (me == 0) {
+                seen->struck_ns = collx::now_ns();
+                ::kill(::getpid(), SIGKILL);
+            }
             // Rank 2 learns of the death in a call of its half, rank 1 from the system. Rank 3 waits for rank 2, and
             // has connections to no other rank.
             until_error(*seen, me, [&](int) {
@@ -594,7 +602,10 @@ TEST_CASE("who missed the end hears it when the others have long left what it le
                     collx::barrier(part);
                     if (me == 1) abort_within_calls(part);
                     run_into_failure(part);
-                    if (me == 3) stalled::count = 3, stalled::others = &*done;
+                    if (me == 3) {
+                        stalled::count = 3;
+                        stalled::others = &*done;
+                    }
                     part = part.shrink();
                     expect(part.size() == c.n && part.rank() == me, "size");
                     expect(me != 3 || stalled::others == nullptr, "it never accepted");

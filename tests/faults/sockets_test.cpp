@@ -234,7 +234,10 @@ TEST_CASE(
                 caller calls(world, c.elems);
                 for (int salt = 1; salt < 5; ++salt) calls.call(c.what, salt);
                 leave_together(*page, c.n);
-                if (r == c.victim) page->struck_ns.store(collx::now_ns()), harm::plan(harm::kind::cut, 3);
+                if (r == c.victim) {
+                    page->struck_ns.store(collx::now_ns());
+                    harm::plan(harm::kind::cut, 3);
+                }
                 until_error(*page, r, [&](int salt) { calls.call(c.what, salt); });
                 harm::plan(harm::kind::none, 0);
                 go_on(world, c.elems, c.n);
@@ -379,7 +382,10 @@ TEST_CASE("what was sent last arrives although its sender has ended") {
             std::vector<int> x(40'000, r == 0 ? 17 : 0), y(900'000, r == 0 ? 5 : 0);
             collx::broadcast(world, x);
             if (r == 0) collx::send(world, x, 2);
-            if (r == 2) ::usleep(100'000), collx::recv(world, x, 0);
+            if (r == 2) {
+                ::usleep(100'000);
+                collx::recv(world, x, 0);
+            }
             if (r != 0) ::usleep(300'000);
             collx::broadcast(world, y);
             for (int v : x)

@@ -151,7 +151,9 @@ struct running_start {
         ::setenv("COLLX_TIMEOUT", std::to_string(timeout_s).c_str(), 1);
         if (c.hosts > 1) ::setenv("COLLX_HOST_ID", ("host" + std::to_string(r * c.hosts / ranks)).c_str(), 1);
         auto& mine = page->rank[r];
-        words::page = &*page, words::rank = r, words::what = c.what;
+        words::page = &*page;
+        words::rank = r;
+        words::what = c.what;
         words::strike_after = r == c.victim ? c.word : -1;
         mine.code = -1;
         try {
@@ -225,7 +227,9 @@ struct tally {
                         fault_names[static_cast<int>(c.what)], c.word, run.page->after, is_last ? ", again" : "",
                         told.c_str());
         if (!is_fine && !is_last) return false;
-        ++cells, right += is_right, in_time += is_fine;
+        ++cells;
+        right += is_right;
+        in_time += is_fine;
         worst_ns = std::max(worst_ns, slowest);
         return true;
     }
@@ -265,7 +269,8 @@ void run_matrix(bool is_tcp, int hosts, fault what, int stride) {
     for (const int victim : {0, 1, ranks - 1}) {
         if (what == fault::closed && victim == 0) continue; // it has the store: its loss affects all other ranks
         for (int word = victim % stride; word < said[victim]; word += stride) {
-            c.victim = victim, c.word = word;
+            c.victim = victim;
+            c.word = word;
             side_by_side.emplace_back(c, limit_s);
             if (side_by_side.size() == (what == fault::silent ? 6 : 3)) end_all();
         }
@@ -292,16 +297,22 @@ void run_all(fault what) {
 TEST_CASE("a rank sends nothing before its store has a listener, not even a bye") {
     const int bound = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); // has the port, but does not listen
     sockaddr_in at{};
-    at.sin_family = AF_INET, at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t bytes = sizeof at;
     REQUIRE(::bind(bound, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
     REQUIRE(::getsockname(bound, reinterpret_cast<sockaddr*>(&at), &bytes) == 0);
     start_page page{};
-    words::page = &page, words::rank = 1, words::has_sent = false;
+    words::page = &page;
+    words::rank = 1;
+    words::has_sent = false;
     CHECK_THROWS_AS(collx::tcp_store("127.0.0.1", ntohs(at.sin_port), collx::deadline::in_ns(200'000'000), 1),
                     collx::error);
     CHECK_FALSE(words::has_sent);
-    words::page = nullptr, words::rank = -1, words::said = 0, words::has_sent = false;
+    words::page = nullptr;
+    words::rank = -1;
+    words::said = 0;
+    words::has_sent = false;
     ::close(bound);
 }
 

@@ -92,11 +92,20 @@ public:
         const int sum = n * salt + n * (n - 1) / 2; // the sum of salt + rank
         fill(salt + me);
         switch (v) {
-            case verb::all_reduce: collx::all_reduce(w_, in_), holds(sum, 0, in_.size()); break;
-            case verb::broadcast: collx::broadcast(w_, in_, {.root = root}), holds(salt + root, 0, in_.size()); break;
+            case verb::all_reduce:
+                collx::all_reduce(w_, in_);
+                holds(sum, 0, in_.size());
+                break;
+            case verb::broadcast:
+                collx::broadcast(w_, in_, {.root = root});
+                holds(salt + root, 0, in_.size());
+                break;
             case verb::reduce:
                 collx::reduce(w_, in_, out_, collx::plus{}, {.root = root});
-                if (me == root) in_.swap(out_), holds(sum, 0, in_.size());
+                if (me == root) {
+                    in_.swap(out_);
+                    holds(sum, 0, in_.size());
+                }
                 break;
             case verb::all_gather:
                 mine_.assign(m_, salt + me);
@@ -105,23 +114,40 @@ public:
                 break;
             case verb::reduce_scatter:
                 mine_.resize(m_);
-                collx::reduce_scatter(w_, in_, mine_), mine_.swap(in_), holds(sum, 0, m_), mine_.swap(in_);
+                collx::reduce_scatter(w_, in_, mine_);
+                mine_.swap(in_);
+                holds(sum, 0, m_);
+                mine_.swap(in_);
                 break;
-            case verb::all_to_all: collx::all_to_all(w_, in_, out_), from_each(salt); break;
+            case verb::all_to_all:
+                collx::all_to_all(w_, in_, out_);
+                from_each(salt);
+                break;
             case verb::all_to_all_v:
                 counts_.assign(count(), m_);
-                collx::all_to_all_v(w_, in_, counts_, out_, counts_), from_each(salt);
+                collx::all_to_all_v(w_, in_, counts_, out_, counts_);
+                from_each(salt);
                 break;
             case verb::barrier: collx::barrier(w_); break;
-            case verb::scan: collx::scan(w_, in_), holds(salt * (me + 1) + me * (me + 1) / 2, 0, in_.size()); break;
+            case verb::scan:
+                collx::scan(w_, in_);
+                holds(salt * (me + 1) + me * (me + 1) / 2, 0, in_.size());
+                break;
             case verb::sendrecv:
-                collx::sendrecv(w_, in_, (me + 1) % n, out_, (me + n - 1) % n), in_.swap(out_);
+                collx::sendrecv(w_, in_, (me + 1) % n, out_, (me + n - 1) % n);
+                in_.swap(out_);
                 holds(salt + (me + n - 1) % n, 0, in_.size());
                 break;
             case verb::send_recv: // around the ring, one after the other
-                if (me != 0) collx::recv(w_, in_, me - 1), holds(salt, 0, in_.size());
+                if (me != 0) {
+                    collx::recv(w_, in_, me - 1);
+                    holds(salt, 0, in_.size());
+                }
                 collx::send(w_, in_, (me + 1) % n);
-                if (me == 0) collx::recv(w_, in_, n - 1), holds(salt, 0, in_.size());
+                if (me == 0) {
+                    collx::recv(w_, in_, n - 1);
+                    holds(salt, 0, in_.size());
+                }
                 break;
             case verb::count: break;
         }

@@ -29,12 +29,15 @@ public:
         else
             while (!x_.test(prev)) {
             } // test() notices deaths, too
-        x_.put(next, 1, std::vector<int>(40'000, salt)), x_.signal(next), x_.wait(prev);
+        x_.put(next, 1, std::vector<int>(40'000, salt));
+        x_.signal(next);
+        x_.wait(prev);
         counts_.accumulate(0, 0, wide{1, 2, 3}, [](const wide& a, const wide& b) {
             return wide{a.a + b.a, a.b + b.b, a.c + b.c};
         });
         if (x_.local()[0] != salt || x_.local()[40'000] != salt) throw wrong_data(w_.rank(), "window");
-        x_.signal(prev), x_.wait(next);
+        x_.signal(prev);
+        x_.wait(next);
     }
 
 private:
@@ -95,7 +98,9 @@ TEST_CASE("SIGKILL in the middle of puts and signals is peer_failed on all survi
     for (int i = 0; i < 6; ++i) {
         store_directory dir;
         cell c;
-        c.n = 3, c.ranks_per_host = 1 + i % 2, c.victim = i % 3;
+        c.n = 3;
+        c.ranks_per_host = 1 + i % 2;
+        c.victim = i % 3;
         killed(c.n, c.victim, 0.3 + 2.3 * i, [&](int r) { return world_of(c, dir, r); });
     }
 }
@@ -148,7 +153,8 @@ TEST_CASE(
                 if (e.code() != collx::errc::unsupported || e.peer() != 2 || e.rank() != r) return 3;
             }
             collx::window<int> x(world, shared);
-            x.put_signal((r + 1) % 3, 9, r + 1), x.wait((r + 2) % 3);
+            x.put_signal((r + 1) % 3, 9, r + 1);
+            x.wait((r + 2) % 3);
             const bool is_right = shared[9] == (r + 2) % 3 + 1;
             x.fence();
             return is_right ? 0 : 4;
@@ -167,7 +173,8 @@ TEST_CASE(
             collx::communicator world = world_of(c, dir, r);
             std::vector<int> own(50'000);
             collx::window<int> x(world, own);
-            x.put_signal(1 - r, 0, std::vector<int>(50'000, r + 5)), x.wait(1 - r);
+            x.put_signal(1 - r, 0, std::vector<int>(50'000, r + 5));
+            x.wait(1 - r);
             const bool is_right = own[49'999] == 6 - r;
             x.fence();
             return is_right ? 0 : 4;

@@ -43,12 +43,14 @@ inline void calls(input in) {
     for (unsigned file = 0; file < 1 + how % 3; ++file) {
         const std::size_t size = std::min<std::size_t>(in.take() << 8 | in.take(), in.left);
         std::string bytes(reinterpret_cast<const char*>(in.at), size);
-        in.at += size, in.left -= size;
+        in.at += size;
+        in.left -= size;
         if ((how >> (2 + file) & 1) != 0 && size >= sizeof(detail::record_file)) {
             detail::record_file head;
             std::memcpy(&head, bytes.data(), sizeof head);
             std::memcpy(head.magic, head.right_magic, sizeof head.magic);
-            head.version = head.right_version, head.record_bytes = sizeof(call_record);
+            head.version = head.right_version;
+            head.record_bytes = sizeof(call_record);
             std::memcpy(bytes.data(), &head, sizeof head);
         }
         try {

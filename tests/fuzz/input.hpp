@@ -24,7 +24,11 @@ inline void require(bool holds, const char* what) {
 struct input {
     const unsigned char* at;
     std::size_t left;
-    unsigned take() { return left == 0 ? 0 : (--left, *at++); }
+    unsigned take() {
+        if (left == 0) return 0;
+        --left;
+        return *at++;
+    }
     std::string rest() { return {reinterpret_cast<const char*>(at), left}; }
 };
 

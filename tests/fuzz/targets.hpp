@@ -31,15 +31,22 @@ struct pretended {
     static inline std::string in, out;
     static inline std::size_t taken = 0, step = 1;
     static void begin(std::string bytes, std::size_t at_once) {
-        in = std::move(bytes), out.clear(), taken = 0, step = at_once;
+        in = std::move(bytes);
+        out.clear();
+        taken = 0;
+        step = at_once;
     }
     static ssize_t recvmsg(int, msghdr* m, int) {
-        if (taken == in.size()) return errno = EAGAIN, -1;
+        if (taken == in.size()) {
+            errno = EAGAIN;
+            return -1;
+        }
         std::size_t got = 0;
         for (std::size_t i = 0; i < m->msg_iovlen && got < step && taken < in.size(); ++i) {
             std::size_t n = std::min({m->msg_iov[i].iov_len, in.size() - taken, step - got});
             std::memcpy(m->msg_iov[i].iov_base, in.data() + taken, n);
-            taken += n, got += n;
+            taken += n;
+            got += n;
         }
         return static_cast<ssize_t>(got);
     }
@@ -155,11 +162,13 @@ struct toy_sealer final : detail::sealer {
                      std::size_t bytes, unsigned char* tag) {
         const std::uint64_t h = detail::hash_bytes(reinterpret_cast<const char*>(head), head_bytes, number);
         const std::uint64_t t = detail::hash_bytes(reinterpret_cast<const char*>(text), bytes, h);
-        std::memcpy(tag, &h, 8), std::memcpy(tag + 8, &t, 8);
+        std::memcpy(tag, &h, 8);
+        std::memcpy(tag + 8, &t, 8);
     }
     bool seal(const unsigned char* head, std::size_t head_bytes, unsigned char* text, std::size_t bytes,
               unsigned char* tag) override {
-        return sign(out++, head, head_bytes, text, bytes, tag), true;
+        sign(out++, head, head_bytes, text, bytes, tag);
+        return true;
     }
     bool open(const unsigned char* head, std::size_t head_bytes, unsigned char* text, std::size_t bytes,
               const unsigned char* tag) override {
@@ -179,7 +188,8 @@ inline void records(input in) {
         std::string part(in.take() * 256 + in.take() + 1, static_cast<char>(n));
         iovec v{part.data(), part.size()};
         msghdr m{};
-        m.msg_iov = &v, m.msg_iovlen = 1;
+        m.msg_iov = &v;
+        m.msg_iovlen = 1;
         pretended::out.clear();
         require(from.send(0, m) == static_cast<ssize_t>(part.size()), "a text was not taken");
         text += part;
@@ -197,7 +207,8 @@ inline void records(input in) {
     for (;;) {
         iovec v{room.data(), room.size()};
         msghdr m{};
-        m.msg_iov = &v, m.msg_iovlen = 1;
+        m.msg_iov = &v;
+        m.msg_iovlen = 1;
         const ssize_t n = to.receive(0, m);
         if (n <= 0) break;
         heard.append(room, 0, static_cast<std::size_t>(n));

@@ -72,7 +72,8 @@ private:
         if (left != 0) {
             if (m.tag != part_tag || m.bytes.size() != next_part_bytes()) return false;
             part.replace(at, m.bytes.size(), m.bytes);
-            at += m.bytes.size(), left -= m.bytes.size();
+            at += m.bytes.size();
+            left -= m.bytes.size();
             signals += left == 0 && signals_after;
             return true;
         }
@@ -84,13 +85,23 @@ private:
         if (h.what == head::combine) return combines(h, with);
         if (h.what == head::put && h.bytes < apart_bytes) {
             if (with.size() != h.bytes) return false;
-            part.replace(h.at, h.bytes, with), signals += h.signals;
+            part.replace(h.at, h.bytes, with);
+            signals += h.signals;
             return true;
         }
         if (!with.empty()) return false;
-        if (h.what == head::put) return at = h.at, left = h.bytes, signals_after = h.signals != 0, true;
-        if (h.what == head::get) return answers.push_back(part.substr(h.at, h.bytes)), h.bytes != 0;
-        return answers.emplace_back(), h.what == head::flush;
+        if (h.what == head::put) {
+            at = h.at;
+            left = h.bytes;
+            signals_after = h.signals != 0;
+            return true;
+        }
+        if (h.what == head::get) {
+            answers.push_back(part.substr(h.at, h.bytes));
+            return h.bytes != 0;
+        }
+        answers.emplace_back();
+        return h.what == head::flush;
     }
     bool combines(const head& h, const std::string& with) {
         const collx::detail::window_operator* how = nullptr;
@@ -133,11 +144,13 @@ inline window_message next_message(input& in, const window_model& m) {
     std::size_t payload = 0;
     window_message made{window_model::head_tag, {}};
     if (m.left != 0 && (form & 96) != 0) {
-        made.tag = window_model::part_tag, made.bytes.assign(m.next_part_bytes(), static_cast<char>(in.take()));
+        made.tag = window_model::part_tag;
+        made.bytes.assign(m.next_part_bytes(), static_cast<char>(in.take()));
     } else {
         if (h.what == head::combine) {
             const auto& by = type_at((form & 96) != 0 ? in.take() : 0).by;
-            h.kind = by.entry->kind, h.distance = by.entry->distance;
+            h.kind = by.entry->kind;
+            h.distance = by.entry->distance;
             h.at = window_number(in) % (size / by.elem_bytes) * by.elem_bytes;
             const std::uint64_t most = (size - h.at) / by.elem_bytes;
             h.bytes = (h.signals != 0 ? 1 : in.take() % (most < 20 ? most + 1 : 20)) * by.elem_bytes;
@@ -187,14 +200,26 @@ struct window_attack {
         for (const window_message& m : messages) {
             sending_end& tx = net.tx(at_port, 1);
             std::byte* to = nullptr;
-            until([&] { return net.move(), take(net), is_over() || (to = tx.try_acquire(m.bytes.size())) != nullptr; });
+            until([&] {
+                net.move();
+                take(net);
+                return is_over() || (to = tx.try_acquire(m.bytes.size())) != nullptr;
+            });
             if (to == nullptr) return;
             if (!m.bytes.empty()) std::memcpy(to, m.bytes.data(), m.bytes.size());
-            tx.commit(m.bytes.size(), m.tag), net.push(1);
+            tx.commit(m.bytes.size(), m.tag);
+            net.push(1);
         }
-        until([&] { return net.move(), is_over() || take(net); });
+        until([&] {
+            net.move();
+            return is_over() || take(net);
+        });
         is_heard = true;
-        until([&] { return net.move(), take(net), is_over(); });
+        until([&] {
+            net.move();
+            take(net);
+            return is_over();
+        });
     }
     // Rank 1, whose call must end as the model says.
     template <class F>
@@ -252,7 +277,10 @@ inline void window_messages(input in) {
         a.meet(x, [&] {
             x.wait(0, before + 1, 0);
             require(std::memcmp(x.shared_part(1), m.part.data(), m.part.size()) == 0, "other bytes than were put");
-            window_attack::until([&] { return x.progress(), a.is_heard.load(); });
+            window_attack::until([&] {
+                x.progress();
+                return a.is_heard.load();
+            });
         });
     });
 }
@@ -289,8 +317,10 @@ inline void window_answers(input in) {
             for (std::size_t i = 0; i < asked.size(); ++i) {
                 std::string got(asked[i] + 1, '!');
                 const std::uint32_t one = 1;
-                if (asked[i] == 0) x.put(0, 0, &one, 4, true), x.flush(0);
-                else x.get(0, 0, got.data(), asked[i]);
+                if (asked[i] == 0) {
+                    x.put(0, 0, &one, 4, true);
+                    x.flush(0);
+                } else x.get(0, 0, got.data(), asked[i]);
                 require(got == std::string(asked[i], static_cast<char>(i)) + '!', "other bytes than were answered");
             }
         });

@@ -95,9 +95,13 @@ void parts(communicator& w, const char* what, std::size_t n) {
     stream s;
     std::vector<std::size_t> counts, to_me(all, 0), from_me(all, 0);
     std::size_t total = 0;
-    for (int r = 0; r < ranks; ++r) counts.push_back(static_cast<std::size_t>(r + 1) * n), total += counts.back();
+    for (int r = 0; r < ranks; ++r) {
+        counts.push_back(static_cast<std::size_t>(r + 1) * n);
+        total += counts.back();
+    }
     const std::size_t mine = counts[static_cast<std::size_t>(me)], from_last = counts[static_cast<std::size_t>(last)];
-    from_me[static_cast<std::size_t>(next)] = mine, to_me[static_cast<std::size_t>(last)] = from_last;
+    from_me[static_cast<std::size_t>(next)] = mine;
+    to_me[static_cast<std::size_t>(last)] = from_last;
     auto one = sevenths(n), two = sevenths(n + 1), three = sevenths(n), four = sevenths(n), five = sevenths(n),
          part = sevenths(mine), scanned = sevenths(n), before = sevenths(n), sums = sevenths(total),
          seed = sevenths(me == ranks - 1 ? n : 0);
@@ -117,8 +121,12 @@ void parts(communicator& w, const char* what, std::size_t n) {
     all_to_all_v(w, part, from_me, moved, to_me, {.stream = s.s});
     sendrecv(w, part, next, sent, last, {.stream = s.s});
     device_group g(w);
-    g.send(part, next), g.recv(in_group, last);
-    g.all_reduce(one), g.all_reduce(two), g.all_reduce(two); // the third call uses the output of the second
+    g.send(part, next);
+    g.recv(in_group, last);
+    // the third call uses the output of the second
+    g.all_reduce(one);
+    g.all_reduce(two);
+    g.all_reduce(two);
     g.launch({.stream = s.s});
     // Calls of several kinds: one kernel.
     device_group(w)
@@ -135,7 +143,10 @@ void parts(communicator& w, const char* what, std::size_t n) {
                      .all_reduce(five)
                      .broadcast(seed, ranks - 1)
                      .launch({.stream = s.s});
-    for (int k = 0; k < 2; ++k) sum(), chain();
+    for (int k = 0; k < 2; ++k) {
+        sum();
+        chain();
+    }
     barrier(w, device_call_options{.stream = s.s});
     synchronize(w, {.stream = s.s});
     expect_sums(back, 1, label + " gather, scatter");
@@ -255,8 +266,10 @@ void branches(communicator& w, const char* what) {
     synchronize(w, {.stream = s.s});
     expect_sums(x, 1, std::string(what) + ": means of equal inputs in one branch of a graph");
     expect_sums(y, static_cast<int>(std::pow(w.size(), 6)), std::string(what) + ": sums in the other branch");
-    cudaGraphExecDestroy(ready), cudaGraphDestroy(graph);
-    cudaEventDestroy(fork), cudaEventDestroy(join);
+    cudaGraphExecDestroy(ready);
+    cudaGraphDestroy(graph);
+    cudaEventDestroy(fork);
+    cudaEventDestroy(join);
 }
 
 template <class F>
@@ -372,7 +385,10 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     if (rank == 0) std::printf("%s: %s\n", what.c_str(), device_route(w).c_str());
     collectives(w, what.c_str(),
                 s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
-    if (!s.shares_device) graphs(w, what.c_str()), branches(w, what.c_str());
+    if (!s.shares_device) {
+        graphs(w, what.c_str());
+        branches(w, what.c_str());
+    }
     parts(w, what.c_str(), s.shares_device ? 500 : 70'001);
     communicator half = w.split(rank % 2); // a second communicator, with its own mappings
     use_device(half, s);

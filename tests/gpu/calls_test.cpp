@@ -26,7 +26,11 @@ void check_verbs(communicator& w, Comm c, fake_gpus& g, std::size_t n) {
     memory in(g, here, n), out(g, here, n), sum(g, here, n), top(g, here, n), sent(g, here, n), whole(g, here, all),
         gathered(g, here, all), exchanged(g, here, all), scattered(g, here, n), gathered_here(g, here, all),
         scattered_here(g, here, all);
-    fill(in, me, n), fill(sum, me, n), fill(sent, me, n), fill(whole, me, all), fill(scattered_here, me, all);
+    fill(in, me, n);
+    fill(sum, me, n);
+    fill(sent, me, n);
+    fill(whole, me, all);
+    fill(scattered_here, me, all);
     for (std::size_t i = 0; i < n; ++i) gathered_here[mine * n + i] = value(me, i);
     const int root = ranks - 1;
     all_reduce(c, in, out, average{}, {.stream = &s});
@@ -100,9 +104,12 @@ TEST_CASE("persistent calls on device memory, by kernels and by way of the host"
             const auto sequence = w.sequence();
             for (int t = 0; t < 4; ++t) {
                 for (std::size_t i = 0; i < n; ++i) x[i] = value(me + t, i);
-                sum.start(), gathered();
+                sum.start();
+                gathered();
                 sum.wait();
-                scattered(), ring(), meet();
+                scattered();
+                ring();
+                meet();
                 synchronize(w.with(gpus{r}), {.stream = &s});
                 for (std::size_t i = 0; i < n; ++i) {
                     EXPECT_AT(i, y[i] == value(t, i) + value(t + 1, i) + value(t + 2, i));
@@ -127,7 +134,14 @@ TEST_CASE("persistent calls on device memory, by kernels and by way of the host"
             auto swapped = per::sendrecv(w.with(gpus{r}), x, next, there, last, {.stream = &s});
             auto edges = per::neighbor_all_gather(w.with(gpus{r}), neighbors{{last}, {next}}, x, part, {.stream = &s});
             const auto exchanges = w.internals().exchanges, messages = w.sequence();
-            for (int t = 0; t < 2; ++t) compared(), from_all(), to_all(), to_root(), swapped(), edges();
+            for (int t = 0; t < 2; ++t) {
+                compared();
+                from_all();
+                to_all();
+                to_root();
+                swapped();
+                edges();
+            }
             EXPECT(w.internals().exchanges == exchanges && w.sequence() == messages + 10); // a message does not count
             synchronize(w.with(gpus{r}), {.stream = &s});
             const int last_time = 3; // of the loop above
@@ -172,7 +186,8 @@ TEST_CASE("long calls, other types and views, bound policies") {
             device_memory<float> x(g, w.rank(), 3 * n), out(g, w.rank(), n), ring(g, w.rank(), n),
                 narrow(g, w.rank(), n);
             for (std::size_t i = 0; i < n; ++i) x[3 * i] = value(w.rank(), i);
-            fill(ring, w.rank(), n), fill(narrow, w.rank(), n);
+            fill(ring, w.rank(), n);
+            fill(narrow, w.rank(), n);
             // The hook gets the element's index in the whole buffer.
             const auto odd = [](float v, hook_context k) { return k.index % 2 == 1 ? v : 0.0f; };
             all_reduce(c, on_device(strided(x.data(), n, 3)), out, with_pre(plus{}, odd));
@@ -331,7 +346,9 @@ TEST_CASE("communicators side by side: in one order, or with room for the kernel
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
         auto other = w.split(0);
         const auto a = w.with(gpus{r}), b = other.with(gpus{r});
-        use_device(a, small()), use_device(b, small()); // two lanes each, on four multiprocessors
+        // two lanes each, on four multiprocessors
+        use_device(a, small());
+        use_device(b, small());
         device::fake_stream s(w.rank()), t(w.rank());
         device_memory<int> x(g, w.rank(), 9000, 1), y(g, w.rank(), 9000, 1);
         for (int k = 0; k < 3; ++k) { // in one stream
@@ -495,7 +512,8 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
         all_reduce(c, x); // none of these errors had an effect
         synchronize(c);
         EXPECT(x[0] == 2.0f);
-        g.free(pinned), g.free(foreign);
+        g.free(pinned);
+        g.free(foreign);
         w.set_checked(true); // an error on one rank alone has no effect either
         const auto calls = w.sequence();
         if (me == 0) {
@@ -506,7 +524,8 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
             says("1 numbers for 2 ranks", [&] { all_to_all_v(c, x, std::vector{1}, x, std::vector{1}); });
             says("null", [&] {
                 device_group group(c);
-                group.all_reduce(device_view<float>(nullptr, 10)), group.launch();
+                group.all_reduce(device_view<float>(nullptr, 10));
+                group.launch();
             });
         }
         all_reduce(c, x);
@@ -564,7 +583,8 @@ TEST_CASE("settings that come after the first call, and other ones, are refused"
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
         const auto c = w.with(gpus{r});
         use_device(c, small());
-        use_device(c, small()), use_device(c);
+        use_device(c, small());
+        use_device(c);
         const auto e = thrown<invalid_argument>(w, [&] { use_device(c, small(true)); });
         EXPECT(collx_test::says(e, "this communicator's device is in use, with other settings"));
         device_memory<float> x(g, w.rank(), 10, 1.0f);

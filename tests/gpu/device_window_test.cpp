@@ -18,7 +18,8 @@ using window = basic_device_window<T, fake_runtime>;
 
 device_window_options some(unsigned lines = 8) {
     device_window_options o;
-    o.lines = lines, o.settings = small();
+    o.lines = lines;
+    o.settings = small();
     return o;
 }
 
@@ -171,7 +172,8 @@ TEST_CASE("additions of all ranks meet in one element, and a counter hands out e
         launch(counter, r, 2, s, [&](auto& b, int, int) {
             for (long got = 0; b.fetch_add(0, 0, 1, got) && got < 900;) ++taken[static_cast<std::size_t>(got)];
         });
-        sums.synchronize(&s), counter.synchronize(&s);
+        sums.synchronize(&s);
+        counter.synchronize(&s);
         sums.fence(&s);
         if (me == 1)
             for (std::size_t i = 0; i < n; ++i) EXPECT_AT(i, sums.local()[i] == 0.5 * 10 * 2 * 3);
@@ -262,7 +264,8 @@ TEST_CASE("a signal that does not come is the deadline's, which names who should
                            [&] { x.synchronize(&s); }));
             EXPECT(refuses(errc::timeout, 1, "", [&] { x.signal(1, &s); }));
         } else {
-            x.signal(0, &s, 2), x.synchronize(&s);
+            x.signal(0, &s, 2);
+            x.synchronize(&s);
             has_signalled = true;
             bool has_heard = false;
             until([&] { // rank 0 ends the window

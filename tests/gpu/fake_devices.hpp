@@ -15,8 +15,13 @@ using device::fake_gpus, device::fake_runtime, device::gpu_access;
 
 inline device_settings small(bool staged = false) {
     device_settings s;
-    s.staged = staged, s.lanes = 2, s.staging_lanes = 2;
-    s.slot_bytes = 1024, s.stage_bytes = 4096, s.packet_bytes = 1024, s.staging_bytes = 8192;
+    s.staged = staged;
+    s.lanes = 2;
+    s.staging_lanes = 2;
+    s.slot_bytes = 1024;
+    s.stage_bytes = 4096;
+    s.packet_bytes = 1024;
+    s.staging_bytes = 8192;
     return s;
 }
 

@@ -31,8 +31,11 @@ using types = device::call_types<floats, floats, plus>;
 
 device::exchange_shape small_shape(int ranks, int lanes) {
     device::exchange_shape s;
-    s.ranks = ranks, s.lanes = lanes;
-    s.slots = 2, s.flag_slot_bytes = 512, s.packet_bytes = 256;
+    s.ranks = ranks;
+    s.lanes = lanes;
+    s.slots = 2;
+    s.flag_slot_bytes = 512;
+    s.packet_bytes = 256;
     return s;
 }
 

@@ -24,8 +24,13 @@ namespace {
 
 device::exchange_shape shape_of(int ranks) {
     device::exchange_shape s;
-    s.ranks = ranks, s.lanes = 2;
-    s.slot_bytes = 256, s.flag_slot_bytes = 512, s.stage_bytes = 512, s.packet_bytes = 256, s.scratch_bytes = 1024;
+    s.ranks = ranks;
+    s.lanes = 2;
+    s.slot_bytes = 256;
+    s.flag_slot_bytes = 512;
+    s.stage_bytes = 512;
+    s.packet_bytes = 256;
+    s.scratch_bytes = 1024;
     return s;
 }
 
@@ -143,7 +148,8 @@ TEST_CASE("every pair of ranks exchanges as much as it likes; messages of a grou
         for (std::size_t r = 0; r < ranks; ++r)
             for (std::size_t d = 0; d < ranks; ++d) {
                 amount[r][d] = c.each[(3 * r + d) % ranks];
-                sent[r] += amount[r][d], received[d] += amount[r][d];
+                sent[r] += amount[r][d];
+                received[d] += amount[r][d];
             }
         ranks_memory in(sent, first), out(received, first), ring_out(received, first);
         team.all_to_all_v(in, out.clear(), amount, calm);
@@ -215,7 +221,9 @@ TEST_CASE("several calls are one launch") {
             ranks_memory a(same(n, 500), 0), b(same(n, 77), 1), c(same(n, 3), 0), sums(same(n, 500), 0),
                 ups(same(n, 77), 1), parts(same(n, 3 * static_cast<unsigned>(n)), 0);
             for (int i = 0; i < 5; ++i) {
-                sums.clear(), ups.clear(), parts.clear();
+                sums.clear();
+                ups.clear();
+                parts.clear();
                 team.group(calm, team.calls().scan(b, ups, plus{}, calm),
                            team.calls().all_reduce(a, sums, plus{}, calm), team.calls().all_gather(c, parts, calm),
                            team.calls().scan(b, ups, plus{}, calm), team.calls().barrier(calm));
@@ -243,7 +251,8 @@ TEST_CASE("calls of a group wait for neighbours that still read") {
     const auto whole = chunk_layout::blocks(500, 1);
     const device::even_cuts cuts(whole, whole);
     for (int i = 0; i < 20; ++i) {
-        sums.clear(), copied.clear();
+        sums.clear();
+        copied.clear();
         const auto c = team.calls();
         using device::simple_protocol;
         const auto first = c.make<simple_protocol, 1, void>(algo::one_shot_all_reduce{}, x, sums, plus{}, calm, cuts);
@@ -355,12 +364,20 @@ TEST_CASE("counts beyond 2^32 are counted right") {
     constexpr std::size_t n = (std::size_t{1} << 33) + 5;
     constexpr int lanes = 65536;
     device::exchange_shape s;
-    s.ranks = 2, s.lanes = lanes, s.slots = 2, s.slot_bytes = 128, s.flag_slot_bytes = 256;
-    s.stage_bytes = 128, s.packet_bytes = 128, s.scratch_bytes = 128;
+    s.ranks = 2;
+    s.lanes = lanes;
+    s.slots = 2;
+    s.slot_bytes = 128;
+    s.flag_slot_bytes = 256;
+    s.stage_bytes = 128;
+    s.packet_bytes = 128;
+    s.scratch_bytes = 128;
     std::atomic<std::size_t> right{0}, wrong{0}, last{0};
     const std::vector<numbers> in(2, numbers{n});
     const auto check = [&](std::uint32_t times, auto&& call) {
-        right = 0, wrong = 0, last = 0;
+        right = 0;
+        wrong = 0;
+        last = 0;
         lazy_machine machine;
         machine.run_only({0, lanes - 1});
         fused_team<lazy_machine> team(s, machine);

@@ -22,8 +22,12 @@ namespace {
 
 twin_team make_team(int ranks) {
     device::exchange_shape s;
-    s.ranks = ranks, s.lanes = 2;
-    s.slot_bytes = 1024, s.stage_bytes = 2048, s.packet_bytes = 1024, s.scratch_bytes = 4096;
+    s.ranks = ranks;
+    s.lanes = 2;
+    s.slot_bytes = 1024;
+    s.stage_bytes = 2048;
+    s.packet_bytes = 1024;
+    s.scratch_bytes = 4096;
     return twin_team(s);
 }
 
@@ -158,7 +162,10 @@ TEST_CASE("the other verbs on a fused team") {
     reduce_scatter(team, whole, scattered, plus{});
     auto upto_me = part, before_me = part, taken = part, at_root = gathered, sum_at_root = part;
     for (unsigned r = 0; r < 4; ++r)
-        if (r != 1) at_root[r].clear(), sum_at_root[r].clear();
+        if (r != 1) {
+            at_root[r].clear();
+            sum_at_root[r].clear();
+        }
     broadcast(team, part, copied, 2);
     reduce(team, part, summed, 3);
     reduce(team, part, sum_at_root, 1);

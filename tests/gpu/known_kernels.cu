@@ -24,7 +24,8 @@ __device__ void require_device_code_of(const array<Call>&) {}
 int main(int argc, char**) {
     if (argc > 100) {
         const device::cuda_runtime r;
-        r.launch_lanes(first(), 1, nullptr), r.launch_lanes(second(), 1, nullptr);
+        r.launch_lanes(first(), 1, nullptr);
+        r.launch_lanes(second(), 1, nullptr);
         r.launch_lanes(first(), 2, nullptr); // the same kernel again
         r.launch_array(array<int>(), 1, nullptr);
     }

@@ -25,8 +25,14 @@ bool are_intervals(const hosts& at) { return std::is_sorted(at.begin(), at.end()
 // Equal counts, counts that grow from zero, only the first rank (many), only the last, two ranks, none.
 std::vector<counts> tables(std::size_t ranks) {
     std::vector<counts> t(6, counts(ranks));
-    for (std::size_t k = 0; k < ranks; ++k) t[0][k] = 1701, t[1][k] = 701 * k;
-    t[2][0] = 9001, t[3][ranks - 1] = 5, t[4][1] = 4097, t[4][ranks - 1] = 1;
+    for (std::size_t k = 0; k < ranks; ++k) {
+        t[0][k] = 1701;
+        t[1][k] = 701 * k;
+    }
+    t[2][0] = 9001;
+    t[3][ranks - 1] = 5;
+    t[4][1] = 4097;
+    t[4][ranks - 1] = 1;
     return t;
 }
 
@@ -83,9 +89,10 @@ crossing crossing_by(communicator& w, fake_runtime r, const hosts& at, F&& call)
     const auto so_far = [&] {
         crossing t{0, 0};
         for (int q = 0; q < w.size(); ++q)
-            if (at[static_cast<std::size_t>(q)] != at[static_cast<std::size_t>(w.rank())])
-                t.messages += static_cast<long>(group.sent_to(q).messages),
-                    t.bytes += static_cast<long>(group.sent_to(q).bytes);
+            if (at[static_cast<std::size_t>(q)] != at[static_cast<std::size_t>(w.rank())]) {
+                t.messages += static_cast<long>(group.sent_to(q).messages);
+                t.bytes += static_cast<long>(group.sent_to(q).bytes);
+            }
         return t;
     };
     const crossing before = so_far();
@@ -239,14 +246,21 @@ TEST_CASE("operators that do not commute, hooks and types in parts and scans of 
             for (std::size_t i = 0; i < n; ++i) {
                 affine product = map(0, i), last = product;
                 float sum = value(0, i);
-                for (int q = 1; q <= me; ++q) last = product, product = then(product, map(q, i)), sum += value(q, i);
+                for (int q = 1; q <= me; ++q) {
+                    last = product;
+                    product = then(product, map(q, i));
+                    sum += value(q, i);
+                }
                 EXPECT_AT(i, up_to[i] == product && before[i] == last); // rank 0 keeps its value
                 EXPECT_AT(i, odd_sums[i] == (i % 2 ? sum : 0.0f));
             }
             for (std::size_t i = 0; i < mine; ++i) {
                 affine product = map(0, begin + i);
                 float sum = value(0, begin + i);
-                for (int q = 1; q < ranks; ++q) product = then(product, map(q, begin + i)), sum += value(q, begin + i);
+                for (int q = 1; q < ranks; ++q) {
+                    product = then(product, map(q, begin + i));
+                    sum += value(q, begin + i);
+                }
                 EXPECT_AT(i, own[i] == product);
                 EXPECT_AT(i, mean[i] == ((begin + i) % 2 ? sum / static_cast<float>(ranks) : 0.0f) +
                                             static_cast<float>(i % 5));

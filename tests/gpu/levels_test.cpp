@@ -179,8 +179,12 @@ TEST_CASE("operators, hooks, types and policies in two levels") {
                 const std::size_t k = static_cast<std::size_t>(me) * n + i;
                 affine all = map(0, i), part_of_all = map(0, k);
                 for (int q = 0; q < ranks; ++q) {
-                    sum += value(q, i), part_sum += value(q, k);
-                    if (q > 0) all = then(all, map(q, i)), part_of_all = then(part_of_all, map(q, k));
+                    sum += value(q, i);
+                    part_sum += value(q, k);
+                    if (q > 0) {
+                        all = then(all, map(q, i));
+                        part_of_all = then(part_of_all, map(q, k));
+                    }
                 }
                 const float shift = static_cast<float>(i % 5);
                 EXPECT_AT(i, mean[i] == (i % 2 == 1 ? sum / static_cast<float>(ranks) : 0.0f) + shift);

@@ -61,7 +61,8 @@ class bound_memory {
 public:
     bound_memory(int devices, std::size_t bytes) : bytes_(bytes) {
         CUmulticastObjectProp all{};
-        all.numDevices = static_cast<unsigned>(devices), all.size = bytes;
+        all.numDevices = static_cast<unsigned>(devices);
+        all.size = bytes;
         all.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         std::size_t step = 0;
         check(DRIVER(cuMulticastGetGranularity)(&step, &all, CU_MULTICAST_GRANULARITY_RECOMMENDED), "asking");
@@ -71,7 +72,8 @@ public:
         for (int d = 0; d < devices; ++d) {
             CUmemAllocationProp p{};
             p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-            p.location.type = CU_MEM_LOCATION_TYPE_DEVICE, p.location.id = d;
+            p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            p.location.id = d;
             p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
             CUmemGenericAllocationHandle h = 0;
             check(DRIVER(cuMemCreate)(&h, bytes_, &p, 0), "allocating");
@@ -96,7 +98,9 @@ private:
         check(DRIVER(cuMemAddressReserve)(&at, bytes_, 0, 0, 0), "reserving addresses");
         check(DRIVER(cuMemMap)(at, bytes_, 0, h, 0), "mapping");
         CUmemAccessDesc a{};
-        a.location.type = CU_MEM_LOCATION_TYPE_DEVICE, a.location.id = 0; // all blocks run on this device
+        // all blocks run on this device
+        a.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        a.location.id = 0;
         a.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         check(DRIVER(cuMemSetAccess)(at, bytes_, &a, 1), "giving access");
         return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(at));
@@ -159,7 +163,8 @@ void collectives(int n, std::size_t size, std::size_t first, const char* type) {
                              std::to_string(bad) + " wrong");
     };
     using device::multicast_protocol;
-    fill(in, value), fill(out, [](std::size_t, std::size_t) { return -1.0f; });
+    fill(in, value);
+    fill(out, [](std::size_t, std::size_t) { return -1.0f; });
     team.template run<multicast_protocol>(algo::zero_copy_all_reduce{}, in, out, plus{}, by_switch, whole, whole);
     team.synchronize();
     say("all_reduce", wrong(out, sum));
@@ -195,7 +200,9 @@ void sums_of_calls(communicator& w, const char* type) {
     device::require_cuda(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
     device::require_cuda(cudaGraphLaunch(ready, s), "launching a graph");
     synchronize(w, {.stream = s});
-    cudaGraphExecDestroy(ready), cudaGraphDestroy(graph), cudaStreamDestroy(s);
+    cudaGraphExecDestroy(ready);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(s);
     std::size_t wrong = 0;
     device::require_cuda(cudaMemcpy(host.data(), out.data().get(), n * sizeof(T), cudaMemcpyDeviceToHost), "reading");
     for (std::size_t i = 0; i < n; ++i)

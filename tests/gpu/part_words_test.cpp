@@ -69,7 +69,10 @@ void all_find_out(const way& by, bool checked, const char* what, F&& calls, cons
         const auto e = thrown<error>(w, [&] {
             calls(me, c, b);
             synchronize(c);
-            for (int k = 0; k < 2; ++k) barrier(c, device_call_options{}), synchronize(c);
+            for (int k = 0; k < 2; ++k) {
+                barrier(c, device_call_options{});
+                synchronize(c);
+            }
         });
         at("%s, %s, checked %d: %s", what, by.name, checked, e.what());
         ++found;
@@ -155,8 +158,13 @@ TEST_CASE("parts of another verb, type, root or call are not taken") {
             by, false, "another order",
             [&](int me, auto& c, const buffers& b) {
                 for (const bool first : {true, false})
-                    if ((me == odd) != first) all_to_all_v(c, b.in, even, b.out, even), synchronize(c);
-                    else all_gather_v(c, cut(b.in2, 100), b.out2, even), synchronize(c);
+                    if ((me == odd) != first) {
+                        all_to_all_v(c, b.in, even, b.out, even);
+                        synchronize(c);
+                    } else {
+                        all_gather_v(c, cut(b.in2, 100), b.out2, even);
+                        synchronize(c);
+                    }
             },
             "is in all_gather and this rank in all_to_all", "is in all_to_all and this rank in all_gather");
         all_find_out(
@@ -268,8 +276,14 @@ TEST_CASE("a message of another element type is not taken, and none in the place
                 by, checked, "int and float, in groups",
                 [&](int me, auto& c, const buffers& b) {
                     device_group group(c);
-                    if (me == 0) group.send(cut(b.in2, 50), odd), group.send(cut(b.in, 100), odd);
-                    if (me == odd) group.recv(cut(b.out, 50), 0), group.recv(device_view<float>(b.real.data(), 100), 0);
+                    if (me == 0) {
+                        group.send(cut(b.in2, 50), odd);
+                        group.send(cut(b.in, 100), odd);
+                    }
+                    if (me == odd) {
+                        group.recv(cut(b.out, 50), 0);
+                        group.recv(device_view<float>(b.real.data(), 100), 0);
+                    }
                     group.launch();
                 },
                 "another element type");
@@ -277,7 +291,10 @@ TEST_CASE("a message of another element type is not taken, and none in the place
             all_find_out(
                 by, false, "a part for a message",
                 [&](int me, auto& c, const buffers& b) {
-                    if (me == odd) collx::recv(c, cut(b.out, 100), 0), synchronize(c);
+                    if (me == odd) {
+                        collx::recv(c, cut(b.out, 100), 0);
+                        synchronize(c);
+                    }
                     gather(c, cut(b.in, 100), cut(b.out, 100 * by.at.size()), {.root = odd});
                 },
                 "is in gather and this rank in a message", "in another call");
@@ -320,7 +337,10 @@ TEST_CASE("what both ends agree on is taken: parts and messages without elements
             const counts zeros(n), none;
             for (const bool checked : {false, true}) {
                 w.set_checked(checked);
-                for (std::size_t i = 0; i < 10'000; ++i) b.in[i] = part(me, 0, i), b.out[i] = -1;
+                for (std::size_t i = 0; i < 10'000; ++i) {
+                    b.in[i] = part(me, 0, i);
+                    b.out[i] = -1;
+                }
                 // No elements at all, or only between ranks 0 and odd, in many pieces.
                 all_to_all_v(c, b.in, zeros, b.out, zeros);
                 gather_v(c, cut(b.in, 0), b.out, me == 0 ? zeros : none);

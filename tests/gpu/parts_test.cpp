@@ -60,7 +60,10 @@ void check_neighbors(communicator& w, Comm c, fake_gpus& g, void* s) {
     const std::size_t n = 700, k = graph.sources.size(), to_next = (k - 1) * n;
     const std::vector<std::size_t> counts(k, n);
     memory in(g, me, k * n), out(g, me, k * n), out_v(g, me, k * n), all(g, me, k * n), all_v(g, me, k * n);
-    for (std::size_t i = 0; i < n; ++i) in[i] = part(me, me, i), in[to_next + i] = part(me, next, i);
+    for (std::size_t i = 0; i < n; ++i) {
+        in[i] = part(me, me, i);
+        in[to_next + i] = part(me, next, i);
+    }
     const device_view<int> mine(in.data() + to_next, n);
     neighbor_all_to_all(c, graph, in, out, {.stream = s});
     neighbor_all_to_all_v(c, graph, in, counts, out_v, counts, {.stream = s});
@@ -88,9 +91,11 @@ void check_counts(communicator& w, Comm c, fake_gpus& g, void* s) {
     std::size_t out_all = 0, in_all = 0, shown_all = 0, gaps_end = 0;
     for (std::size_t k = 0; k < n; ++k) {
         const int r = static_cast<int>(k);
-        in_all += from_me[k] = count(me, r), out_all += to_me[k] = count(r, me);
+        in_all += from_me[k] = count(me, r);
+        out_all += to_me[k] = count(r, me);
         shown_all += shown[k] = count(r, 1);
-        gaps[k] = gaps_end + 3, gaps_end = gaps[k] + shown[k];
+        gaps[k] = gaps_end + 3;
+        gaps_end = gaps[k] + shown[k];
     }
     memory out(g, me, in_all), in(g, me, out_all), one(g, me, shown[mine]), whole(g, me, gaps_end),
         gathered(g, me, shown_all), back(g, me, shown[mine]), reduced(g, me, shown[mine]), operand(g, me, shown_all);
@@ -196,9 +201,13 @@ void check_group(communicator& w, Comm c, fake_gpus& g, void* s) {
     for (std::size_t i = 0; i < 9001; ++i) a[i] = part(me, next, i);
     for (std::size_t i = 0; i < 700; ++i) sum[i] = part(me, 0, i);
     device_group group(c);
-    group.recv(from_a, last), group.send(a, next), group.send(b, next), group.recv(from_b, last);
+    group.recv(from_a, last);
+    group.send(a, next);
+    group.send(b, next);
+    group.recv(from_b, last);
     // Words at one end, bytes at the other.
-    group.send(device_view<char>(odd.data() + 1, 4000), next), group.recv(even, last);
+    group.send(device_view<char>(odd.data() + 1, 4000), next);
+    group.recv(even, last);
     group.all_reduce(sum, collx::max{});
     group.reduce(root_sum, ranks - 1);
     group.all_gather(sent, all);
@@ -227,7 +236,10 @@ void check_group(communicator& w, Comm c, fake_gpus& g, void* s) {
 template <class Comm>
 void check_all(communicator& w, Comm c, fake_gpus& g) {
     device::fake_stream s(fake_runtime(g).current());
-    for (const std::size_t n : {0u, 1u, 3001u}) check_rooted(w, c, g, &s, w.size() - 1, n), check_scans(w, c, g, &s, n);
+    for (const std::size_t n : {0u, 1u, 3001u}) {
+        check_rooted(w, c, g, &s, w.size() - 1, n);
+        check_scans(w, c, g, &s, n);
+    }
     check_rooted(w, c, g, &s, 0, 77);
     check_counts(w, c, g, &s);
     check_neighbors(w, c, g, &s);
@@ -495,10 +507,13 @@ TEST_CASE("collectives of a group that follow one another and are of one kind ar
             x.push_back(std::make_unique<memory>(g, me, n));
         fill_all();
         const int kinds = kernels_of([&] {
-            group.all_reduce(*x[0]), group.all_reduce(*x[1]);
-            group.all_reduce(*x[2]), group.all_reduce(*x[3]);
+            group.all_reduce(*x[0]);
+            group.all_reduce(*x[1]);
+            group.all_reduce(*x[2]);
+            group.all_reduce(*x[3]);
             group.all_reduce(*x[4], collx::max{});
-            group.broadcast(*x[5], 2), group.broadcast(*x[6], 1);
+            group.broadcast(*x[5], 2);
+            group.broadcast(*x[6], 1);
             group.launch();
         });
         EXPECT(kinds == 4 * ranks);
@@ -514,9 +529,12 @@ TEST_CASE("collectives of a group that follow one another and are of one kind ar
         fill_all();
         memory whole(g, me, 15'000), again(g, me, 45'000);
         const int in_order = kernels_of([&] {
-            group.all_reduce(*x[0]), group.all_reduce(*x[0]);
-            group.all_reduce(*x[me == 0 ? 0 : 1]), group.all_reduce(*x[2]);
-            group.all_gather(*x[0], whole), group.all_gather(whole, again);
+            group.all_reduce(*x[0]);
+            group.all_reduce(*x[0]);
+            group.all_reduce(*x[me == 0 ? 0 : 1]);
+            group.all_reduce(*x[2]);
+            group.all_gather(*x[0], whole);
+            group.all_gather(whole, again);
             group.launch();
         });
         EXPECT(in_order == 4 * ranks + 1);
@@ -560,7 +578,11 @@ void check_chain(communicator& w, fake_runtime r, fake_gpus& g, std::size_t n, b
     for (std::size_t k = 0; k < 12; ++k) layers.push_back(std::make_unique<memory>(g, me, 50 * k));
     const auto begin = [&] {
         for (std::size_t i = 0; i < 33; ++i) few[i] = me + static_cast<int>(i);
-        for (std::size_t i = 0; i < n; ++i) sent[i] = part(me, 0, i), mine[i] = part(me, 1, i), got[i] = -1;
+        for (std::size_t i = 0; i < n; ++i) {
+            sent[i] = part(me, 0, i);
+            mine[i] = part(me, 1, i);
+            got[i] = -1;
+        }
         for (std::size_t i = 0; i < n; ++i) many[i] = me + static_cast<int>(i);
         for (std::size_t i = 0; i < 501; ++i) shared[i] = value(me, i);
         for (std::size_t i = 0; i < 44; ++i) got_more[i] = -1;
@@ -589,7 +611,9 @@ void check_chain(communicator& w, fake_runtime r, fake_gpus& g, std::size_t n, b
                          .broadcast(shared, ranks - 1);
         static_assert(std::is_same_v<decltype(group), mixed_group<decltype(c)>>);
         // Any number of calls of each kind, also a second message to the same rank.
-        group.all_reduce(many), group.send(more, next), group.recv(got_more, last);
+        group.all_reduce(many);
+        group.send(more, next);
+        group.recv(got_more, last);
         for (const auto& x : layers) group.all_reduce(*x);
         EXPECT(group.size() == 21);
         group.launch({.stream = &s});
@@ -636,15 +660,19 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
         mixed_group<decltype(c)> group(c);
         // Received data is reduced, then sent to all: three kernels. Data that is only read twice needs one kernel.
         const int in_order = kernels_of(w, g, [&] {
-            group.send(y, other), group.recv(z, other), group.all_reduce(z);
-            group.broadcast(z, 1), group.broadcast(x, 0);
+            group.send(y, other);
+            group.recv(z, other);
+            group.all_reduce(z);
+            group.broadcast(z, 1);
+            group.broadcast(x, 0);
             group.launch();
             synchronize(c);
         });
         EXPECT(in_order == 3 * 2 && z[99] == 1 && x[0] == 1);
         // More calls than fit into a kernel.
         const int many = kernels_of(w, g, [&] {
-            group.all_reduce(x), group.broadcast(y, 0);
+            group.all_reduce(x);
+            group.broadcast(y, 0);
             for (std::size_t k = 0; k < 31; ++k) group.broadcast(device_view<int>(z.data() + k, 1), 0);
             group.launch();
             synchronize(c);
@@ -654,8 +682,10 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
         // One rank makes one kernel of its calls, the other three.
         device_group plain(c);
         const auto add = [&](auto& to) {
-            to.send(y, other), to.recv(device_view<int>(z.data(), 100), other);
-            to.all_reduce(device_view<int>(x.data(), 60)), to.broadcast(device_view<int>(x.data() + 60, 40), 0);
+            to.send(y, other);
+            to.recv(device_view<int>(z.data(), 100), other);
+            to.all_reduce(device_view<int>(x.data(), 60));
+            to.broadcast(device_view<int>(x.data() + 60, 40), 0);
             to.launch();
         };
         for (std::size_t i = 0; i < 100; ++i) x[i] = y[i] = me + 1;
@@ -665,14 +695,21 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
             synchronize(c);
         });
         EXPECT(uneven == 1 + 3 && z[99] == other + 1 && x[59] == 3 && x[60] == 1);
-        for (std::size_t i = 0; i < 100; ++i) x[i] = 2, y[i] = 0;
+        for (std::size_t i = 0; i < 100; ++i) {
+            x[i] = 2;
+            y[i] = 0;
+        }
 
         int on_the_host = 0;
         const device_view<int> wrong(&on_the_host, 1);
-        group.broadcast(x, 1), group.all_reduce(y), group.broadcast(wrong, 0);
+        group.broadcast(x, 1);
+        group.all_reduce(y);
+        group.broadcast(wrong, 0);
         const auto e = thrown<invalid_argument>(w, [&] { group.launch(); });
         EXPECT(says(e, "call 3 of the group: the input buffer lies in the host's memory") && e.rank() == me);
-        group.all_reduce(x), group.send(wrong, other), group.recv(z, other);
+        group.all_reduce(x);
+        group.send(wrong, other);
+        group.recv(z, other);
         const auto in_message = thrown<invalid_argument>(w, [&] { group.launch(); });
         EXPECT(says(in_message, "group's buffer lies in the host's memory"));
         synchronize(c);
@@ -680,7 +717,9 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
         barrier(w);
         g.busy = g.what().processors;
         barrier(w);
-        group.send(x, other), group.recv(y, other), group.all_reduce(z);
+        group.send(x, other);
+        group.recv(y, other);
+        group.all_reduce(z);
         const auto full = thrown<error>(w, [&] { group.launch(); });
         EXPECT(full.code() == errc::resource &&
                says(full, "the messages and calls 1 to 1 of the group: launching a fused kernel"));
@@ -688,8 +727,13 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
         g.busy = 0;
         barrier(w);
         // The same calls in another order on rank 1.
-        if (me == 0) group.all_reduce(x), group.broadcast(y, 1);
-        else group.broadcast(y, 1), group.all_reduce(x);
+        if (me == 0) {
+            group.all_reduce(x);
+            group.broadcast(y, 1);
+        } else {
+            group.broadcast(y, 1);
+            group.all_reduce(x);
+        }
         const auto differ = thrown<mismatch>(w, [&] {
             group.launch();
             synchronize(c);
@@ -715,8 +759,10 @@ TEST_CASE("groups in a graph, on their way by the host, and by a bound algorithm
             memory x(g, me, 4000, 1), y(g, me, 300, 2), in(g, me, 2000, 3), out(g, me, 1000), all(g, me, 2000);
             fake_runtime::begin_capture(s);
             device_group group(c);
-            group.all_reduce(x), group.all_reduce(y);
-            group.reduce_scatter(in, out), group.all_to_all(in, all);
+            group.all_reduce(x);
+            group.all_reduce(y);
+            group.reduce_scatter(in, out);
+            group.all_to_all(in, all);
             group.launch({.stream = &s});
             const auto graph = fake_runtime::end_capture(s);
             if (!staged) EXPECT(graph.size() == 3);
@@ -738,7 +784,9 @@ TEST_CASE("errors of a group name the call and the rank, and calls before it are
         memory x(g, me, 10, 1), y(g, me, 10, 1), z(g, me, 10, 1);
         int on_the_host = 0;
         device_group group(c);
-        group.all_reduce(x), group.all_reduce(y), group.broadcast(device_view<int>(&on_the_host, 1), 0);
+        group.all_reduce(x);
+        group.all_reduce(y);
+        group.broadcast(device_view<int>(&on_the_host, 1), 0);
         const auto e = thrown<invalid_argument>(w, [&] { group.launch(); });
         EXPECT(says(e, "call 3 of the group: the input buffer lies in the host's memory") && e.rank() == me);
         synchronize(c);
@@ -746,7 +794,9 @@ TEST_CASE("errors of a group name the call and the rank, and calls before it are
         barrier(w);
         g.busy = g.what().processors;
         barrier(w);
-        group.all_reduce(x), group.all_reduce(y), group.broadcast(z, 1);
+        group.all_reduce(x);
+        group.all_reduce(y);
+        group.broadcast(z, 1);
         const auto full = thrown<error>(w, [&] { group.launch(); });
         EXPECT(full.code() == errc::resource && says(full, "calls 1 to 2 of the group: launching a fused kernel"));
         barrier(w);
@@ -754,7 +804,9 @@ TEST_CASE("errors of a group name the call and the rank, and calls before it are
         barrier(w);
         if (me == 1) return void(is_past = true); // rank 1 makes no call
         until([&] { return is_past.load(); });    // and is in none that the end of this one could end
-        group.all_reduce(x), group.all_reduce(y), group.all_reduce(z);
+        group.all_reduce(x);
+        group.all_reduce(y);
+        group.all_reduce(z);
         group.launch({.timeout = std::chrono::milliseconds(300)});
         const auto late = thrown<timed_out>(w, [&] { synchronize(c); });
         EXPECT(says(late, "call 1 of the group: a kernel waited too long for") && late.peer() == 1);
@@ -779,7 +831,9 @@ TEST_CASE("kernels of calls that are not checked find out that ranks are in diff
             at("%s, %d ranks", what, ranks);
             const std::int64_t began = now_ns();
             const auto e = thrown<mismatch>(w, [&] {
-                all_reduce(c, x), all_gather(c, cut(y, 500), cut(z, 500 * static_cast<std::size_t>(ranks))); // correct
+                // correct
+                all_reduce(c, x);
+                all_gather(c, cut(y, 500), cut(z, 500 * static_cast<std::size_t>(ranks)));
                 synchronize(c);
                 if (me == 1) odd_call(c, x, y, z);
                 else call(c, x, y, z);
@@ -838,11 +892,15 @@ TEST_CASE("kernels of calls that are not checked find out that ranks are in diff
             "a group", ranks,
             [&](auto& c, auto& x, auto& y, auto&) {
                 device_group group(c);
-                group.all_reduce(cut(x, 50)), group.all_reduce(cut(y, 49)), group.launch();
+                group.all_reduce(cut(x, 50));
+                group.all_reduce(cut(y, 49));
+                group.launch();
             },
             [&](auto& c, auto& x, auto& y, auto&) {
                 device_group group(c);
-                group.all_reduce(cut(x, 50)), group.all_reduce(cut(y, 50)), group.launch();
+                group.all_reduce(cut(x, 50));
+                group.all_reduce(cut(y, 50));
+                group.launch();
             },
             with({"count is 49 on rank 1", "count is 50 on rank"}));
     }
@@ -898,7 +956,10 @@ TEST_CASE("what a rank says too late for a call is compared in the next one") {
                     sched_yield();
             all_to_all_v(c, x, me == 2 ? none : std::vector<std::size_t>{me == 1 ? odd : 0, 0, 5}, y,
                          me == 2 ? from_all : none);
-            if (me == 0) synchronize(c), is_done = true;
+            if (me == 0) {
+                synchronize(c);
+                is_done = true;
+            }
             const auto next = [&] {
                 barrier(c, device_call_options{});
                 synchronize(c);
@@ -1021,8 +1082,10 @@ TEST_CASE("counts and offsets beyond 2^31") {
     }
     // Pieces cover every element once.
     device::own_cuts cuts;
-    cuts.sizes[0][0] = far, cuts.at[0][0] = 5;
-    cuts.sizes[1][1] = 3 * far, cuts.at[1][1] = far;
+    cuts.sizes[0][0] = far;
+    cuts.at[0][0] = 5;
+    cuts.sizes[1][1] = 3 * far;
+    cuts.at[1][1] = far;
     CHECK(cuts.largest(2, 2) == 3 * far);
     const std::size_t elems = 1 << 20;
     std::size_t next = far;
@@ -1034,7 +1097,8 @@ TEST_CASE("counts and offsets beyond 2^31") {
     CHECK(next == 4 * far);
     CHECK(device::cut(cuts, false, 0, 0, far / elems, elems).count == 4096);
     device::staging_runs runs;
-    runs.add(9, far), runs.add(3 * far, far);
+    runs.add(9, far);
+    runs.add(3 * far, far);
     CHECK(runs.size() == 2 * far);
     CHECK(runs.index(far - 1) == far + 8);
     CHECK(runs.index(far) == 3 * far);

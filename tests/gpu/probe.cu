@@ -93,7 +93,10 @@ void two_grids(int processors) {
         void* parameters[] = {&w, &me, &limit_ns, &late};
         launch_cooperatively(reinterpret_cast<const void*>(&meet), std::max(processors / 2, 1), 32, parameters, s[me]);
     }
-    for (auto& x : s) require_cuda(cudaStreamSynchronize(x), "running two grids"), cudaStreamDestroy(x);
+    for (auto& x : s) {
+        require_cuda(cudaStreamSynchronize(x), "running two grids");
+        cudaStreamDestroy(x);
+    }
     word seen[4];
     require_cuda(cudaMemcpy(seen, words, sizeof seen, cudaMemcpyDeviceToHost), "reading");
     say("two cooperative grids at once", seen[2] == 0 && seen[3] == 0 ? 1 : 0, "yes=1");
@@ -135,8 +138,10 @@ void flags(word trips) {
 // Returns whether the copies were right.
 bool copies(int processors, std::size_t bytes, int repetitions) {
     std::byte *from = nullptr, *to = nullptr;
-    require_cuda(cudaMalloc(&from, bytes), "allocating"), require_cuda(cudaMalloc(&to, bytes), "allocating");
-    require_cuda(cudaMemset(from, 0x5a, bytes), "filling"), require_cuda(cudaMemset(to, 0, bytes), "clearing");
+    require_cuda(cudaMalloc(&from, bytes), "allocating");
+    require_cuda(cudaMalloc(&to, bytes), "allocating");
+    require_cuda(cudaMemset(from, 0x5a, bytes), "filling");
+    require_cuda(cudaMemset(to, 0, bytes), "clearing");
     const std::size_t n = bytes / sizeof(uint4);
     const double own = least_us(repetitions, [&] {
         copy<<<static_cast<unsigned>(processors * 4), 512>>>(reinterpret_cast<const uint4*>(from),
@@ -151,7 +156,8 @@ bool copies(int processors, std::size_t bytes, int repetitions) {
     });
     say("grid-stride copy, read and written", 2e-3 * static_cast<double>(bytes) / own, "GB/s");
     say("cudaMemcpy on the device, read and written", 2e-3 * static_cast<double>(bytes) / engine, "GB/s");
-    cudaFree(from), cudaFree(to);
+    cudaFree(from);
+    cudaFree(to);
     return std::all_of(seen.begin(), seen.end(), [](unsigned char x) { return x == 0x5a; });
 }
 
@@ -174,7 +180,8 @@ int main(int argc, char** argv) {
         require_cuda(cudaGetDeviceProperties(&p, 0), "asking a device");
         std::printf("probe,name,%s,\n", p.name);
         const int processors = p.multiProcessorCount;
-        say("devices", devices, ""), say("multiprocessors", processors, "");
+        say("devices", devices, "");
+        say("multiprocessors", processors, "");
         say("cooperative launches", p.cooperativeLaunch, "yes=1");
         say_attribute("clock", cudaDevAttrClockRate, 1e-3, "MHz");
         say_attribute("memory clock", cudaDevAttrMemoryClockRate, 1e-3, "MHz");

@@ -38,8 +38,12 @@ namespace {
 
 device_settings small() {
     device_settings s;
-    s.lanes = 2, s.staging_lanes = 2, s.staging_bytes = 8192;
-    s.slot_bytes = 1024, s.stage_bytes = 4096, s.packet_bytes = 1024;
+    s.lanes = 2;
+    s.staging_lanes = 2;
+    s.staging_bytes = 8192;
+    s.slot_bytes = 1024;
+    s.stage_bytes = 4096;
+    s.packet_bytes = 1024;
     return s;
 }
 
@@ -96,7 +100,10 @@ int sums_are_right(communicator& w, Comm c, device::fake_gpus& g, std::size_t n)
     for (std::size_t i = 0; i < n; ++i) p[i] = w.rank() + static_cast<int>(i % 100);
     const device_view<int> x(p, n);
     int wrong = 0;
-    for (int k = 0; k < 3; ++k) all_reduce(c, x, collx::max{}), all_reduce(c, x);
+    for (int k = 0; k < 3; ++k) {
+        all_reduce(c, x, collx::max{});
+        all_reduce(c, x);
+    }
     synchronize(c);
     const int ranks = w.size();
     for (std::size_t i = 0; i < n; ++i) {

@@ -30,19 +30,31 @@ struct buffers {
     static int part(int from, std::size_t i, int time) { return from * 1'000'003 + static_cast<int>(i) + time * 77; }
     static int term(int rank, std::size_t i, int time) { return rank * time + static_cast<int>(i % 100); }
     void begin(int time) const {
-        for (std::size_t i = 0; i < n; ++i)
-            sent[i] = part(me, i, time), mine[i] = part(me + 5, i, time), got[i] = -1, many[i] = term(me, i, time);
+        for (std::size_t i = 0; i < n; ++i) {
+            sent[i] = part(me, i, time);
+            mine[i] = part(me + 5, i, time);
+            got[i] = -1;
+            many[i] = term(me, i, time);
+        }
         for (std::size_t i = 0; i < 33; ++i) few[i] = term(me, i, time);
-        for (std::size_t i = 0; i < 44; ++i) more[i] = me + time, got_more[i] = -1;
+        for (std::size_t i = 0; i < 44; ++i) {
+            more[i] = me + time;
+            got_more[i] = -1;
+        }
         for (std::size_t i = 0; i < 501; ++i) shared[i] = value(me + time, i);
         seed[2] = me + time;
     }
     // Eight calls.
     template <class Group>
     void add_to(Group& group) const {
-        group.all_reduce(few), group.send(sent, next), group.recv(got, last);
-        group.all_gather(mine, whole), group.broadcast(seed, 0), group.all_reduce(many);
-        group.send(more, next), group.recv(got_more, last);
+        group.all_reduce(few);
+        group.send(sent, next);
+        group.recv(got, last);
+        group.all_gather(mine, whole);
+        group.broadcast(seed, 0);
+        group.all_reduce(many);
+        group.send(more, next);
+        group.recv(got_more, last);
     }
     void check(int time) const {
         const auto sum = [&](std::size_t i) {
@@ -81,7 +93,8 @@ TEST_CASE("a persistent group makes its calls at each start, in as many kernels 
                 EXPECT(w.sequence() == sequence); // no call has been made
                 const auto once = [&] {
                     device_group group(w.with(gpus{r}));
-                    b.add_to(group), group.launch({.stream = &s});
+                    b.add_to(group);
+                    group.launch({.stream = &s});
                 };
                 b.begin(0);
                 const int launches = kernels_of(w, g, once);
@@ -90,7 +103,11 @@ TEST_CASE("a persistent group makes its calls at each start, in as many kernels 
                 const auto of_one = w.sequence() - sequence;
                 for (int time = 1; time < 5; ++time) {
                     b.begin(time);
-                    const int now = kernels_of(w, g, [&] { time % 2 == 0 ? step() : (step.start(), step.wait()); });
+                    const int now = kernels_of(w, g, [&] {
+                        if (time % 2 == 0) return step();
+                        step.start();
+                        step.wait();
+                    });
                     EXPECT_AT(now, now == launches);
                     synchronize(w.with(gpus{r}), {.stream = &s});
                     b.check(time);
@@ -99,9 +116,15 @@ TEST_CASE("a persistent group makes its calls at each start, in as many kernels 
                 if (!staged) EXPECT(of_one == 4 + 4); // collectives, and kernels_of()'s barriers
                 // Beside others: a single call, and a second group over the same buffers.
                 auto again = make();
-                b.begin(7), again(), synchronize(w.with(gpus{r}), {.stream = &s}), b.check(7);
+                b.begin(7);
+                again();
+                synchronize(w.with(gpus{r}), {.stream = &s});
+                b.check(7);
                 all_reduce(w.with(gpus{r}), b.shared, max{}, {.stream = &s});
-                b.begin(8), step(), synchronize(w.with(gpus{r}), {.stream = &s}), b.check(8);
+                b.begin(8);
+                step();
+                synchronize(w.with(gpus{r}), {.stream = &s});
+                b.check(8);
             });
             CHECK(g.pieces() == 0);
         }
@@ -121,7 +144,9 @@ TEST_CASE("a persistent chain is one kernel at each start, and a graph captures 
                              .recv(b.got, b.last)
                              .all_gather(b.mine, b.whole)
                              .broadcast(b.seed, 0);
-            group.all_reduce(b.many), group.send(b.more, b.next), group.recv(b.got_more, b.last);
+            group.all_reduce(b.many);
+            group.send(b.more, b.next);
+            group.recv(b.got_more, b.last);
             auto step = group.launch({.stream = &s});
             for (int time = 0; time < 3; ++time) {
                 b.begin(time);
@@ -142,7 +167,10 @@ TEST_CASE("a persistent chain is one kernel at each start, and a graph captures 
                 synchronize(c, {.stream = &s});
                 b.check(time);
             }
-            b.begin(5), step(), synchronize(c, {.stream = &s}), b.check(5);
+            b.begin(5);
+            step();
+            synchronize(c, {.stream = &s});
+            b.check(5);
         });
         CHECK(g.pieces() == 0);
     }
@@ -156,10 +184,14 @@ TEST_CASE("a persistent group takes bound algorithms, one kind many times, calls
         memory x(g, w.rank(), 40, 1), y(g, w.rank(), 300, 1);
         per::device_group none(c);
         auto nothing = none.launch();
-        nothing(), nothing();
+        nothing();
+        nothing();
         per::device_group group(c);
-        for (std::size_t k = 0; k < 40; ++k) group.all_reduce(device_view<int>(x.data() + k, 1)); // two kernels or more
-        group.all_reduce(y), group.all_reduce(y);                                                 // one after the other
+        for (std::size_t k = 0; k < 40; ++k)
+            group.all_reduce(device_view<int>(x.data() + k, 1)); // two kernels or more
+                                                                 // one after the other
+        group.all_reduce(y);
+        group.all_reduce(y);
         auto step = group.launch();
         for (int time = 1; time <= 3; ++time) {
             step();
@@ -172,7 +204,8 @@ TEST_CASE("a persistent group takes bound algorithms, one kind many times, calls
         per::device_group other(c);
         other.all_reduce(x);
         auto on_stream = other.launch({.stream = &s});
-        step(), on_stream();
+        step();
+        on_stream();
         synchronize(c, {.stream = &s});
         EXPECT(x[39] == 1 << 5);
     });
@@ -193,22 +226,28 @@ TEST_CASE("what is wrong in a persistent group is said when it is made, and name
         int on_the_host = 0;
         const device_view<int> wrong(&on_the_host, 1);
         per::device_group group(c);
-        group.all_reduce(x), group.all_reduce(y), group.broadcast(wrong, 0);
+        group.all_reduce(x);
+        group.all_reduce(y);
+        group.broadcast(wrong, 0);
         const int launches = kernels_of(w, g, [&] {
             const auto e = thrown<invalid_argument>(w, [&] { (void)group.launch(); });
             EXPECT(says(e, "call 3 of the group: the input buffer lies in the host's memory") && e.rank() == me);
         });
         EXPECT(launches == 0 && x[9] == 1); // none of its calls was made
-        group.send(wrong, 1 - me), group.recv(y, 1 - me);
+        group.send(wrong, 1 - me);
+        group.recv(y, 1 - me);
         const auto in_message = thrown<invalid_argument>(w, [&] { (void)group.launch(); });
         EXPECT(says(in_message, "group's buffer lies in the host's memory"));
 
         // Compared when it is made, not when it is started.
         w.set_checked(true);
-        group.all_reduce(x), group.send(x, 1 - me), group.recv(y, 1 - me);
+        group.all_reduce(x);
+        group.send(x, 1 - me);
+        group.recv(y, 1 - me);
         auto step = group.launch();
         const auto exchanges = w.internals().exchanges;
-        step(), step();
+        step();
+        step();
         EXPECT(w.internals().exchanges == exchanges);
         synchronize(c);
         EXPECT(x[9] == 4 && y[9] == 2);
@@ -228,7 +267,9 @@ TEST_CASE("starts of a persistent group that fail name its calls, and no start f
         const int me = w.rank();
         memory x(g, me, 10, 1), y(g, me, 10, 1), z(g, me, 10, 1);
         per::device_group group(c);
-        group.all_reduce(x), group.all_reduce(y), group.broadcast(z, 1);
+        group.all_reduce(x);
+        group.all_reduce(y);
+        group.broadcast(z, 1);
         auto step = group.launch({.timeout = std::chrono::milliseconds(300)});
         const auto sequence = w.sequence();
         barrier(w);
@@ -259,7 +300,8 @@ TEST_CASE("starts of a persistent group that fail name its calls, and no start f
         use_device(c, small());
         memory x(g, w.rank(), 10, 1);
         auto step = per::device_group(c).all_reduce(x).launch();
-        step(), synchronize(c);
+        step();
+        synchronize(c);
         if (w.rank() == 1) { // made, and never launched
             per::device_group group(c);
             group.all_reduce(x);

@@ -103,7 +103,8 @@ void all_reduces(const char* what) {
         for (const std::size_t size : sizes())
             for (const std::size_t offset : {0u, 1u}) {
                 device_buffers<T> in(n, size, offset), out(n, size, offset);
-                in.fill(element<T>), out.fill(none<T>);
+                in.fill(element<T>);
+                out.fill(none<T>);
                 team.all_reduce(in, out);
                 team.all_reduce(in, in); // in place, after it in the same stream
                 team.synchronize();
@@ -121,7 +122,8 @@ void by(const A& a, const char* what) {
             if ((Protocol::flags_words || Protocol::flags_lines) && size > 1'000'003) continue;
             const auto cut = [size](int chunks) { return chunk_layout::even(size, chunks, 16); };
             device_buffers<float> in(n, size), out(n, size);
-            in.fill(element<float>), out.fill(none<float>);
+            in.fill(element<float>);
+            out.fill(none<float>);
             for (int i = 0; i < 3; ++i) team.run<Protocol, Groups, Wire>(a, in, out, plus{}, {}, cut, cut);
             team.synchronize();
             expect_sums(out, n, size, label(what, n, size));
@@ -138,7 +140,8 @@ void moves() {
             device_buffers<int> part(n, size), whole(n, all), gathered(n, all), exchanged(n, all), scattered(n, size),
                 copied(n, size);
             const auto value = [](int r, std::size_t i) { return r * 1'000'000 + static_cast<int>(i % 999'983); };
-            part.fill(value), whole.fill(value);
+            part.fill(value);
+            whole.fill(value);
             team.all_gather(part, gathered);
             team.all_to_all(whole, exchanged);
             team.reduce_scatter(whole, scattered);
@@ -171,7 +174,8 @@ void hooks_and_views() {
     gpu_team team(n);
     for (const std::size_t size : {std::size_t{1000}, std::size_t{300'001}}) {
         device_buffers<float> in(n, 3 * size), out(n, size);
-        in.fill(element<float>), out.fill(none<float>);
+        in.fill(element<float>);
+        out.fill(none<float>);
         std::vector<strided_view<float>> columns;
         for (std::size_t r = 0; r < 4; ++r) columns.push_back(strided(in[r].data(), size, 3));
         team.all_reduce(columns, out, with_pre(average{}, square{}));
@@ -214,7 +218,8 @@ void narrow_types() {
     const int n = 2;
     gpu_team team(n);
     device_buffers<e4m3> in(n, 5000), out(n, 5000);
-    in.fill(element<e4m3>), out.fill(none<e4m3>);
+    in.fill(element<e4m3>);
+    out.fill(none<e4m3>);
     team.all_reduce(in, out);
     team.synchronize();
     std::size_t wrong = 0;
@@ -295,11 +300,14 @@ void counts_per_rank() {
         };
         for (std::size_t r = 0; r < ranks; ++r) {
             const std::size_t size = r % 3 == 1 ? 0 : 1000 * r + 70'001 / (r + 1);
-            in.push_back(made(r, size)), at.push_back(total);
+            in.push_back(made(r, size));
+            at.push_back(total);
             total += size;
         }
         for (std::size_t r = 0; r < ranks; ++r) {
-            all.emplace_back(total), part.push_back(made(r, 1000)), sums.emplace_back(1000);
+            all.emplace_back(total);
+            part.push_back(made(r, 1000));
+            sums.emplace_back(1000);
             for (std::size_t d = 0; d < ranks; ++d)
                 amount[r][d] = in[r].size() / ranks + (d == 0 ? in[r].size() % ranks : 0);
         }
@@ -343,7 +351,8 @@ void graphs() {
     require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
     for (const std::size_t size : {std::size_t{1000}, std::size_t{200'000}}) {
         device_buffers<float> in(n, size), out(n, size);
-        in.fill(element<float>), out.fill(none<float>);
+        in.fill(element<float>);
+        out.fill(none<float>);
         cudaGraph_t graph = nullptr;
         cudaGraphExec_t ready = nullptr;
         require_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
@@ -408,7 +417,8 @@ void deadlines() {
     try {
         team.synchronize();
     } catch (const timed_out& e) {
-        said = e.what(), peer = e.peer();
+        said = e.what();
+        peer = e.peer();
     }
     expect(peer == 2, "the missing rank is named: " + said);
 }

@@ -136,7 +136,12 @@ struct rank_memory {
         require_cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
         require_cuda(cudaMemsetAsync(wrong, 0, sizeof *wrong, s), "clearing");
     }
-    ~rank_memory() { cudaFree(x), cudaFree(y), cudaFree(wrong), cudaStreamDestroy(s); }
+    ~rank_memory() {
+        cudaFree(x);
+        cudaFree(y);
+        cudaFree(wrong);
+        cudaStreamDestroy(s);
+    }
     rank_memory(const rank_memory&) = delete;
     void put(std::size_t n, float first) const { fill<<<8, 256, 0, s>>>(x, n, first); }
     void look(std::size_t n, float first, float scale, std::size_t part, std::size_t from = 0) const {
@@ -200,7 +205,10 @@ void in_a_row(communicator& w, const rank_memory& m, int calls) {
         if (call % 8 == w.rank()) delay<<<1, 1, 0, m.s>>>(static_cast<unsigned>(call % 31) * 500);
         all_reduce(w, device_view<float>(m.x, n), device_view<float>(m.y, n), plus{}, {.stream = m.s});
         m.look(n, ranks * (ranks + 1) / 2 + ranks * step, ranks, n);
-        if (call % ahead == ahead - 1) synchronize(w, {.stream = m.s}), stacks::passed();
+        if (call % ahead == ahead - 1) {
+            synchronize(w, {.stream = m.s});
+            stacks::passed();
+        }
     }
     synchronize(w, {.stream = m.s});
 }
@@ -217,14 +225,18 @@ void replayed(communicator& w, const rank_memory& m, std::size_t n, int times) {
     barrier(w);
     for (int i = 0; i < times; ++i) {
         require_cuda(cudaGraphLaunch(ready, m.s), "launching a graph");
-        if (i % ahead == ahead - 1) synchronize(w, {.stream = m.s}), stacks::passed();
+        if (i % ahead == ahead - 1) {
+            synchronize(w, {.stream = m.s});
+            stacks::passed();
+        }
     }
     m.look(n, 1, 1, n);
     synchronize(w, {.stream = m.s});
     // A barrier of the host. Instantiating and destroying a graph may wait for the device, and so for kernels of
     // other ranks that wait for this rank's next call.
     barrier(w);
-    cudaGraphExecDestroy(ready), cudaGraphDestroy(graph);
+    cudaGraphExecDestroy(ready);
+    cudaGraphDestroy(graph);
     barrier(w);
 }
 
@@ -246,7 +258,8 @@ void measure(communicator& w, const rank_memory& m, std::size_t n) {
         host.push_back(std::chrono::duration<double, std::micro>(launched - begun).count() / calls);
         whole.push_back(std::chrono::duration<double, std::micro>(done - begun).count() / calls);
     }
-    std::sort(host.begin(), host.end()), std::sort(whole.begin(), whole.end());
+    std::sort(host.begin(), host.end());
+    std::sort(whole.begin(), whole.end());
     if (w.rank() == 0)
         std::printf("shared,all_reduce,%d,%zu,%.2f,%.2f,host %.2f us\n", w.size(), n * sizeof(float), whole[4],
                     static_cast<double>(n * sizeof(float)) / whole[4] / 1000, host[4]);
@@ -269,14 +282,18 @@ void make_in_turn(communicator& w, std::optional<rank_memory>& made, std::size_t
 void run_rank(communicator& w, int processors) {
     const int ranks = w.size();
     const auto say = [&](const std::string& what) {
-        if (w.rank() == 0) std::printf("%d ranks: %s\n", ranks, what.c_str()), std::fflush(stdout);
+        if (w.rank() == 0) {
+            std::printf("%d ranks: %s\n", ranks, what.c_str());
+            std::fflush(stdout);
+        }
     };
     require_cuda(cudaSetDevice(0), "choosing a device");
     w.set_timeout(std::chrono::seconds(seconds));
     if (is_serial) w.set_checked(false); // comparing calls would make the ranks start together
     device_settings settings;
     // A quarter of the device remains for the program's own kernels, which run while ranks wait for each other.
-    settings.shares_device = true, settings.lanes = lanes > 0 ? lanes : std::min(32, processors * 3 / 4 / ranks);
+    settings.shares_device = true;
+    settings.lanes = lanes > 0 ? lanes : std::min(32, processors * 3 / 4 / ranks);
     std::vector<std::size_t> sizes{1, 1000, 16'384, 70'001};
     if (!is_short) sizes.push_back(4'000'003);
     const std::size_t most = sizes.back();
@@ -294,7 +311,8 @@ void run_rank(communicator& w, int processors) {
     in_a_row(w, m, is_short ? 300 : 25'000); // 100,000 for the four numbers of ranks together
     say("calls in a row done");
     if (has_graphs) {
-        replayed(w, m, 1000, is_short ? 5 : 2000), replayed(w, m, 70'001, 5);
+        replayed(w, m, 1000, is_short ? 5 : 2000);
+        replayed(w, m, 70'001, 5);
         say("graphs done");
     }
     expect(m.count() == 0, std::to_string(ranks) + " ranks of one device: " + std::to_string(m.count()) + " wrong");
@@ -310,7 +328,8 @@ void share(int ranks, int processors) {
         try {
             run_rank(w, processors);
         } catch (const std::exception& e) { // of each rank: the first exception may not be the cause
-            std::printf("rank %d: %s\n", w.rank(), e.what()), std::fflush(stdout);
+            std::printf("rank %d: %s\n", w.rank(), e.what());
+            std::fflush(stdout);
             throw;
         }
     });
@@ -324,15 +343,22 @@ int main(int argc, char** argv) {
         const auto number = [&] { return ++i < argc ? std::atoi(argv[i]) : 0; };
         if (word == "--short") is_short = true;
         else if (word == "--ahead") ahead = number();
-        else if (word == "--apart") is_short = true, only_ranks = 2, seconds = 3, apart = number();
-        else if (word == "--ranks") only_ranks = number();
+        else if (word == "--apart") {
+            is_short = true;
+            only_ranks = 2;
+            seconds = 3;
+            apart = number();
+        } else if (word == "--ranks") only_ranks = number();
         else if (word == "--lanes") lanes = number();
         else if (word == "--no-graphs") has_graphs = false;
         else if (word == "--lazy") is_lazy = true;
         else if (word == "--marks") has_marks = true;
         else if (word == "--serial") is_serial = true;
         else if (word == "--deadline") seconds = number();
-        else return std::printf("usage: the comment at the top of tests/gpu/shared.cu\n"), 2;
+        else {
+            std::printf("usage: the comment at the top of tests/gpu/shared.cu\n");
+            return 2;
+        }
     }
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); // otherwise streams that share a queue would wait for each other
     int devices = 0, processors = 0;
@@ -347,6 +373,9 @@ int main(int argc, char** argv) {
     } catch (const std::exception& e) {
         return finish(e.what());
     }
-    if (!has_route) return std::printf("SKIPPED: kernels of two launches do not run side by side here\n"), 77;
+    if (!has_route) {
+        std::printf("SKIPPED: kernels of two launches do not run side by side here\n");
+        return 77;
+    }
     return finish();
 }

@@ -25,7 +25,10 @@ inline void expect(bool holds, const std::string& what) {
 
 // Prints the result, after the last check or after an exception; returns the program's exit code.
 inline int finish(const char* thrown = nullptr) {
-    if (thrown != nullptr) ++failures, std::printf("FAILED: %s\n", thrown);
+    if (thrown != nullptr) {
+        ++failures;
+        std::printf("FAILED: %s\n", thrown);
+    }
     std::printf("%d checks, %d failed\n", checks, failures);
     return failures == 0 ? 0 : 1;
 }

@@ -103,7 +103,8 @@ TEST_CASE("where a rank cannot join the switch none does, all say which rank, an
                                                   {step::bind, 1, "bind its memory to the multicast object"}}) {
         fake_gpus g({.devices = 5, .handles = files, .multicasts = true});
         const int device = place; // clang 14: lambdas cannot capture structured bindings
-        g.refuses_multicast = fails, g.refusing_device = device;
+        g.refuses_multicast = fails;
+        g.refusing_device = device;
         const std::string said = "; not by the switch: rank " + std::to_string(device) + " could not " + could_not;
         on_gpus(5, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
@@ -129,7 +130,10 @@ TEST_CASE("the proof of a switch finds a memory that it does not read, and one t
         for (const phase now : {phase::write, phase::sum, phase::read, phase::clear}) {
             for (int r = 0; r < ranks; ++r) {
                 switch_proof p;
-                p.me = r, p.ranks = ranks, p.now = now, p.wrong = &wrong[r];
+                p.me = r;
+                p.ranks = ranks;
+                p.now = now;
+                p.wrong = &wrong[r];
                 for (int k = 0; k < ranks; ++k)
                     p.memory[k] = reinterpret_cast<std::byte*>(memory[static_cast<unsigned>(k)].data());
                 device::twin_barrier mine(1), block(1);

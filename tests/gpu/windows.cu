@@ -218,12 +218,15 @@ void check_sums(const rank_state& r) {
     memory<unsigned> taken(most);
     memory<double> half(100);
     memory<int> three(100);
-    half.set(std::vector<double>(100, 0.5), r.s), three.set(std::vector<int>(100, 3), r.s);
+    half.set(std::vector<double>(100, 0.5), r.s);
+    three.set(std::vector<int>(100, 3), r.s);
     barrier(r.w);
     take<<<2, 64, 0, r.s>>>(counter.on_device(), taken.get(), most);
     add_all<<<2, 64, 0, r.s>>>(doubles.on_device(), r.w.size() - 1, half.get(), 100);
     add_all<<<1, 64, 0, r.s>>>(ints.on_device(), 0, three.get(), 100);
-    counter.synchronize(r.s), ints.synchronize(r.s), doubles.fence(r.s);
+    counter.synchronize(r.s);
+    ints.synchronize(r.s);
+    doubles.fence(r.s);
     std::vector<unsigned> all = taken.read(r.s);
     all_reduce(r.w, all);
     expect(std::all_of(all.begin(), all.end(), [](unsigned k) { return k == 1; }),
@@ -297,7 +300,10 @@ void measure(const rank_state& r) {
         for (int k = 0; k < 5; ++k) {
             barrier(r.w);
             const auto begun = clock::now();
-            if (r.w.rank() == 0) f(), w.synchronize(r.s);
+            if (r.w.rank() == 0) {
+                f();
+                w.synchronize(r.s);
+            }
             fastest =
                 std::min(fastest, std::chrono::duration<double, std::micro>(clock::now() - begun).count() / times);
         }
@@ -324,7 +330,8 @@ void run_rank(communicator& w, int devices, int processors) {
     load(stencil, ring, put_run, get_run, take, add_all<double>, add_all<int>, ping_pong, put_large, outside, wait_for);
     w.set_timeout(std::chrono::seconds(20));
     rank_state r{w, nullptr, {}};
-    r.o.settings.shares_device = devices < w.size(), r.o.settings.lanes = std::max(1, processors / 2 / w.size());
+    r.o.settings.shares_device = devices < w.size();
+    r.o.settings.lanes = std::max(1, processors / 2 / w.size());
     for (int k = 0; k < w.size(); ++k) { // one after the other, so that each has its own queue
         if (k == w.rank()) require_cuda(cudaStreamCreateWithFlags(&r.s, cudaStreamNonBlocking), "making a stream");
         barrier(w);
@@ -337,8 +344,14 @@ void run_rank(communicator& w, int devices, int processors) {
         if (w.rank() == 0) why_not = e.what();
         return;
     }
-    check_stencil(r), check_ring(r), check_places(r), check_sums(r);
-    if (w.size() == 2) check_errors(r), measure(r);
+    check_stencil(r);
+    check_ring(r);
+    check_places(r);
+    check_sums(r);
+    if (w.size() == 2) {
+        check_errors(r);
+        measure(r);
+    }
     cudaStreamDestroy(r.s);
 }
 
@@ -347,7 +360,10 @@ void run_rank(communicator& w, int devices, int processors) {
 int main(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
         if (std::strcmp(argv[i], "--short") == 0) is_short = true;
-        else return std::printf("usage: windows [--short]\n"), 2;
+        else {
+            std::printf("usage: windows [--short]\n");
+            return 2;
+        }
     }
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); // otherwise streams that share a queue would wait for each other
     int devices = 0, processors = 0;
@@ -359,13 +375,17 @@ int main(int argc, char** argv) {
                 try {
                     run_rank(w, devices, processors);
                 } catch (const std::exception& e) { // of each rank: the first exception may not be the cause
-                    std::printf("rank %d: %s\n", w.rank(), e.what()), std::fflush(stdout);
+                    std::printf("rank %d: %s\n", w.rank(), e.what());
+                    std::fflush(stdout);
                     throw;
                 }
             });
     } catch (const std::exception& e) {
         return finish(e.what());
     }
-    if (!why_not.empty()) return std::printf("SKIPPED: %s\n", why_not.c_str()), 77;
+    if (!why_not.empty()) {
+        std::printf("SKIPPED: %s\n", why_not.c_str());
+        return 77;
+    }
     return finish();
 }

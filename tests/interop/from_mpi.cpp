@@ -87,7 +87,8 @@ void check(int ranks, bool is_first, int argc, char** argv) {
         MPI_Intercomm_create(part, 0, MPI_COMM_WORLD, rank == 0 ? 1 : 0, 7, &between);
         const std::string two_groups = refusal(collx::errc::invalid_argument, [&] { (void)collx::from_mpi(between); });
         EXPECT(two_groups.find("MPI_Intercomm_merge") != std::string::npos);
-        MPI_Comm_free(&between), MPI_Comm_free(&part);
+        MPI_Comm_free(&between);
+        MPI_Comm_free(&part);
 
         auto self = collx::from_mpi(MPI_COMM_SELF);
         EXPECT(self.size() == 1 && sum_of_ranks(self) == 1);
@@ -150,7 +151,9 @@ void check_single(int argc, char** argv) {
     MPI_Init(&argc, &argv);
     auto alone = collx::from_mpi(MPI_COMM_WORLD);
     EXPECT(alone.size() == 1);
-    ::setenv("COLLX_JOB", "single", 1), ::setenv("COLLX_RANK", "1", 1), ::setenv("COLLX_SIZE", "2", 1);
+    ::setenv("COLLX_JOB", "single", 1);
+    ::setenv("COLLX_RANK", "1", 1);
+    ::setenv("COLLX_SIZE", "2", 1);
     for (MPI_Comm c : {MPI_COMM_WORLD, MPI_COMM_SELF}) {
         const std::string text = refusal(collx::errc::environment, [&] { (void)collx::from_mpi(c); });
         EXPECT(text.find("MPI_COMM_WORLD is this process alone, and this is rank 1 of 2 ranks") != std::string::npos);

@@ -231,7 +231,8 @@ TEST_CASE("thousands of messages both ways within the limits, in their order") {
                 const verbs_write w[] = {e.write(peer, c.posted % 5000, c.posted % 4000 + 8192, c.posted % 700),
                                          e.write(peer, c.posted % 5000, c.posted % 4000 + 65536, 1)};
                 REQUIRE(e.pair->post(w, 2, &c.posted, sizeof c.posted, c.posted));
-                ++c.posted, --c.credit;
+                ++c.posted;
+                --c.credit;
             }
             verbs_completion some[5];
             const int n = e.pair->poll(some, 5);
@@ -242,7 +243,8 @@ TEST_CASE("thousands of messages both ways within the limits, in their order") {
                 else {
                     REQUIRE(std::memcmp(e.head(some[i].id), &c.received, 4) == 0);
                     e.receive(some[i].id);
-                    ++c.received, ++of[1 - me].credit;
+                    ++c.received;
+                    ++of[1 - me].credit;
                 }
             }
         }

@@ -54,7 +54,10 @@ struct wires {
         return n;
     }
     static ssize_t recvmsg(int, msghdr* m, int) {
-        if (to_come.empty()) return errno = EAGAIN, -1;
+        if (to_come.empty()) {
+            errno = EAGAIN;
+            return -1;
+        }
         const std::size_t n = std::min(to_come.size(), m->msg_iov[0].iov_len);
         std::memcpy(m->msg_iov[0].iov_base, to_come.data(), n);
         to_come.erase(0, n);
@@ -240,7 +243,10 @@ struct bad_wire {
     static inline std::atomic<int> struck{0};
     static ssize_t recvmsg(int fd, msghdr* m, int flags) {
         const ssize_t n = ::recvmsg(fd, m, flags);
-        if (n > 40 && strikes.exchange(false)) static_cast<char*>(m->msg_iov[0].iov_base)[n / 2] ^= 16, ++struck;
+        if (n > 40 && strikes.exchange(false)) {
+            static_cast<char*>(m->msg_iov[0].iov_base)[n / 2] ^= 16;
+            ++struck;
+        }
         return n;
     }
 };

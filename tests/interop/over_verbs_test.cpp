@@ -99,7 +99,10 @@ void windows(communicator& w) {
     constexpr std::size_t room = 300'000;
     window<int> x(w, room);
     const int to = (w.rank() + 1) % w.size(), from = (w.rank() + w.size() - 1) % w.size();
-    for (int k = 0; k < 20; ++k) x.signal(to), x.wait(from); // meanwhile slots are offered
+    for (int k = 0; k < 20; ++k) { // meanwhile slots are offered
+        x.signal(to);
+        x.wait(from);
+    }
     x.fence();
     int turn = 0;
     for (const std::size_t n : {1u, 1023u, 1024u, 5000u, 40'000u, 299'990u, 12u, 32'769u}) {
@@ -122,7 +125,9 @@ void windows(communicator& w) {
         bool is_right = true;
         for (std::size_t i = 0; i < n; ++i) is_right &= x.local()[place + i] == element(from, i);
         check(is_right, "put_signal", n);
-        x.signal(from), x.wait(to); // it has been checked
+        // it has been checked
+        x.signal(from);
+        x.wait(to);
         check(x.fetch_add(to, place, 1) == sent[0], "fetch_add", n);
         x.fence();
     }
@@ -201,7 +206,10 @@ int as_a_rank(const std::string& what) {
     for (int i = 0; i < 300; ++i) {
         small.assign(4, 1);
         all_reduce(w, small);
-        if (small[3] != w.size()) return check(false, "short all_reduce", 4), 1;
+        if (small[3] != w.size()) {
+            check(false, "short all_reduce", 4);
+            return 1;
+        }
     }
     const long packets = packets_sent() - before;
     std::printf("rank %d: %ld packets; 300 short calls in %.1f s\n", w.rank(), packets,

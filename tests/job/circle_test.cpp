@@ -70,8 +70,10 @@ void check_circles(const std::vector<spread_ranks>& all) {
     long ranks = 0;
     {
         side_by_side jobs;
-        for (const auto& host_of : all)
-            jobs.add([=] { run_circle(host_of); }), ranks += static_cast<long>(host_of.size());
+        for (const auto& host_of : all) {
+            jobs.add([=] { run_circle(host_of); });
+            ranks += static_cast<long>(host_of.size());
+        }
     }
     CHECK(checks.load() - before == 6 * ranks);
 }

@@ -185,8 +185,11 @@ TEST_CASE("a rank that says nothing is named when the time is up") {
     const auto body = [&](communicator& w) {
         if (w.rank() == 2) {
             try {
-                for (const deadline until = deadline::in_ns(patient(30'000'000'000)); !until.passed();)
-                    detail::nap_ns(10'000'000), (void)w.progress(), w.internals().require_alive();
+                for (const deadline until = deadline::in_ns(patient(30'000'000'000)); !until.passed();) {
+                    detail::nap_ns(10'000'000);
+                    (void)w.progress();
+                    w.internals().require_alive();
+                }
             } catch (const error&) {
             }
             return;

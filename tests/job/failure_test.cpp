@@ -443,7 +443,10 @@ TEST_CASE("a dropped receive writes nothing more into its buffer, whatever still
             }
             std::fill(x.begin(), x.end(), -7); // the buffer belongs to the program again
             dropped = true;
-            collx_test::until([&] { return (void)w.progress(), sent.load(); });
+            collx_test::until([&] {
+                (void)w.progress();
+                return sent.load();
+            });
             EXPECT(w.progress() == 0);
             for (std::size_t i = 0; i < n; ++i) EXPECT_AT(i, x[i] == -7);
         });

@@ -97,8 +97,13 @@ TEST_CASE("messages, groups and parts of own counts are recorded, too") {
         w.record_calls(32);
         const int other = 1 - w.rank();
         std::vector<int> small(4, w.rank()), large(400'000, w.rank()), in(large);
-        if (w.rank() == 0) collx::send(w, small, other), collx::send(w, large, other);
-        else collx::recv(w, small, other), collx::recv(w, in, other);
+        if (w.rank() == 0) {
+            collx::send(w, small, other);
+            collx::send(w, large, other);
+        } else {
+            collx::recv(w, small, other);
+            collx::recv(w, in, other);
+        }
         auto calls = w.recent_calls();
         EXPECT(calls.size() == 2);
         for (const auto& r : calls) {
@@ -124,8 +129,11 @@ TEST_CASE("messages, groups and parts of own counts are recorded, too") {
         collx::group messages(w);
         std::vector<int> theirs(5);
         std::vector<long> their_sum(1);
-        messages.send(from, other), messages.recv(theirs, other), messages.send(sum, other);
-        messages.recv(their_sum, other), messages.launch();
+        messages.send(from, other);
+        messages.recv(theirs, other);
+        messages.send(sum, other);
+        messages.recv(their_sum, other);
+        messages.launch();
         calls = w.recent_calls();
         EXPECT(calls.size() == 2 && w.sequence() == before + 2); // one message to the peer, one from it
         for (const auto& r : calls) {

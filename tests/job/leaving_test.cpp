@@ -115,7 +115,8 @@ TEST_CASE("a program that only asks, and never waits, hears of a death and of ti
         if (world.rank() != 1) {
             collx::send(world, collx::value(x), 1);
         } else { // dies when no rank is in the barrier any more; otherwise the barrier would report it
-            collx::recv(world, collx::value(x), 0), collx::recv(world, collx::value(x), 2);
+            collx::recv(world, collx::value(x), 0);
+            collx::recv(world, collx::value(x), 2);
             ::raise(SIGKILL);
         }
         std::optional<collx::work<void>> second_work; // on rank 0
@@ -206,7 +207,11 @@ TEST_CASE("who lives and does not come to shrink is named, and may come later") 
     run_three(all, [&](collx::communicator& world) {
         if (world.rank() == 0) world.abort();
         if (world.rank() == 2) collx_test::wait_until(*told, 2);
-        else world.set_timeout(limit), come->fetch_add(1), collx_test::wait_until(*come, 2);
+        else {
+            world.set_timeout(limit);
+            come->fetch_add(1);
+            collx_test::wait_until(*come, 2);
+        }
         for (int tries = 0;; ++tries) {
             try {
                 auto next = world.shrink();

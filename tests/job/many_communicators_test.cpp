@@ -143,7 +143,10 @@ TEST_CASE("idle communicators over sockets cost a call no look each, and are hea
                 counted_calls::looks.fill(0);
                 const double us = call_us(w);
                 long all = 0, most = 0;
-                for (const long n : counted_calls::looks) all += n, most = std::max(most, n);
+                for (const long n : counted_calls::looks) {
+                    all += n;
+                    most = std::max(most, n);
+                }
                 if (w.rank() == 0)
                     std::printf("%d idle communicators: %.0f us to make one, all_reduce of 8 bytes %.1f us, "
                                 "%.2f looks at all for one at its own connection, %ld files\n",
@@ -163,7 +166,10 @@ TEST_CASE("idle communicators over sockets cost a call no look each, and are hea
                 counted_calls::looks.fill(0);
                 const double shared_us = call_us(last);
                 all = most = 0;
-                for (const long n : counted_calls::looks) all += n, most = std::max(most, n);
+                for (const long n : counted_calls::looks) {
+                    all += n;
+                    most = std::max(most, n);
+                }
                 EXPECT_AT(all, all <= 2 * most);
                 if (w.rank() == 0)
                     std::printf("  all_reduce of 8 bytes of the last of them %.1f us, %.2f looks at all for one\n",

@@ -20,7 +20,10 @@ template <class Call, class F>
 void inside_operator(collx::communicator& w, std::vector<int>& x, Call&& call, F&& inside) {
     bool is_first = true;
     call(w, x, [&](int a, int b) {
-        if (is_first) is_first = false, inside();
+        if (is_first) {
+            is_first = false;
+            inside();
+        }
         return a + b;
     });
     EXPECT(!is_first);
@@ -85,7 +88,10 @@ TEST_CASE("the same in calls that go on by themselves, in groups, in persistent 
                 EXPECT(refused == 12 && x.back() == 24);
                 bool is_first = true;
                 collx::all_reduce(w, x, collx::with_post(collx::plus{}, [&](int v) {
-                                      if (is_first) is_first = false, inside();
+                                      if (is_first) {
+                                          is_first = false;
+                                          inside();
+                                      }
                                       return v;
                                   }));
                 EXPECT(refused == 15 && x.back() == 48);
@@ -215,8 +221,11 @@ TEST_CASE("a handle that an operator drops ends the communicator, and its buffer
                 bool is_first = i == 0;
                 collx::async::all_reduce(w, x, [&](int a, int b) {
                     if (is_first) {
-                        is_first = false, ++drops, before = walked.size();
-                        dropped.reset(), gone.reset();
+                        is_first = false;
+                        ++drops;
+                        before = walked.size();
+                        dropped.reset();
+                        gone.reset();
                         after = walked.size();
                     }
                     return a + b;

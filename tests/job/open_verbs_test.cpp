@@ -42,7 +42,11 @@ constexpr verbs_component library{"the test's library",
                                   [] { return "none is plugged in"; }};
 
 struct with_library {
-    explicit with_library(bool device = true) { has_device = device, detail::verbs_library = &library, heard = {}; }
+    explicit with_library(bool device = true) {
+        has_device = device;
+        detail::verbs_library = &library;
+        heard = {};
+    }
     ~with_library() { detail::verbs_library = nullptr; }
 };
 

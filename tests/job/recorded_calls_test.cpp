@@ -67,7 +67,9 @@ std::vector<call_record> calls_in(const std::string& bytes) {
 // Records of a rank whose call k begins at k us and, unless it is under way, ends half of one later.
 recorded_calls made_up(int rank, int size, const std::vector<call_outcome>& outcomes) {
     recorded_calls r{};
-    r.head.rank = rank, r.head.size = size, r.head.monotonic_ns = 1000;
+    r.head.rank = rank;
+    r.head.size = size;
+    r.head.monotonic_ns = 1000;
     for (const call_outcome outcome : outcomes) {
         call_record c;
         c.ordinal = c.number = c.collective = r.calls.size() + 1;
@@ -128,8 +130,10 @@ TEST_CASE("a rank that does not come is seen while the others wait for it") {
         if (w.rank() == 0) return collx::barrier(w);
         const std::int64_t until = collx::now_ns() + patient(std::int64_t{30'000} * ms);
         std::string text;
-        while (text.find("in collective 2 (barrier); 0 waits for 1") == std::string::npos && collx::now_ns() < until)
-            text = collx::compare_places(read_all(here.path)), ::usleep(1000);
+        while (text.find("in collective 2 (barrier); 0 waits for 1") == std::string::npos && collx::now_ns() < until) {
+            text = collx::compare_places(read_all(here.path));
+            ::usleep(1000);
+        }
         collx::barrier(w);
         if (text != "communicator 1, 2 ranks:\n  rank 1: ended collective 1 (barrier)\n"
                     "  rank 0: in collective 2 (barrier); 0 waits for 1\n")
@@ -143,7 +147,8 @@ TEST_CASE("communicators that collx makes for itself have no record") {
     std::vector<std::thread> ranks;
     for (auto& j : jobs)
         ranks.emplace_back([&here, j] {
-            j->settings.record = 8, j->settings.record_directory = here.path.c_str();
+            j->settings.record = 8;
+            j->settings.record_directory = here.path.c_str();
             collx::communicator w(j);
             collx::window<int> x(w, 4); // exchanges over a communicator of its own
             x.fence();
@@ -205,7 +210,8 @@ TEST_CASE("records that make no sense are left out, and texts in them are made f
     for (std::size_t i = 48; i < 96; ++i) long_word[128 + i] = 'a'; // texts without an end
     CHECK(std::strlen(calls_in(long_word)[2].verb) == 23);
     std::string commands = bytes; // control sequences for a terminal
-    commands.replace(128 + 48, 7, "\x1b[2J\x07\xff\x7f"), commands.replace(128 + 72, 4, std::string("\n\r\t\0", 4));
+    commands.replace(128 + 48, 7, "\x1b[2J\x07\xff\x7f");
+    commands.replace(128 + 72, 4, std::string("\n\r\t\0", 4));
     CHECK(calls_in(commands)[2].verb == std::string("?[2J???"));
     CHECK(calls_in(commands)[2].algorithm == std::string("???"));
 }
@@ -244,9 +250,15 @@ TEST_CASE("a call under way lasts in the trace until the last time that is known
 TEST_CASE("the ranks of a host share a line of time; those of another are moved by their wall clocks") {
     const auto calls = [](int rank, std::uint64_t host, std::int64_t mono, std::int64_t real, std::int64_t begin) {
         recorded_calls r{};
-        r.head.rank = rank, r.head.size = 3, r.head.host = host, r.head.monotonic_ns = mono, r.head.real_ns = real;
+        r.head.rank = rank;
+        r.head.size = 3;
+        r.head.host = host;
+        r.head.monotonic_ns = mono;
+        r.head.real_ns = real;
         collx::call_record c;
-        c.ordinal = c.number = c.collective = 1, c.begin_ns = begin, c.end_ns = begin + 2000;
+        c.ordinal = c.number = c.collective = 1;
+        c.begin_ns = begin;
+        c.end_ns = begin + 2000;
         c.outcome = call_outcome::done;
         std::strcpy(c.verb, "barrier");
         r.calls.push_back(c);

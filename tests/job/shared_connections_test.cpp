@@ -147,15 +147,20 @@ TEST_CASE("threads of a rank use communicators that share connections, each its 
 TEST_CASE("what was read along with a large message is not forgotten while its rank waits elsewhere") {
     on_hosts(3, {.ranks_per_host = 1, .is_shared = true}, [](collx::communicator& w) {
         auto other = w.dup();
-        other.set_checked(false), w.set_checked(false);
+        other.set_checked(false);
+        w.set_checked(false);
         w.set_timeout(patient(std::chrono::seconds(20)));
         EXPECT(shares(w));
         std::vector<char> x(20'000, 'x'), y(8'200, 'y');
         for (int k = 0; k < 60; ++k) {
-            if (w.rank() == 0) collx::send(w, x, 1), collx::send(w, y, 1);
+            if (w.rank() == 0) {
+                collx::send(w, x, 1);
+                collx::send(w, y, 1);
+            }
             if (w.rank() == 1) {
                 std::this_thread::sleep_for(std::chrono::milliseconds(1)); // both have come
-                collx::recv(w, x, 0), collx::recv(w, y, 0);
+                collx::recv(w, x, 0);
+                collx::recv(w, y, 0);
                 EXPECT(x.back() == 'x' && y.back() == 'y');
             }
             collx::barrier(other);

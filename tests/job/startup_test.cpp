@@ -47,7 +47,10 @@ int open_files() {
 bool may_open(rlim_t files) {
     rlimit now{};
     ::getrlimit(RLIMIT_NOFILE, &now);
-    if (now.rlim_cur < files && now.rlim_max >= files) now.rlim_cur = files, (void)::setrlimit(RLIMIT_NOFILE, &now);
+    if (now.rlim_cur < files && now.rlim_max >= files) {
+        now.rlim_cur = files;
+        (void)::setrlimit(RLIMIT_NOFILE, &now);
+    }
     return now.rlim_cur >= files;
 }
 
@@ -57,22 +60,34 @@ struct counting_store {
     int sets = 0, gets = 0, adds = 0;
     std::size_t bytes = 0;
     explicit counting_store(collx::memory_store& s) : to(&s) {}
-    void set(std::string_view k, std::string_view v) { ++sets, bytes += v.size(), to->set(k, v); }
+    void set(std::string_view k, std::string_view v) {
+        ++sets;
+        bytes += v.size();
+        to->set(k, v);
+    }
     std::string get(std::string_view k, const collx::deadline& d) {
         ++gets;
         std::string v = to->get(k, d);
         bytes += v.size();
         return v;
     }
-    std::int64_t add(std::string_view k, std::int64_t n) { return ++adds, to->add(k, n); }
+    std::int64_t add(std::string_view k, std::int64_t n) {
+        ++adds;
+        return to->add(k, n);
+    }
     void barrier(std::string_view n, int r, const collx::deadline& d) { to->barrier(n, r, d); }
 };
 
 std::atomic<int> connects{0};
-constexpr collx::socket_calls counted_calls{
-    ::socket,  [](int fd, const sockaddr* a, socklen_t n) { return ++connects, ::connect(fd, a, n); },
-    ::accept4, ::sendmsg,
-    ::recvmsg, ::epoll_wait};
+constexpr collx::socket_calls counted_calls{::socket,
+                                            [](int fd, const sockaddr* a, socklen_t n) {
+                                                ++connects;
+                                                return ::connect(fd, a, n);
+                                            },
+                                            ::accept4,
+                                            ::sendmsg,
+                                            ::recvmsg,
+                                            ::epoll_wait};
 
 // Runs f(rank) on n threads. Returns the text of each one's error.
 template <class F>
@@ -159,7 +174,11 @@ void start_threads(int n, const std::vector<int>& sizes, bool with_ring) {
         int one = 1;
         collx::all_reduce(w.with(collx::algo::binomial_all_reduce{}), collx::value(one));
         EXPECT(one == n);
-        if (w.rank() == 0) up = watch.seconds(), up_alone = watch.seconds_alone(), files = open_files() - before;
+        if (w.rank() == 0) {
+            up = watch.seconds();
+            up_alone = watch.seconds_alone();
+            files = open_files() - before;
+        }
         tree_ends += remote.connections();
         if (!with_ring) return;
         std::vector<int> x(static_cast<std::size_t>(n), 1);
@@ -186,7 +205,10 @@ public:
     void barrier(collx::name_view name, int ranks, const collx::deadline& until) override {
         all_.barrier(name, ranks, until);
     }
-    collx::store_alarm* alarm() override { return ++asked, nullptr; }
+    collx::store_alarm* alarm() override {
+        ++asked;
+        return nullptr;
+    }
     int asked = 0;
 
 private:

@@ -27,7 +27,8 @@ std::string by_size(const NameAt& name_at) {
     for (const std::size_t bytes : sizes()) {
         const std::string name = name_at(bytes);
         if (name != last) text += (text.empty() ? "" : " " + std::to_string(before) + " ") + name;
-        last = name, before = bytes;
+        last = name;
+        before = bytes;
     }
     return text;
 }
@@ -66,7 +67,9 @@ void for_each_situation(collx::collective c, F&& f) {
         for (const int on_each : {2, 5})
             for (const int hosts : {2, 8, 9}) {
                 choices::situation s = of;
-                s.ranks = on_each * hosts, s.hosts = hosts, s.largest_host = on_each;
+                s.ranks = on_each * hosts;
+                s.hosts = hosts;
+                s.largest_host = on_each;
                 f(choices::hosts, s);
             }
     }
@@ -88,7 +91,11 @@ std::string list_choices(collx::collective c, const NameAt& name_at) {
                                     s.bytes = bytes;
                                     return name_at(p, s);
                                 });
-        if (now != line || s.ranks != to + 1) flush(), line = now, from = s.ranks;
+        if (now != line || s.ranks != to + 1) {
+            flush();
+            line = now;
+            from = s.ranks;
+        }
         to = s.ranks;
     });
     flush();

@@ -82,7 +82,8 @@ struct with_scratch {
     constexpr void operator()(Ex& ex, int r, int n) const {
         namespace s = collx::sched;
         s::chunk_set one(0);
-        one.base = named - 1, one.size = 1;
+        one.base = named - 1;
+        one.size = 1;
         ex.step(s::copy, s::in(r), s::tmp(one));
         ex.step(s::copy, s::tmp(one), s::out(r));
         for (int k = 0; k < n; ++k)
@@ -163,7 +164,9 @@ TEST_CASE("what lies between an algorithm's parameters is none of them") {
         alignas(padded_broadcast) unsigned char room[sizeof(padded_broadcast)];
         std::memset(room, with, sizeof room);
         auto& a = *reinterpret_cast<padded_broadcast*>(room);
-        a.root = 0, a.kind = kind, a.turns = turns;
+        a.root = 0;
+        a.kind = kind;
+        a.turns = turns;
         return collx::detail::parameter_bits(a);
     };
     CHECK(filled(0, 'a', 7) == filled(0xff, 'a', 7));
@@ -349,7 +352,9 @@ TEST_CASE("ports, roots and algorithms spread over the table") {
                 roots.insert(at(0, collx::detail::parameter_bits(algo::linear_gather{.root = i}), 0));
                 algorithms.insert(at(static_cast<std::uint64_t>(i), 0, 0));
             }
-            by_port += ports.size(), by_root += roots.size(), by_algorithm += algorithms.size();
+            by_port += ports.size();
+            by_root += roots.size();
+            by_algorithm += algorithms.size();
         }
         CHECK(by_port >= 11 * programs); // 16 random places of 64 are 14 different ones
         CHECK(by_root >= 13 * programs);

@@ -269,7 +269,8 @@ TEST_CASE("the scratch that steps name, however much is declared") {
     constexpr int order[] = {3, 1, 0, 2};
     CHECK(last_chunk(chunk_set(1, 2).in_order(order), 4) == 1);
     chunk_set part(2, 3); // of the chunks 10 to 13: 12, 13, 10
-    part.base = 10, part.size = 4;
+    part.base = 10;
+    part.size = 4;
     CHECK(last_chunk(part, 8) == 13);
     part.first = 0;
     CHECK(last_chunk(part, 8) == 12);

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Each header brings what it needs: a source that includes nothing else compiles. By day those headers that were changed
 last are read, for about five seconds; by night, with --all, each of them, and again by g++, which finds more names that
-hide others. Headers whose libraries are not installed are left out."""
+hide others. All headers together compile in any order, too: a name means the same whatever was included before it.
+Headers whose libraries are not installed are left out."""
 import os
 import pathlib
+import random
 import re
 import resource
 import shutil
@@ -19,9 +21,26 @@ ALL = "--all" in sys.argv
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-x", "c++", "-"]
 
 
+def read(include, headers, compiler=COMPILER):
+    source = "".join(f"#include <{h}>\n" for h in headers)
+    comma = ["-Wcomma"] if "clang" in compiler else []
+    return subprocess.run([compiler, "-I", str(include), *comma, *FLAGS], input=source,
+                          capture_output=True, text=True, timeout=200)
+
+
 def read_alone(include, header, compiler=COMPILER):
-    return subprocess.run([compiler, "-I", str(include), *FLAGS], input=f"#include <{header}>\n", capture_output=True,
-                          text=True, timeout=200)
+    return read(include, [header], compiler)
+
+
+def read_together(names):
+    """All that can be read here, in this order."""
+    names = list(names)
+    while names:
+        r = read(INCLUDE, names)
+        if r.returncode == 0 or not lacks_a_library(r.stderr):
+            break
+        names.remove(re.search(r"include/(collx/[\w/]+\.hpp):\d+:\d+: fatal error", r.stderr)[1])
+    return names, r
 
 
 def lacks_a_library(said):
@@ -61,6 +80,15 @@ class HeadersAlone(unittest.TestCase):
     @unittest.skipUnless(ALL and shutil.which("g++"), "by night, and where g++ is installed")
     def test_nor_does_gcc_find_names_that_hide_others(self):
         self.read_all("g++")
+
+    def test_all_headers_together_compile_in_any_order(self):
+        for seed in range(20 if ALL else 1):
+            names = sorted(headers())
+            random.Random(seed).shuffle(names)
+            there, r = read_together(names)
+            self.assertGreater(len(there), 400)
+            with self.subTest(seed=seed):
+                self.assertEqual((r.returncode, r.stderr[:2000]), (0, ""))
 
     def test_a_header_that_lacks_an_include_is_noticed(self):
         self.assertNotEqual(read_alone(ROOT / "tests/support/headers_alone", "needs_vector.hpp").returncode, 0)

@@ -15,7 +15,8 @@ namespace {
 
 sim::work_by_hosts work(const sched::schedule& s, const node_map& nodes, double bytes, int cores, double pieces = 1) {
     sim::call_shape c;
-    c.bytes = bytes, c.pieces = pieces;
+    c.bytes = bytes;
+    c.pieces = pieces;
     sim::cores on;
     on.count = cores;
     return sim::work_of_hosts(s, c, on, nodes.view());
@@ -74,6 +75,9 @@ TEST_CASE("each kind of message has costs of its own") {
     const node_map nodes{0, 0, 1, 1};
     const sched::schedule s = sched::record_all(algo::hierarchical_all_reduce<algo::trees>{{nodes}}, 4);
     sim::costs channels, sockets;
-    channels.of[sim::call] = 100, channels.of[sim::byte] = 1, sockets.of[sim::byte] = 10, sockets.of[sim::round] = 1000;
+    channels.of[sim::call] = 100;
+    channels.of[sim::byte] = 1;
+    sockets.of[sim::byte] = 10;
+    sockets.of[sim::round] = 1000;
     CHECK(sim::predicted_ns(work(s, nodes, 4000, 4), channels, sockets) == 100 + 8000 + 10 * 4000 + 1000);
 }

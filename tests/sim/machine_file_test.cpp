@@ -70,8 +70,10 @@ TEST_CASE("windows are read by everyone, and what caches do not hold is counted 
 TEST_CASE("a prediction is the work times its costs") {
     sim::work w;
     sim::costs c;
-    w.of[sim::call] = 1, c.of[sim::call] = 100;
-    w.of[sim::byte] = 50, c.of[sim::byte] = 0.5;
+    w.of[sim::call] = 1;
+    c.of[sim::call] = 100;
+    w.of[sim::byte] = 50;
+    c.of[sim::byte] = 0.5;
     w.of[sim::round] = 7; // costs nothing in this file
     CHECK(sim::predicted_ns(w, c) == 125);
 }

@@ -63,7 +63,10 @@ TEST_CASE("a recording is what the long one becomes, for every algorithm") {
 TEST_CASE("a strand that only some ranks have is recorded for these") {
     sim::recording all;
     sim::detail::short_recorder to;
-    for (int r = 0; r < 4; ++r) uneven{}(to, r, 4), to.move_to(all, r);
+    for (int r = 0; r < 4; ++r) {
+        uneven{}(to, r, 4);
+        to.move_to(all, r);
+    }
     REQUIRE(all.strands.size() == 6);
     CHECK(all.strands[2].rank == 0);
     CHECK(all.strands[3].rank == 1);

@@ -39,7 +39,9 @@ sim::result run(const A& a, const topo::graph& g, int n, const sim::options& o, 
 }
 sim::options of_bytes(double bytes, int pieces = 1, int depth = 8) {
     sim::options o;
-    o.bytes = bytes, o.pieces = pieces, o.depth = depth;
+    o.bytes = bytes;
+    o.pieces = pieces;
+    o.depth = depth;
     return o;
 }
 
@@ -64,9 +66,14 @@ TEST_CASE("one message takes alpha + n beta, and each cost of the model is charg
     const topo::graph g = star(2, 10, 500);
     CHECK(run(algo::binomial_broadcast{}, g, 2, of_bytes(1000)).time_ns == 500 + 100);
     sim::cost_model m;
-    m.call_ns = 7000, m.hop.network_ns = 30, m.overhead_ns = 11, m.wire_bytes_per_byte = 2;
+    m.call_ns = 7000;
+    m.hop.network_ns = 30;
+    m.overhead_ns = 11;
+    m.wire_bytes_per_byte = 2;
     CHECK(run(algo::binomial_broadcast{}, g, 2, of_bytes(1000), m).time_ns == 7000 + 11 + 500 + 30 + 200);
-    m.with_link_latency = false, m.most_bytes_per_s = 2e9; // payload: half of 4 bytes/ns
+    // payload: half of 4 bytes/ns
+    m.with_link_latency = false;
+    m.most_bytes_per_s = 2e9;
     CHECK(run(algo::binomial_broadcast{}, g, 2, of_bytes(1000), m).time_ns == 7000 + 11 + 30 + 500);
     sim::cost_model reducing;
     reducing.reduce_ns_per_byte = 0.25;
@@ -127,7 +134,8 @@ TEST_CASE("flows share links max-min fairly") {
         const sim::route r{{0}, topo::link_type::network, 0, 10e9};
         sim::picoseconds end[2] = {};
         const auto set = [&](int flow, unsigned, sim::picoseconds at) { end[flow] = at; };
-        flows.start(r, 1000, 0, 0), flows.start(r, 3000, 0, 0);
+        flows.start(r, 1000, 0, 0);
+        flows.start(r, 3000, 0, 0);
         flows.share(0, set);
         CHECK(end[0] == 200'000);
         flows.end(0);
@@ -151,7 +159,10 @@ TEST_CASE("all algorithms: they end, and links carry the bytes that the recordin
                     const double size =
                         bytes / std::max(1, s.chunks) * (st.what == sched::send ? st.src : st.dst).chunks.count;
                     const auto moves = [&](int from, int to) {
-                        if (from != to) out[u(from)] += size, in[u(to)] += size;
+                        if (from != to) {
+                            out[u(from)] += size;
+                            in[u(to)] += size;
+                        }
                     };
                     if ((st.what & sched::send) != 0) moves(r, st.peer_to);
                     if ((st.what & sched::get) != 0) moves(st.peer_from, r);
@@ -216,11 +227,14 @@ TEST_CASE("faults: a slow rank, a lost link, a dead rank") {
     const topo::graph g = star(4, 10, 100);
     sim::options o = of_bytes(4000);
     const double plain = run(algo::ring_all_reduce{}, g, 4, o).time_ns;
-    o.slow_rank = 2, o.slowdown = 3;
+    o.slow_rank = 2;
+    o.slowdown = 3;
     const double slow = run(algo::ring_all_reduce{}, g, 4, o).time_ns;
     CHECK(slow > plain);
     CHECK(slow <= 3 * plain);
-    o = of_bytes(4000), o.dead_rank = 2, o.dead_at_ns = plain / 2;
+    o = of_bytes(4000);
+    o.dead_rank = 2;
+    o.dead_at_ns = plain / 2;
     try {
         run(algo::ring_all_reduce{}, g, 4, o);
         FAIL("a ring ends without one of its ranks");
@@ -233,7 +247,8 @@ TEST_CASE("faults: a slow rank, a lost link, a dead rank") {
     o.dead_at_ns = 2 * plain;
     CHECK(run(algo::ring_all_reduce{}, g, 4, o).time_ns == plain);
     // A rank for which no other one waits: the others end. In nine pieces, its channel has no room for the last.
-    o.dead_at_ns = 0, o.dead_rank = 3;
+    o.dead_at_ns = 0;
+    o.dead_rank = 3;
     CHECK(run(algo::linear_broadcast{}, g, 4, o).time_ns > 0);
     o.dead_rank = -1;
     const double all = run(algo::linear_broadcast{}, g, 4, o).time_ns;
@@ -325,14 +340,18 @@ TEST_CASE("what cannot be simulated is refused by name") {
     CHECK_THAT(message(of_bytes(1, 0)), Contains("0 pieces"));
     o.slow_rank = 4;
     CHECK_THAT(message(o), Contains("slow rank 4"));
-    o = {}, o.orders = {{0, 1, 2, 2}};
+    o = {};
+    o.orders = {{0, 1, 2, 2}};
     CHECK_THAT(message(o), Contains("a place of its own"));
     sim::cost_model m;
     m.wire_bytes_per_byte = 0.5;
     CHECK_THAT(message({}, m), Contains("0.5 bytes on the wire"));
-    m = {}, m.overhead_ns = -1;
+    m = {};
+    m.overhead_ns = -1;
     CHECK_THAT(message({}, m), Contains("-1"));
-    o = {}, o.dead_rank = 1, o.dead_at_ns = NAN;
+    o = {};
+    o.dead_rank = 1;
+    o.dead_at_ns = NAN;
     CHECK_THAT(message(o), Contains("dead from nan ns"));
     sim::fabric small(g, first(2));
     CHECK_THROWS_WITH(sim::simulate(sched::record_all(algo::ring_all_reduce{}, 4), small, {}, {}),
@@ -356,7 +375,8 @@ TEST_CASE("a schedule that never ends: the rank that is silent is named, and no 
     const topo::graph g = star(4, 10, 100);
     sim::options o;
     for (const double dead_at : {-1.0, 1e18}) {
-        o.dead_rank = dead_at < 0 ? -1 : 3, o.dead_at_ns = std::max(dead_at, 0.0);
+        o.dead_rank = dead_at < 0 ? -1 : 3;
+        o.dead_at_ns = std::max(dead_at, 0.0);
         try {
             run(silent_third{}, g, 4, o);
             FAIL("a barrier ends without a rank");
@@ -366,7 +386,8 @@ TEST_CASE("a schedule that never ends: the rank that is silent is named, and no 
             CHECK_THAT(e.what(), Contains("step 1 waits for rank 2"));
         }
     }
-    o.dead_rank = 2, o.dead_at_ns = 0;
+    o.dead_rank = 2;
+    o.dead_at_ns = 0;
     CHECK_THROWS_WITH(run(silent_third{}, g, 4, o), Contains("rank 2 is dead") && Contains("3 strands wait"));
 }
 
@@ -447,7 +468,8 @@ TEST_CASE("rings between hosts take their own cards, as the search says") {
 TEST_CASE("ways that do not fit are refused") {
     const topo::graph g = star(4, 10, 100);
     sim::options o = of_bytes(4000);
-    o.orders = {{0, 1, 2, 3}}, o.ways = {{{}, {}, {}}};
+    o.orders = {{0, 1, 2, 3}};
+    o.ways = {{{}, {}, {}}};
     CHECK_THROWS_WITH(run(algo::ring_all_reduce{}, g, 4, o), Contains("3 ways of 4 ranks"));
     o.ways = {{{0, 3}, {99}, {}, {}}};
     CHECK_THROWS_WITH(run(algo::ring_all_reduce{}, g, 4, o), Contains("link 99 of a machine of 8 links"));

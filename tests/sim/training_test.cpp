@@ -14,7 +14,9 @@ namespace {
 // 4 layers of 4.2 million parameters.
 sim::transformer small() {
     sim::transformer m;
-    m.layers = 4, m.hidden = 512, m.sequence = 128;
+    m.layers = 4;
+    m.hidden = 512;
+    m.sequence = 128;
     return m;
 }
 const sim::accelerator gpu{100e12, 0.5, 80e9};
@@ -70,7 +72,8 @@ TEST_CASE("one rank computes, and nothing else takes time") {
 TEST_CASE("tensor ranks: two all_reduces forward and two back in each layer, all exposed") {
     for (const int n : {2, 4, 8}) {
         sim::training_plan p;
-        p.tensor = n, p.batch = 2;
+        p.tensor = n;
+        p.batch = 2;
         const sim::training_step t = step(small(), p);
         const double all_reduce = 2.0 * (n - 1) / n * 2 * elements(small()) / 100;
         CHECK(t.tensor_ns == Approx(2 * 4 * 4 * all_reduce));
@@ -80,7 +83,8 @@ TEST_CASE("tensor ranks: two all_reduces forward and two back in each layer, all
 
 TEST_CASE("a pipeline on a machine: the bubble of the formula, and hops") {
     sim::training_plan p;
-    p.pipeline = 4, p.batch = 8;
+    p.pipeline = 4;
+    p.batch = 8;
     const sim::training_step t = step(small(), p);
     CHECK(t.bubble == Approx(3.0 / 11));
     const double hop = 2 * elements(small()) / 100;
@@ -95,7 +99,9 @@ TEST_CASE("a pipeline on a machine: the bubble of the formula, and hops") {
 
 TEST_CASE("data ranks: gradients are summed behind the backward pass, bucket by bucket") {
     sim::training_plan p;
-    p.data = 4, p.batch = 4, p.bucket_bytes = 1e12;
+    p.data = 4;
+    p.batch = 4;
+    p.bucket_bytes = 1e12;
     const double psi = sim::parameters(small()), all_reduce = 2 * 3.0 / 4 * 2 * psi / 100;
     CHECK(psi == 4 * 12.0 * 512 * 512);
     const sim::training_step one = step(small(), p);
@@ -114,7 +120,8 @@ TEST_CASE("data ranks: gradients are summed behind the backward pass, bucket by 
 
 TEST_CASE("ZeRO: memory and traffic of each stage") {
     sim::training_plan p;
-    p.data = 4, p.batch = 4;
+    p.data = 4;
+    p.batch = 4;
     const double psi = sim::parameters(small()), share = 3.0 / 4 * 2 * psi;
     const double bytes[] = {16 * psi, 4 * psi + 12 * psi / 4, 2 * psi + 14 * psi / 4, 16 * psi / 4};
     const double sent[] = {2 * share, 2 * share, 2 * share, 3 * share};
@@ -124,7 +131,8 @@ TEST_CASE("ZeRO: memory and traffic of each stage") {
         CHECK(t.memory.total() - t.memory.activations == Approx(bytes[stage]));
         CHECK(t.data_bytes == Approx(sent[stage]));
     }
-    p.zero = 0, p.bucket_bytes = 1e12;
+    p.zero = 0;
+    p.bucket_bytes = 1e12;
     const double plain = step(small(), p).data_ns;
     p.zero = 1;
     CHECK(step(small(), p).data_ns == Approx(plain)); // the same bytes: a reduce_scatter, then an all_gather
@@ -136,9 +144,13 @@ TEST_CASE("ZeRO: memory and traffic of each stage") {
 
 TEST_CASE("experts: two all_to_all each way in a layer, and gradients of experts among their replicas only") {
     sim::transformer m = small();
-    m.experts = 8, m.experts_per_token = 2;
+    m.experts = 8;
+    m.experts_per_token = 2;
     sim::training_plan p;
-    p.data = 4, p.expert = 4, p.batch = 4, p.bucket_bytes = 1e12;
+    p.data = 4;
+    p.expert = 4;
+    p.batch = 4;
+    p.bucket_bytes = 1e12;
     const sim::training_step t = step(m, p);
     CHECK(t.expert_ns == Approx(4 * 4 * 3.0 / 4 * 2 * elements(m) * 2 / 100));
     const double dense = 4 * 4.0 * 512 * 512;
@@ -151,19 +163,24 @@ TEST_CASE("experts: two all_to_all each way in a layer, and gradients of experts
 
 TEST_CASE("activations that are kept: m micro-batches, or as many as there are stages") {
     sim::training_plan p;
-    p.pipeline = 4, p.batch = 8;
+    p.pipeline = 4;
+    p.batch = 8;
     const double layer = 34 * elements(small());
     CHECK(step(small(), p).memory.activations == Approx(4 * layer));
     p.order = sim::pipeline_order::gpipe;
     CHECK(step(small(), p).memory.activations == Approx(8 * layer));
     p.recompute = true;
     CHECK(step(small(), p).memory.activations == Approx(8 * 2 * elements(small())));
-    p.recompute = false, p.pipeline = 1, p.tensor = 4, p.batch = 1;
+    p.recompute = false;
+    p.pipeline = 1;
+    p.tensor = 4;
+    p.batch = 1;
     CHECK(step(small(), p).memory.activations == Approx(4 * 16 * elements(small())));
     p.sequence_parallel = true;
     CHECK(step(small(), p).memory.activations == Approx(layer));
     sim::training_plan many; // more layers of micro-batches than an int counts
-    many.batch = 1 << 30, many.order = sim::pipeline_order::gpipe;
+    many.batch = 1 << 30;
+    many.order = sim::pipeline_order::gpipe;
     CHECK(sim::memory_of(small(), many).activations == Approx(std::ldexp(4 * 34 * elements(small()), 30)));
 }
 
@@ -175,7 +192,11 @@ TEST_CASE("groups of one axis share links") {
     g.link(a, b, topo::link_type::network, {100e9, 0});
     sim::fabric f(g, g.all(topo::site_type::cpu));
     sim::training_plan p;
-    p.data = 2, p.tensor = 2, p.batch = 2, p.bucket_bytes = 1e12; // both data groups cross the link
+    // both data groups cross the link
+    p.data = 2;
+    p.tensor = 2;
+    p.batch = 2;
+    p.bucket_bytes = 1e12;
     const double psi = sim::parameters(small()) / 2;
     CHECK(sim::predict_training(small(), p, gpu, f).data_ns == Approx(2 * (2 * psi / 100)));
 }
@@ -195,7 +216,10 @@ TEST_CASE("what does not divide or fit is refused, with the remedy") {
     constexpr errc bad = errc::invalid_argument;
     const auto plan = [](int data, int tensor, int pipeline, int batch) {
         sim::training_plan p;
-        p.data = data, p.tensor = tensor, p.pipeline = pipeline, p.batch = batch;
+        p.data = data;
+        p.tensor = tensor;
+        p.pipeline = pipeline;
+        p.batch = batch;
         return p;
     };
     sim::transformer wide = small();
@@ -212,13 +236,18 @@ TEST_CASE("what does not divide or fit is refused, with the remedy") {
     sim::transformer m = small();
     m.experts = 3;
     CHECK_THAT(refused(bad, p, m), Contains("experts 3"));
-    m.experts = 2, m.experts_per_token = 3;
+    m.experts = 2;
+    m.experts_per_token = 3;
     CHECK_THAT(refused(bad, p, m), Contains("3 of 2 experts"));
-    p = plan(1, 1, 1, 1), p.zero = 4;
+    p = plan(1, 1, 1, 1);
+    p.zero = 4;
     CHECK_THAT(refused(bad, p), Contains("ZeRO stage 4"));
     p.zero = 0;
     CHECK_THAT(refused(bad, p, small(), 1, {0, 0.5, 0}), Contains("0 flops/s"));
     CHECK_THAT(refused(bad, p, small(), 1, {1e12, 1.5, 0}), Contains("efficiency 1.5"));
-    m = {}, m.layers = 96, m.hidden = 12288; // 175 billion parameters on one rank
+    // 175 billion parameters on one rank
+    m = {};
+    m.layers = 96;
+    m.hidden = 12288;
     CHECK_THAT(refused(errc::resource, p, m), Contains("does not fit") && Contains("of 80.0") && Contains("ZeRO"));
 }

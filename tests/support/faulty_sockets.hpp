@@ -49,7 +49,10 @@ struct bad_day {
         return shortened(*m, [&](msghdr less) { return ::recvmsg(fd, &less, flags); });
     }
     static ssize_t vmsplice(int fd, const iovec* part, std::size_t, unsigned flags) {
-        if (dice(3) == 0) return errno = EINTR, -1; // the pipe is empty, so it never returns EAGAIN
+        if (dice(3) == 0) { // the pipe is empty, so it never returns EAGAIN
+            errno = EINTR;
+            return -1;
+        }
         const iovec less{part->iov_base, 1 + dice(static_cast<unsigned>(part->iov_len))};
         return ::vmsplice(fd, &less, 1, flags);
     }

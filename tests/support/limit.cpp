@@ -132,13 +132,19 @@ int give_up(int child, double limit_s, double here_s) {
 
 int main(int argc, char** argv) {
     const double limit_s = argc > 2 ? std::atof(argv[1]) : 0;
-    if (limit_s <= 0) return std::fputs("usage: collx_limit SECONDS COMMAND...\n", stderr), 2;
+    if (limit_s <= 0) {
+        std::fputs("usage: collx_limit SECONDS COMMAND...\n", stderr);
+        return 2;
+    }
     sigset_t ended, before;
     ::sigemptyset(&ended);
     ::sigaddset(&ended, SIGCHLD);
     ::sigprocmask(SIG_BLOCK, &ended, &before);
     const pid_t parent = ::getpid(), child = ::fork();
-    if (child < 0) return std::perror("collx_limit: fork"), 126;
+    if (child < 0) {
+        std::perror("collx_limit: fork");
+        return 126;
+    }
     if (child == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(126);

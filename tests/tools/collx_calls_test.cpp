@@ -51,7 +51,9 @@ TEST_CASE("collx_run writes the calls of all ranks as one trace") {
         if (e["ph"] == "M") continue;
         CHECK(e["pid"] == 1);
         const int rank = e["tid"];
-        whole[rank] += e["ph"] == "X", begun[rank] += e["ph"] == "b", ended[rank] += e["ph"] == "e";
+        whole[rank] += e["ph"] == "X";
+        begun[rank] += e["ph"] == "b";
+        ended[rank] += e["ph"] == "e";
         if (e["ph"] == "b") CHECK((e["name"] == "all_reduce" && e["args"]["bytes"] == 4096 && e["args"]["call"] == 2));
     }
     CHECK(lines == 3);
@@ -202,7 +204,8 @@ TEST_CASE("Ctrl-C while the trace is written leaves no directory behind") {
     bool has_begun = false, is_over = false;
     while (!is_over && std::chrono::steady_clock::now() < until) {
         const bool has_children = !file_contents(list).empty();
-        has_begun = has_begun || has_children, is_over = has_begun && !has_children;
+        has_begun = has_begun || has_children;
+        is_over = has_begun && !has_children;
         ::usleep(1000);
     }
     CHECK(is_over);
@@ -211,8 +214,12 @@ TEST_CASE("Ctrl-C while the trace is written leaves no directory behind") {
     pid_t ended = 0;
     while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0 && std::chrono::steady_clock::now() < until)
         if (::read(reader, block, sizeof block) <= 0) ::usleep(1000);
-    if (ended == 0) ::kill(pid, SIGKILL), ::waitpid(pid, &status, 0);
-    ::close(reader), ::unlink(fifo.c_str());
+    if (ended == 0) {
+        ::kill(pid, SIGKILL);
+        ::waitpid(pid, &status, 0);
+    }
+    ::close(reader);
+    ::unlink(fifo.c_str());
     CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGINT));
     CHECK(std::filesystem::is_empty(folder));
     std::filesystem::remove_all(folder);

@@ -74,15 +74,39 @@ TEST_CASE("devices and what joins them, as the driver tells it") {
     using namespace collx::tools::info;
     gpu_driver d;
     d.init = [](unsigned) { return 0; };
-    d.version = [](int* v) { return *v = 13000, 0; };
-    d.count = [](int* n) { return *n = 3, 0; };
-    d.get = [](int* h, int i) { return *h = 10 + i, 0; };
-    d.name = [](char* s, int n, int) { return std::snprintf(s, static_cast<unsigned>(n), "a device"), 0; };
-    d.bus_id = [](char* s, int n, int h) { return std::snprintf(s, static_cast<unsigned>(n), "0000:%d:00.0", h), 0; };
-    d.can_access = [](int* yes, int a, int b) { return *yes = a + b != 23, 0; };             // not between 1 and 2
-    d.p2p = [](int* x, int what, int a, int b) { return *x = what == 3 && a + b == 21, 0; }; // atomics between 0 and 1
+    d.version = [](int* v) {
+        *v = 13000;
+        return 0;
+    };
+    d.count = [](int* n) {
+        *n = 3;
+        return 0;
+    };
+    d.get = [](int* h, int i) {
+        *h = 10 + i;
+        return 0;
+    };
+    d.name = [](char* s, int n, int) {
+        std::snprintf(s, static_cast<unsigned>(n), "a device");
+        return 0;
+    };
+    d.bus_id = [](char* s, int n, int h) {
+        std::snprintf(s, static_cast<unsigned>(n), "0000:%d:00.0", h);
+        return 0;
+    };
+    d.can_access = [](int* yes, int a, int b) {
+        *yes = a + b != 23;
+        return 0;
+    }; // not between 1 and 2
+    d.p2p = [](int* x, int what, int a, int b) {
+        *x = what == 3 && a + b == 21;
+        return 0;
+    }; // atomics between 0 and 1
     // The fabric: only device 1; multicast: all except device 2.
-    d.attribute = [](int* x, int what, int h) { return *x = what == 128 ? h == 11 : what != 132 || h != 12, 0; };
+    d.attribute = [](int* x, int what, int h) {
+        *x = what == 128 ? h == 11 : what != 132 || h != 12;
+        return 0;
+    };
     const auto found = ask_for_gpus(d);
     const std::string text = to_text({{gpus_section(found)}, {}});
     INFO(text);
@@ -100,7 +124,10 @@ TEST_CASE("devices and what joins them, as the driver tells it") {
     add_gpu_transports(s, found);
     CHECK(s.facts[0].text == "yes: GPUs joined by NVLink; 1 pairs, not tried");
     CHECK(s.facts[1].text == "yes: GPUs joined by PCI Express; 1 pairs, not tried");
-    d.count = [](int* n) { return *n = 0, 0; };
+    d.count = [](int* n) {
+        *n = 0;
+        return 0;
+    };
     CHECK(ask_for_gpus(d).why_none.find("sees no device") != std::string::npos);
     d.init = [](unsigned) { return 999; };
     CHECK(ask_for_gpus(d).why_none.find("CUDA error 999") != std::string::npos);

@@ -703,11 +703,15 @@ TEST_CASE("--list names operations and algorithms") {
 TEST_CASE("a fit finds the costs that times were made of, and a few wild times do not bend it") {
     namespace sim = collx::sim;
     sim::costs truth;
-    truth.of[sim::call] = 300, truth.of[sim::step] = 80, truth.of[sim::byte] = 0.25;
+    truth.of[sim::call] = 300;
+    truth.of[sim::step] = 80;
+    truth.of[sim::byte] = 0.25;
     std::vector<fitted_point> points;
     for (int i = 0; i < 40; ++i) {
         fitted_point p;
-        p.is.of[sim::call] = 1 + i % 2, p.is.of[sim::step] = 3 + i % 7, p.is.of[sim::byte] = 8 << i % 18;
+        p.is.of[sim::call] = 1 + i % 2;
+        p.is.of[sim::step] = 3 + i % 7;
+        p.is.of[sim::byte] = 8 << i % 18;
         p.is.of[sim::reduced_byte] = i % 3 * 100;
         p.measured_ns = sim::predicted_ns(p.is, truth) * (i % 13 == 5 ? 4 : 1);
         points.push_back(p);
@@ -722,7 +726,10 @@ TEST_CASE("a fit finds the costs that times were made of, and a few wild times d
     for (const double ns : found.of) CHECK(ns >= 0);
 
     // Known costs are not attributed a second time.
-    for (fitted_point& p : points) p.known_ns = 5000, p.measured_ns += 5000;
+    for (fitted_point& p : points) {
+        p.known_ns = 5000;
+        p.measured_ns += 5000;
+    }
     const sim::costs rest = fit(points);
     CHECK(rest.residual < 0.01);
     CHECK(rest.of[sim::call] == Approx(300).epsilon(0.05));

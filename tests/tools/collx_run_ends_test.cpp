@@ -109,7 +109,8 @@ TEST_CASE("a reader that leaves ends the job as in a shell pipeline") {
     const pid_t pid = fork();
     if (pid == 0) {
         dup2(out[1], 1);
-        close(2), open("/dev/null", O_WRONLY);
+        close(2);
+        open("/dev/null", O_WRONLY);
         execl(std::getenv("RUN_BINARY"), "collx_run", "-n", "2", "sh", "-c", "while echo y; do :; done", nullptr);
         _exit(99);
     }
@@ -122,7 +123,10 @@ TEST_CASE("a reader that leaves ends the job as in a shell pipeline") {
     while (waitpid(pid, &status, WNOHANG) == 0 && steady::now() < deadline) usleep(10'000);
     const bool ended = steady::now() < deadline;
     CHECK(ended);
-    if (!ended) kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
+    if (!ended) {
+        kill(pid, SIGKILL);
+        waitpid(pid, nullptr, 0);
+    }
     INFO("wait status " << status);
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGPIPE));
 }
@@ -219,7 +223,8 @@ TEST_CASE("a limit of file size is an error of the output, and the job's folders
     const pid_t pid = fork();
     if (pid == 0) {
         setenv("TMPDIR", folder, 1);
-        dup2(open(out.c_str(), O_CREAT | O_WRONLY, 0600), 1), dup2(open(err.c_str(), O_CREAT | O_WRONLY, 0600), 2);
+        dup2(open(out.c_str(), O_CREAT | O_WRONLY, 0600), 1);
+        dup2(open(err.c_str(), O_CREAT | O_WRONLY, 0600), 2);
         const rlimit few{16384, 16384};
         setrlimit(RLIMIT_FSIZE, &few);
         execl(std::getenv("RUN_BINARY"), "collx_run", "-n", "2", "--hosts", "2", "seq", "20000", nullptr);
@@ -232,7 +237,8 @@ TEST_CASE("a limit of file size is an error of the output, and the job's folders
     INFO(status << said);
     CHECK(contains(said, "collx_run: the output of the ranks is not complete: File too large"));
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) != 0));
-    std::filesystem::remove(out), std::filesystem::remove(err);
+    std::filesystem::remove(out);
+    std::filesystem::remove(err);
     CHECK(std::filesystem::remove(folder)); // empty
 }
 

@@ -51,17 +51,25 @@ public:
         pid_ = fork();
         if (pid_ == 0) {
             if (in < 0) in = open("/dev/null", O_RDONLY);
-            dup2(in, 0), dup2(out[1], 1), dup2(err[1], 2);
+            dup2(in, 0);
+            dup2(out[1], 1);
+            dup2(err[1], 2);
             execv(argv[0], argv.data());
             _exit(127);
         }
-        close(out[1]), close(err[1]);
-        out_ = out[0], err_ = err[0];
+        close(out[1]);
+        close(err[1]);
+        out_ = out[0];
+        err_ = err[0];
     }
     tool(const tool&) = delete;
     ~tool() {
-        if (pid_ > 0) kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0);
-        close(out_), close(err_);
+        if (pid_ > 0) {
+            kill(pid_, SIGKILL);
+            waitpid(pid_, nullptr, 0);
+        }
+        close(out_);
+        close(err_);
     }
 
     [[nodiscard]] pid_t pid() const { return pid_; }

@@ -151,7 +151,8 @@ TEST_CASE("where the system gives no more processes, one line says what to raise
         fexecve(self, const_cast<char**>(argv), environ);
         _exit(98);
     }
-    close(err[1]), close(self);
+    close(err[1]);
+    close(self);
     std::string text;
     for (char part[512]; const ssize_t n = read(err[0], part, sizeof part);) {
         if (n < 0) break;

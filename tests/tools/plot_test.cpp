@@ -189,7 +189,8 @@ TEST_CASE("a long curve is thinned but keeps its highest and lowest point") {
     CHECK(thin.size() <= detail::most_points);
     double low = 0, high = 0;
     for (std::size_t i = 0; i < thin.size(); ++i) {
-        low = std::min(low, thin[i].y), high = std::max(high, thin[i].y);
+        low = std::min(low, thin[i].y);
+        high = std::max(high, thin[i].y);
         if (i > 0) CHECK(thin[i].x > thin[i - 1].x);
     }
     CHECK(low == -9);

@@ -67,5 +67,6 @@ TEST_CASE("many updates in a short time are one drawing") {
     const auto seen = readable(master);
     CHECK(seen.find("item") != std::string::npos);
     CHECK(seen.size() < 200); // redrawing each time would take thousands; a slow machine may draw a few times
-    close(master), close(slave);
+    close(master);
+    close(slave);
 }

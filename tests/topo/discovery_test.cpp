@@ -59,7 +59,9 @@ void record_two_sockets(recorded_tree& t) {
             const auto cache = [&](int index, const char* level, const char* type, const char* size,
                                    const char* cores) {
                 const std::string in = core + std::to_string(index) + "/";
-                t.file(in + "level", level), t.file(in + "type", type), t.file(in + "size", size);
+                t.file(in + "level", level);
+                t.file(in + "type", type);
+                t.file(in + "size", size);
                 t.file(in + "shared_cpu_list", cores);
             };
             const std::string both = first + "-" + std::to_string(2 * n + 1);
@@ -72,7 +74,9 @@ void record_two_sockets(recorded_tree& t) {
     t.file("devices/system/node/possible", "0-3");
     const auto card = [&](const char* name, const char* node, const char* speed, const char* state) {
         const std::string at = std::string("class/net/") + name;
-        t.file(at + "/device/numa_node", node), t.file(at + "/speed", speed), t.file(at + "/operstate", state);
+        t.file(at + "/device/numa_node", node);
+        t.file(at + "/speed", speed);
+        t.file(at + "/operstate", state);
     };
     card("eth0", "0", "100000", "up");
     card("eth1", "3", "100000", "up");
@@ -148,12 +152,16 @@ TEST_CASE("interfaces that are called as other sites are") {
     std::vector<pci_device> devices;
     for (const char* name : {"GPU0", "NVSwitch", "PCI 0000:00:03.0", "NIC 0000:00:05.0", "eth0", "eth0", "GPUs"}) {
         pci_device card;
-        card.bus_id = "0000:00:0" + std::to_string(devices.size()) + ".0", card.type = 0x020000, card.numa = 0;
+        card.bus_id = "0000:00:0" + std::to_string(devices.size()) + ".0";
+        card.type = 0x020000;
+        card.numa = 0;
         card.names = {name};
         devices.push_back(card);
     }
     pci_device gpu;
-    gpu.bus_id = "0000:00:10.0", gpu.type = 0x030200, gpu.numa = 0;
+    gpu.bus_id = "0000:00:10.0";
+    gpu.type = 0x030200;
+    gpu.numa = 0;
     devices.push_back(gpu);
     const graph g = with_devices(graph_of(d), devices);
     CHECK(g.at(g.require("GPU0")).type == site_type::gpu);
@@ -201,8 +209,10 @@ TEST_CASE("GPUs, cards and switches of a recorded DGX-1V") {
         const std::string root = "devices/pci0000:" + bus + "/0000:" + bus + ":0" + std::to_string(1 + k) + ".0";
         const std::string first = std::to_string(10 * k + 10), upward = root + "/0000:" + first + ":00.0";
         const auto device = [&](const std::string& at, const char* type, const char* speed, const char* width) {
-            t.file(at + "/class", type), t.file(at + "/numa_node", k < 2 ? "0" : "1");
-            t.file(at + "/max_link_speed", speed), t.file(at + "/max_link_width", width);
+            t.file(at + "/class", type);
+            t.file(at + "/numa_node", k < 2 ? "0" : "1");
+            t.file(at + "/max_link_speed", speed);
+            t.file(at + "/max_link_width", width);
         };
         device(root, "0x060400", "8.0 GT/s PCIe", "16");
         device(upward, "0x060400", "8.0 GT/s PCIe", "16");
@@ -216,8 +226,8 @@ TEST_CASE("GPUs, cards and switches of a recorded DGX-1V") {
         }
     }
     t.file("devices/pci0000:00/0000:00:1f.0/class", "0x060100"); // irrelevant devices
-    t.file("devices/pci0000:00/0000:00:1e.0/class", "0x030000"),
-        t.file("devices/pci0000:00/0000:00:1e.0/vendor", "0x1a03");
+    t.file("devices/pci0000:00/0000:00:1e.0/class", "0x030000");
+    t.file("devices/pci0000:00/0000:00:1e.0/vendor", "0x1a03");
     const graph g = discover_graph(t.path());
     CHECK(g.all(site_type::gpu).size() == 8);
     CHECK(g.all(site_type::pcie_switch).size() == 4);

@@ -89,7 +89,8 @@ TEST_CASE("what is no machine is refused with the place and the remedy") {
     CHECK_THROWS_AS(on_rails(dgx_1v(), 0, 12.5), invalid_argument);
     CHECK_THROWS_AS(workstation(2, 1, 7), invalid_argument);
     graph wide; // what two links together would be is looked at, too
-    wide.add({"a"}), wide.add({"b"});
+    wide.add({"a"});
+    wide.add({"b"});
     wide.link(0, 1, link_type::nvlink, {1e308, 0, 1 << 29});
     CHECK_THROWS_WITH(wide.link(0, 1, link_type::nvlink, {1e308}), Contains("'a' - 'b' has a rate of inf"));
     CHECK_THROWS_WITH(wide.link(0, 1, link_type::nvlink, {1}), Contains("536870913 lanes"));
@@ -141,7 +142,10 @@ TEST_CASE("machines have the published numbers of links and rates") {
             double rate = 0;
             int lanes = 0;
             for (const int i : g.arcs_of(gpu))
-                if (const arc& a = g.arc_at(i); a.type == link_type::nvlink) rate += a.bytes_per_s, lanes += a.lanes;
+                if (const arc& a = g.arc_at(i); a.type == link_type::nvlink) {
+                    rate += a.bytes_per_s;
+                    lanes += a.lanes;
+                }
             CHECK(lanes == want.links);
             CHECK(rate / 1e9 == Approx(want.nvlink_gb_per_s));
         }

@@ -40,7 +40,10 @@ std::vector<std::array<double, 4>> labels_of(const std::string& svg) {
 TEST_CASE("each direction of each link is drawn in the colour of its use") {
     const topo::graph g = topo::dgx_1v();
     std::vector<double> use(static_cast<std::size_t>(g.arcs()), 0);
-    use[0] = 0.2, use[1] = 0.4, use[2] = 0.8, use[3] = 1;
+    use[0] = 0.2;
+    use[1] = 0.4;
+    use[2] = 0.8;
+    use[3] = 1;
     const std::string svg = topo::to_heat_svg(g, use);
     CHECK(count(svg, "<path") == g.arcs());
     for (const char* colour : {"#fee391", "#fe9929", "#d9480f", "#7a0403"})

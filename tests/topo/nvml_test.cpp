@@ -36,30 +36,54 @@ int end_of(void* device, unsigned link, int& end) {
     end = all[link];
     return 0;
 }
-const nvml_functions functions{
-    .init = [] { return now.init; },
-    .shutdown = [] { return ++now.shutdowns, 0; },
-    .count = [](unsigned* n) { return *n = static_cast<unsigned>(now.links.size()), now.count; },
-    .by_index = [](unsigned i, void** d) { return *d = reinterpret_cast<void*>(std::intptr_t{1} + i), 0; },
-    .pci_info = [](void* d, nvml_pci_info* i) { return name(number_of(d), i), number_of(d) == now.missing ? 15 : 0; },
-    .capability = [](void*, int* major, int* minor) { return *major = now.major, *minor = 0, 0; },
-    .link_state =
-        [](void* d, unsigned k, unsigned* up) {
-            int end = 0;
-            const int code = end_of(d, k, end);
-            return *up = end != -2, code;
-        },
-    .remote_pci =
-        [](void* d, unsigned k, nvml_pci_info* i) {
-            int end = 0;
-            return end_of(d, k, end) != 0 ? 2 : (name(end, i), 0);
-        },
-    .remote_type =
-        [](void* d, unsigned k, unsigned* type) {
-            int end = 0;
-            const int code = end_of(d, k, end);
-            return *type = end == -1 ? 2 : 0, code;
-        }};
+const nvml_functions functions{.init = [] { return now.init; },
+                               .shutdown =
+                                   [] {
+                                       ++now.shutdowns;
+                                       return 0;
+                                   },
+                               .count =
+                                   [](unsigned* n) {
+                                       *n = static_cast<unsigned>(now.links.size());
+                                       return now.count;
+                                   },
+                               .by_index =
+                                   [](unsigned i, void** d) {
+                                       *d = reinterpret_cast<void*>(std::intptr_t{1} + i);
+                                       return 0;
+                                   },
+                               .pci_info =
+                                   [](void* d, nvml_pci_info* i) {
+                                       name(number_of(d), i);
+                                       return number_of(d) == now.missing ? 15 : 0;
+                                   },
+                               .capability =
+                                   [](void*, int* major, int* minor) {
+                                       *major = now.major;
+                                       *minor = 0;
+                                       return 0;
+                                   },
+                               .link_state =
+                                   [](void* d, unsigned k, unsigned* up) {
+                                       int end = 0;
+                                       const int code = end_of(d, k, end);
+                                       *up = end != -2;
+                                       return code;
+                                   },
+                               .remote_pci =
+                                   [](void* d, unsigned k, nvml_pci_info* i) {
+                                       int end = 0;
+                                       if (end_of(d, k, end) != 0) return 2;
+                                       name(end, i);
+                                       return 0;
+                                   },
+                               .remote_type =
+                                   [](void* d, unsigned k, unsigned* type) {
+                                       int end = 0;
+                                       const int code = end_of(d, k, end);
+                                       *type = end == -1 ? 2 : 0;
+                                       return code;
+                                   }};
 
 // Eight GPUs, each at its own root port, as in /sys.
 struct tree {
@@ -81,8 +105,10 @@ void take_dgx_1v() {
     now = {};
     now.links.resize(8);
     const auto link = [](int a, int b, int lanes) {
-        for (int k = 0; k < lanes; ++k)
-            now.links[static_cast<std::size_t>(a)].push_back(b), now.links[static_cast<std::size_t>(b)].push_back(a);
+        for (int k = 0; k < lanes; ++k) {
+            now.links[static_cast<std::size_t>(a)].push_back(b);
+            now.links[static_cast<std::size_t>(b)].push_back(a);
+        }
     };
     for (const auto& [a, b] :
          std::vector<std::pair<int, int>>{{0, 3}, {0, 4}, {1, 2}, {1, 5}, {2, 3}, {4, 7}, {5, 6}, {6, 7}})
@@ -118,7 +144,8 @@ TEST_CASE("a recorded DGX-1V has its NVLinks, and the rings of the known answer"
 
 TEST_CASE("switches, links that are down, and GPUs of elsewhere") {
     const tree t;
-    now = {}, now.major = 9;
+    now = {};
+    now.major = 9;
     now.links.assign(8, std::vector<int>(18, -1));
     now.links[3][4] = -2;
     const graph g = discover_graph(t.root, functions);
@@ -128,7 +155,9 @@ TEST_CASE("switches, links that are down, and GPUs of elsewhere") {
     now.major = 8;
     const graph older = discover_graph(t.root, functions);
     CHECK(!older.at(older.require("NVSwitch")).has_multicast);
-    now = {}, now.links = {{1, 1, 40}, {0}}; // the ends disagree, and one link leads to an absent GPU
+    // the ends disagree, and one link leads to an absent GPU
+    now = {};
+    now.links = {{1, 1, 40}, {0}};
     const graph two = discover_graph(t.root, functions);
     CHECK(nvlinks(two, "GPU0", "GPU1") == 50);
     CHECK(two.arcs() - discover_graph(t.root.string()).arcs() == 2);

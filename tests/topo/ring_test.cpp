@@ -130,7 +130,8 @@ TEST_CASE("where members are not beside a card, the ring leaves the node through
     REQUIRE(set.rings.size() == 4);
 
     graph apart;
-    apart.add({"a", site_type::gpu}), apart.add({"b", site_type::gpu});
+    apart.add({"a", site_type::gpu});
+    apart.add({"b", site_type::gpu});
     CHECK(topo::to_text(apart, widest_ring(apart, {0, 1})) == "no ring");
 }
 
@@ -273,7 +274,10 @@ TEST_CASE("hosts are joined at their rails, and messages leave by their senders'
     for (const int c : unknown.all(site_type::nic)) unknown.at(c).port_bytes_per_s = 0;
     const graph none = topo::join_hosts({&unknown, &unknown}).whole;
     CHECK(none.all(site_type::network_switch).empty());
-    for (const int c : unknown.all(site_type::nic)) unknown.at(c).rail = -1, unknown.at(c).port_bytes_per_s = 12.5e9;
+    for (const int c : unknown.all(site_type::nic)) {
+        unknown.at(c).rail = -1;
+        unknown.at(c).port_bytes_per_s = 12.5e9;
+    }
     CHECK(topo::join_hosts({&unknown, &unknown}).whole.find("rail-1") < 0);
 
     const topo::joined_hosts two = topo::join_hosts({&mesh, &mesh});

@@ -334,7 +334,8 @@ TEST_CASE("members that cannot be are refused with the place and the remedy") {
     o.speeds = {1}; // more of these rings would fit than an int counts
     CHECK(find_rings(g, all, o).rings.size() == 32);
     graph apart;
-    apart.add({"a"}), apart.add({"b"});
+    apart.add({"a"});
+    apart.add({"b"});
     CHECK(find_rings(apart, {0, 1}).rings.empty());
     CHECK_THAT(explain(apart, find_rings(apart, {0, 1})), Contains("no ring"));
 }

@@ -350,7 +350,9 @@ TEST_CASE("the owner of the lock has died also while no process has waited for i
     siginfo_t end{};
     REQUIRE(::waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOWAIT) == 0);
     REQUIRE(a->header().lock.load() == static_cast<std::uint32_t>(child));
-    a->header().free[1] = a->header().free[0], a->header().free_count = 2; // as in the middle of a change
+    // as in the middle of a change
+    a->header().free[1] = a->header().free[0];
+    a->header().free_count = 2;
     CHECK(a->take(1) > 0);
     CHECK(is_in_order(*a));
     REQUIRE(::waitpid(child, nullptr, 0) == child);
@@ -463,7 +465,11 @@ long interrupted = 0;
 } // namespace
 extern "C" int fallocate(int fd, int mode, off_t offset, off_t bytes) {
     static long calls = 0;
-    if (is_stormy && (bytes > off_t{1} << 20 || ++calls % 4 != 0)) return ++interrupted, errno = EINTR, -1;
+    if (is_stormy && (bytes > off_t{1} << 20 || ++calls % 4 != 0)) {
+        ++interrupted;
+        errno = EINTR;
+        return -1;
+    }
     return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, bytes));
 }
 
@@ -474,7 +480,8 @@ TEST_CASE("reserving succeeds under a storm of signals") {
     struct stat before {
     }, after{};
     ::fstat(a->fd(), &before);
-    interrupted = 0, is_stormy = true;
+    interrupted = 0;
+    is_stormy = true;
     CHECK_NOTHROW(a->reserve(at, bytes));
     is_stormy = false;
     ::fstat(a->fd(), &after);
@@ -490,7 +497,8 @@ TEST_CASE("what is populated is mapped before it is written") {
     auto a = detail::make_sealed_arena(1, small);
     constexpr std::size_t bytes = std::size_t{1} << 20, pages = bytes / page_bytes;
     const std::uint64_t at = a->take(bytes), other = a->take(page_bytes);
-    a->reserve(at, bytes), a->reserve(other, page_bytes);
+    a->reserve(at, bytes);
+    a->reserve(other, page_bytes);
     if (::madvise(a->at(other), page_bytes, MADV_POPULATE_WRITE) != 0) {
         collx_test::skip("this kernel does not populate memory on advice (MADV_POPULATE_WRITE)");
         return;

@@ -207,7 +207,8 @@ void check_few_long_messages() {
     CHECK(send_all(small) == 0);
     CHECK(tx.least_taken(small) == 1);
     CHECK(send_all(1) == 13); // one-byte messages need no space in the ring
-    take(3, large), take(13, 1);
+    take(3, large);
+    take(13, 1);
     CHECK(send_all(small) == 16);
     CHECK(send_all(large) == 0);
     CHECK(tx.least_taken(large) == tx.messages + 1 - 3);

@@ -50,7 +50,8 @@ struct stream_link {
         auto [a, b] = collx_test::connection(family);
         left.open(std::move(a), nullptr, false);
         right.open(std::move(b), nullptr, false);
-        sending = left.tx(0), receiving = right.rx(0);
+        sending = left.tx(0);
+        receiving = right.rx(0);
     }
     auto& tx() { return sending; }
     auto& rx() { return receiving; }
@@ -144,7 +145,8 @@ struct custom_link {
         : left(std::make_unique<custom_side>(*carried, 0, s)), right(std::make_unique<custom_side>(*carried, 1, s)) {
         left->links.begin(left->failed);
         if (begins) right->links.begin(right->failed);
-        sending = left->links.tx(0, 1), receiving = right->links.rx(0, 0);
+        sending = left->links.tx(0, 1);
+        receiving = right->links.rx(0, 0);
     }
     auto& tx() { return sending; }
     auto& rx() { return receiving; }

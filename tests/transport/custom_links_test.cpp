@@ -31,7 +31,9 @@ struct scripted final : custom_endpoint {
     void connect(int, const endpoint_address&) override {}
     std::size_t most_bytes() override { return 1 << 20; }
     std::byte* try_acquire(int, std::size_t bytes) override {
-        return is_full ? nullptr : (out.resize(bytes), out.data());
+        if (is_full) return nullptr;
+        out.resize(bytes);
+        return out.data();
     }
     int moves = 0;
     struct counts {
@@ -44,7 +46,8 @@ struct scripted final : custom_endpoint {
     bool is_drained(int) override { return true; }
     const std::byte* peek(int, std::size_t& bytes) override {
         if (at == in.size()) return nullptr;
-        return bytes = in[at].size(), in[at].data();
+        bytes = in[at].size();
+        return in[at].data();
     }
     void release(int, std::size_t) override { ++at; }
     void move() override { ++moves; }
@@ -72,7 +75,8 @@ failure after(const std::vector<sent>& frames, waiting_words waits = {}) {
     const auto hub = make_counted<custom_hub>(sole_ptr<custom_endpoint>(std::move(made)), 2);
     hub->connect(1, {});
     growing_array<int> ranks;
-    ranks.push_back(0), ranks.push_back(1);
+    ranks.push_back(0);
+    ranks.push_back(1);
     custom_links links(hub, {id, 0, std::move(ranks), {.depth = 4, .slot_bytes = 64 * 1024}, 1});
     atomic<std::uint64_t> failed{0};
     links.begin(failed, waits);
@@ -280,15 +284,18 @@ TEST_CASE("a goodbye that finds no room is said when there is some, and does not
         REQUIRE(endpoint.committed == 0);
         if (what == then::room_in_a_call) {
             endpoint.is_full = false;
-            zero->links.move(), zero->links.move();
+            zero->links.move();
+            zero->links.move();
             CHECK(endpoint.committed == 1);
             custom_frame f;
             REQUIRE(endpoint.out.size() == sizeof f);
             std::memcpy(&f, endpoint.out.data(), sizeof f);
             CHECK((f.what == frame_kind::bye && f.communicator == 77 && f.from == 1));
         }
-        endpoint.counts_for = &at_the_end, endpoint.moves = 0;
-        endpoint.is_full = what == then::is_gone, endpoint.is_rank_gone = what == then::is_gone;
+        endpoint.counts_for = &at_the_end;
+        endpoint.moves = 0;
+        endpoint.is_full = what == then::is_gone;
+        endpoint.is_rank_gone = what == then::is_gone;
         zero.reset();
         CHECK(at_the_end.committed == (what == then::is_gone ? 0 : 1));
         CHECK(at_the_end.moves < 10);

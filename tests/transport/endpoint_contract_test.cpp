@@ -73,8 +73,10 @@ struct in_memory {
         endpoint(int rank, int size) : rank_(rank), size_(size) {
             if (rank == 0) newest = std::make_shared<wires>();
             all_ = newest;
-            for (int p = 0; p < size; ++p)
-                peers_[p].to = &all_->between[rank][p], peers_[p].from = &all_->between[p][rank];
+            for (int p = 0; p < size; ++p) {
+                peers_[p].to = &all_->between[rank][p];
+                peers_[p].from = &all_->between[p][rank];
+            }
             if (D == defect::mixes_peers && rank == 0) peers_[1].from = peers_[2].from;
         }
         endpoint(const endpoint&) = delete;

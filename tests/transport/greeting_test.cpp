@@ -81,7 +81,10 @@ struct world {
     template <class T>
     void say(const descriptor& s, const T& words, std::size_t n = sizeof(T)) {
         (void)::send(s.get(), &words, n, MSG_NOSIGNAL);
-        for (int i = 0; i < 5; ++i) look(), ::usleep(300);
+        for (int i = 0; i < 5; ++i) {
+            look();
+            ::usleep(300);
+        }
     }
     // The listener makes progress until the stranger receives something, within a limit for busy machines.
     void look_until_heard(const descriptor& s) {
@@ -184,7 +187,10 @@ TEST_CASE("another key, or none, on either side: the connecting side gets an err
     const stream_hello h = world::hello(protection::none);
     (void)::send(s.get(), &h, sizeof h, 0);
     (void)::send(s.get(), messages.data(), messages.size(), 0);
-    for (int i = 0; i < 50; ++i) w.look(), ::usleep(200);
+    for (int i = 0; i < 50; ++i) {
+        w.look();
+        ::usleep(200);
+    }
     stream_frame f;
     REQUIRE(w.hears(s, f));
     CHECK(f.what == stream_frame::kind::refused);
@@ -267,7 +273,10 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
         const std::int64_t began = now_ns();
         const descriptor silent = answered(h), half = answered(h);
         w.say(half, heard, 20);
-        for (int i = 0; i < 230; ++i) w.look(), ::usleep(10'000);
+        for (int i = 0; i < 230; ++i) {
+            w.look();
+            ::usleep(10'000);
+        }
         CHECK_FALSE(w.is_over_now(silent));
         CHECK_FALSE(w.is_over_now(half));
         std::vector<descriptor> more;

@@ -50,7 +50,11 @@ struct pair_of_streams {
         right.open(std::move(b), nullptr, false);
     }
     bool move_until(auto&& what) {
-        return wait_until([&] { return left.move(), right.move(), what(); });
+        return wait_until([&] {
+            left.move();
+            right.move();
+            return what();
+        });
     }
     // Sends as much as the system accepts.
     void send() {
@@ -157,7 +161,8 @@ TEST_CASE("messages go by reference where they are received much sooner, and eac
         asked = 0;
         for (std::size_t i = 0; i < rounds; ++i) {
             const auto by = c.next(bytes);
-            referred += by.by_reference, asked += by.is_asked;
+            referred += by.by_reference;
+            asked += by.is_asked;
             if (by.by_reference && !by.is_asked) throw std::logic_error("no message would say when it is free");
             if (by.is_asked) c.add_cost(by.by_reference, (by.by_reference ? referring_us : copying_us) * 1000, bytes);
         }
@@ -270,12 +275,20 @@ TEMPLATE_TEST_CASE_SIG("what goes by reference stays with the system until the o
     pair_of_streams w(single_copy_mode::always, Family);
     const auto first = message(copy_or_reference::least_bytes, 1), second = message(140'001, 2);
     w.tx.commit_single_copy(first.data(), first.size(), 7);
-    std::memset(w.tx.try_acquire(100), 1, 100), w.tx.commit(100, 9);    // behind them, from a slot
-    REQUIRE(wait_until([&] { return w.send(), w.left.is_flushed(); })); // the system has everything
+    // behind them, from a slot
+    std::memset(w.tx.try_acquire(100), 1, 100);
+    w.tx.commit(100, 9);
+    REQUIRE(wait_until([&] {
+        w.send();
+        return w.left.is_flushed();
+    })); // the system has everything
     CHECK(w.left.is_exposed());
     CHECK_FALSE(w.tx.has_all_back());
     CHECK_FALSE(w.tx.is_drained());
-    REQUIRE(wait_until([&] { return w.right.move(), w.rx.has_message(); }));
+    REQUIRE(wait_until([&] {
+        w.right.move();
+        return w.rx.has_message();
+    }));
     CHECK(is_message(w.rx.peek(first.size()), 1, first.size()));
     w.rx.release(first.size());
     REQUIRE(w.move_until([&] { return w.tx.is_drained(); }));
@@ -292,7 +305,10 @@ TEMPLATE_TEST_CASE_SIG("what goes by reference stays with the system until the o
 
     // Shorter ones are copied: the sender is free when the system has them.
     w.tx.commit_single_copy(first.data(), first.size() - 1, 7);
-    CHECK(wait_until([&] { return w.send(), w.tx.has_all_back(); }));
+    CHECK(wait_until([&] {
+        w.send();
+        return w.tx.has_all_back();
+    }));
 }
 
 TEST_CASE("by reference to where it is wanted, both ways at once, on good days and bad") {
@@ -314,7 +330,8 @@ TEST_CASE("by reference to where it is wanted, both ways at once, on good days a
                 REQUIRE(w.move_until([&] { return w.rx.has_message() && come.has_message(); }));
                 REQUIRE((w.rx.is_posted() && come.is_posted()));
                 CHECK((arrived == out && also == in));
-                w.rx.release_posted(), come.release_posted();
+                w.rx.release_posted();
+                come.release_posted();
                 REQUIRE(w.move_until([&] { return w.tx.is_drained() && back.is_drained(); }));
             }
         }
@@ -327,7 +344,10 @@ TEST_CASE("what the system does not take by reference goes by copy, from the byt
         left_calls = good_calls;
         socket_calls calls = system_socket_calls;
         calls.vmsplice = [](int fd, const iovec* parts, std::size_t n, unsigned flags) -> ssize_t {
-            if (left_calls-- <= 0) return errno = EFAULT, -1;
+            if (left_calls-- <= 0) {
+                errno = EFAULT;
+                return -1;
+            }
             return ::vmsplice(fd, parts, n, flags);
         };
         pair_of_streams w(single_copy_mode::always, AF_INET, calls);
@@ -350,7 +370,10 @@ TEST_CASE("memory is handed back after a failure only when no receiver can see w
             std::vector<std::byte> arrived(bytes);
             if (wanted) w.rx.want_at(arrived.data(), bytes, 0);
             w.tx.commit_single_copy(m.data(), bytes, 0);
-            REQUIRE(wait_until([&] { return w.send(), w.left.is_flushed() == (bytes == 200'000); }));
+            REQUIRE(wait_until([&] {
+                w.send();
+                return w.left.is_flushed() == (bytes == 200'000);
+            }));
             REQUIRE(w.left.is_exposed());
             w.left.say_failure(failure(errc::aborted, 0).word);
             w.send();
@@ -358,7 +381,10 @@ TEST_CASE("memory is handed back after a failure only when no receiver can see w
             CHECK_FALSE(w.left.is_live());
             CHECK_FALSE(w.left.is_exposed());
             m.assign(bytes, std::byte{0xdd}); // the user's memory again
-            REQUIRE(wait_until([&] { return w.right.move(), !w.right.is_live(); }));
+            REQUIRE(wait_until([&] {
+                w.right.move();
+                return !w.right.is_live();
+            }));
             CHECK(w.right.state() == stream::phase::lost);
             CHECK_FALSE(w.rx.has_message());
         }
@@ -386,7 +412,10 @@ TEST_CASE("memory is handed back also while a child of this process has the sock
             REQUIRE(w.left.is_exposed());
             w.left.settle();
             m.assign(bytes, std::byte{0xdd});
-            REQUIRE(wait_until([&] { return w.right.move(), !w.right.is_live(); }));
+            REQUIRE(wait_until([&] {
+                w.right.move();
+                return !w.right.is_live();
+            }));
             CHECK_FALSE(w.rx.has_message());
         }
 }
@@ -399,7 +428,13 @@ TEST_CASE("an end that closes takes its memory back") {
     w.send();
     auto nonsense = detail::stream_frame{.magic = 0x1234};
     REQUIRE(::send(w.right.fd(), &nonsense, sizeof nonsense, 0) == sizeof nonsense);
-    REQUIRE(wait_until([&] { return w.left.move(), !w.left.is_live(); }));
-    REQUIRE(wait_until([&] { return w.right.move(), !w.right.is_live(); }));
+    REQUIRE(wait_until([&] {
+        w.left.move();
+        return !w.left.is_live();
+    }));
+    REQUIRE(wait_until([&] {
+        w.right.move();
+        return !w.right.is_live();
+    }));
     CHECK_FALSE(w.rx.has_message());
 }

@@ -136,17 +136,24 @@ TEST_CASE("strangers at the listener do not keep ranks out") {
                    auto bad = good;
                    bad.magic ^= 1;
                    send(bad, sizeof bad);
-                   bad = good, bad.version += 1;
+                   bad = good;
+                   bad.version += 1;
                    send(bad, sizeof bad);
-                   bad = good, bad.number ^= 1; // a hello of another job
+                   // a hello of another job
+                   bad = good;
+                   bad.number ^= 1;
                    send(bad, sizeof bad);
-                   bad = good, bad.rank = -5;
+                   bad = good;
+                   bad.rank = -5;
                    send(bad, sizeof bad);
-                   bad = good, bad.rank = 4;
+                   bad = good;
+                   bad.rank = 4;
                    send(bad, sizeof bad);
-                   bad = good, bad.rank = 0;
+                   bad = good;
+                   bad.rank = 0;
                    send(bad, sizeof bad);
-                   bad = good, bad.what = detail::join_packet::kind::mapped;
+                   bad = good;
+                   bad.what = detail::join_packet::kind::mapped;
                    send(bad, sizeof bad);
                    char longer[sizeof good + 1] = {};
                    std::memcpy(longer, &good, sizeof good);

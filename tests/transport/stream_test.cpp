@@ -87,7 +87,8 @@ struct socket_world {
         auto [a, b] = connection(Family);
         left.open(std::move(a), nullptr, false);
         right.open(std::move(b), nullptr, false);
-        left.allow_lanes(Lanes), right.allow_lanes(Lanes);
+        left.allow_lanes(Lanes);
+        right.allow_lanes(Lanes);
         for (int k = 1; k < Lanes; ++k) {
             auto [c, d] = connection(Family);
             lane_fds[k] = c.get();
@@ -110,7 +111,11 @@ struct socket_world {
         std::thread other([&] {
             carrying_tx tx{left, left.tx(at_port)};
             result.first = send(tx);
-            if (!wait_until([&] { return left.move(), left.is_flushed(); })) result.first = 8;
+            if (!wait_until([&] {
+                    left.move();
+                    return left.is_flushed();
+                }))
+                result.first = 8;
         });
         carrying_rx rx{right, right.rx(at_port)};
         result.second = receive(rx);
@@ -173,11 +178,17 @@ TEST_CASE("a sender fills its own slots and those of the receiver, and no more u
     auto tx = world.left.tx(1);
     auto rx = world.right.rx(1);
     const auto carry = [&] {
-        for (int i = 0; i < 200; ++i) world.left.move(), world.right.move();
+        for (int i = 0; i < 200; ++i) {
+            world.left.move();
+            world.right.move();
+        }
     };
     int sent = 0;
     for (int tries = 0; tries < 100; ++tries) {
-        if (tx.try_acquire(500) != nullptr) tx.commit(500), ++sent;
+        if (tx.try_acquire(500) != nullptr) {
+            tx.commit(500);
+            ++sent;
+        }
         carry();
     }
     CHECK(sent == 2 * shape.depth);
@@ -188,7 +199,11 @@ TEST_CASE("a sender fills its own slots and those of the receiver, and no more u
     }
     carry(); // half of the slots are free: the sender gets credit
     int more = 0;
-    while (tx.try_acquire(500) != nullptr) tx.commit(500), ++more, carry();
+    while (tx.try_acquire(500) != nullptr) {
+        tx.commit(500);
+        ++more;
+        carry();
+    }
     CHECK(more == 2);
 }
 
@@ -198,7 +213,10 @@ TEST_CASE("both ends use the memory again that was used last, and none that is s
     auto tx = world.left.tx(1);
     auto rx = world.right.rx(1);
     const auto carry = [&] {
-        for (int i = 0; i < 200; ++i) world.left.move(), world.right.move();
+        for (int i = 0; i < 200; ++i) {
+            world.left.move();
+            world.right.move();
+        }
     };
     int sent = 0, seen = 0;
     const auto send = [&](std::size_t bytes) {
@@ -221,13 +239,20 @@ TEST_CASE("both ends use the memory again that was used last, and none that is s
         CHECK(send(500) == first);
         carry();
     }
-    send(100), send(600), carry(); // a message that is not released keeps its memory; a short one uses none
+    // a message that is not released keeps its memory; a short one uses none
+    send(100);
+    send(600);
+    carry();
     REQUIRE(is_next(500));
     rx.release(500);
     REQUIRE(is_next(100));
     rx.release(100);
     CHECK(rx.peek(600) != place);
-    send(700), send(800), send(1024), carry(); // behind it, in front of another one, and between them
+    // behind it, in front of another one, and between them
+    send(700);
+    send(800);
+    send(1024);
+    carry();
     for (std::size_t bytes : {600, 700, 800, 1024}) {
         REQUIRE(is_next(bytes));
         rx.release(bytes);
@@ -240,13 +265,22 @@ TEST_CASE("ports do not wait for each other") {
     auto rx = world.right.rx(4);
     for (int i = 0; i < 50; ++i) {
         if (stuck.try_acquire(60) != nullptr) stuck.commit(60); // its receiver releases none of these
-        world.left.move(), world.right.move();
+        world.left.move();
+        world.right.move();
     }
     for (std::uint64_t m = 0; m < 100; ++m) {
-        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), goes.try_acquire(40) != nullptr; }));
+        REQUIRE(wait_until([&] {
+            world.left.move();
+            world.right.move();
+            return goes.try_acquire(40) != nullptr;
+        }));
         fill_message(goes.try_acquire(40), m, 40);
         goes.commit(40);
-        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        REQUIRE(wait_until([&] {
+            world.left.move();
+            world.right.move();
+            return rx.has_message();
+        }));
         REQUIRE(is_message(rx.peek(40), m, 40));
         rx.release(40);
     }
@@ -255,13 +289,15 @@ TEST_CASE("ports do not wait for each other") {
 TEST_CASE("words beside messages: failure, waiting, goodbye, and the end after each") {
     local world({.depth = 2, .slot_bytes = 64});
     atomic<std::uint64_t> here[3]{}, there[3]{};
-    world.left.set_waiting_words({here, 3}), world.right.set_waiting_words({there, 3});
+    world.left.set_waiting_words({here, 3});
+    world.right.set_waiting_words({there, 3});
     const std::int64_t now = collx::now_ns();
     world.left.say_waiting(0); // and what is known of the ranks behind it
     waiting_words{here, 3}.say(0, waiting_word(now, {2, awaited::why::room}));
     waiting_words{here, 3}.say(2, waiting_word(now - 5'000'000'000, {1, awaited::why::message}));
     world.left.say_failure(0x3'0000'0005);
-    world.left.move(), world.right.move();
+    world.left.move();
+    world.right.move();
     const waiting_words heard{there, 3};
     CHECK((heard.of(0).peer() == 2 && heard.of(0).what() == awaited::why::room));
     CHECK((heard.of(2).peer() == 1 && heard.of(2).what() == awaited::why::message));
@@ -274,20 +310,29 @@ TEST_CASE("words beside messages: failure, waiting, goodbye, and the end after e
     world.left.move();
     CHECK(world.left.has_said_bye());
     world.left.release_socket();
-    CHECK(wait_until([&] { return world.right.move(), !world.right.is_live(); }));
+    CHECK(wait_until([&] {
+        world.right.move();
+        return !world.right.is_live();
+    }));
     CHECK(world.right.state() == stream::phase::left);
     CHECK(world.right.is_flushed());
 
     local cut({.depth = 2, .slot_bytes = 64});
     cut.left.release_socket();
-    CHECK(wait_until([&] { return cut.right.move(), !cut.right.is_live(); }));
+    CHECK(wait_until([&] {
+        cut.right.move();
+        return !cut.right.is_live();
+    }));
     CHECK(cut.right.state() == stream::phase::lost);
     CHECK(!cut.right.is_nonsense());
 
     half_open half;
     half.say("CL", 1); // half a frame
     half.test.close();
-    CHECK(wait_until([&] { return half.s.move(), !half.s.is_live(); }));
+    CHECK(wait_until([&] {
+        half.s.move();
+        return !half.s.is_live();
+    }));
     CHECK(half.s.state() == stream::phase::lost);
 }
 
@@ -332,17 +377,29 @@ TEST_CASE("a goodbye waits for the messages before it") {
     auto rx = world.right.rx(0);
     int sent = 0;
     for (int tries = 0; tries < 20; ++tries) {
-        if (tx.try_acquire(1000) != nullptr) tx.commit(1000), ++sent;
-        world.left.move(), world.right.move();
+        if (tx.try_acquire(1000) != nullptr) {
+            tx.commit(1000);
+            ++sent;
+        }
+        world.left.move();
+        world.right.move();
     }
     world.left.say_bye();
     world.left.move();
     CHECK(!world.left.has_said_bye());
     for (int got = 0; got < sent; ++got) {
-        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        REQUIRE(wait_until([&] {
+            world.left.move();
+            world.right.move();
+            return rx.has_message();
+        }));
         rx.release(1000);
     }
-    CHECK(wait_until([&] { return world.left.move(), world.right.move(), world.left.has_said_bye(); }));
+    CHECK(wait_until([&] {
+        world.left.move();
+        world.right.move();
+        return world.left.has_said_bye();
+    }));
 }
 
 TEST_CASE("what no schedule allows ends the stream and nothing else") {
@@ -350,7 +407,10 @@ TEST_CASE("what no schedule allows ends the stream and nothing else") {
         half_open h;
         (void)h.s.tx(0); // its memory exists
         speak(h);
-        const bool ended = wait_until([&] { return h.s.move(), !h.s.is_live(); });
+        const bool ended = wait_until([&] {
+            h.s.move();
+            return !h.s.is_live();
+        });
         INFO(what);
         CHECK(ended);
         CHECK(h.s.is_nonsense());
@@ -545,18 +605,30 @@ TEMPLATE_TEST_CASE("what is committed as a single copy is sent from where it is,
         tx.commit_single_copy(a.from.data(), a.bytes, 7);
         CHECK(!tx.has_all_back());
         rx.want_at(a.to.data(), a.bytes, 7);
-        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        REQUIRE(wait_until([&] {
+            world.left.move();
+            world.right.move();
+            return rx.has_message();
+        }));
         CHECK(rx.is_expected(a.bytes, 7));
         REQUIRE(rx.is_posted());
         CHECK(a.is_there());
         rx.release_posted();
-        CHECK(wait_until([&] { return world.left.move(), world.right.move(), tx.has_all_back(); }));
+        CHECK(wait_until([&] {
+            world.left.move();
+            world.right.move();
+            return tx.has_all_back();
+        }));
     }
     // Without a posted receive, or with one for another tag, the message arrives in a slot.
     for (const std::uint32_t tag : {0u, 8u}) {
         tx.commit_single_copy(a.from.data(), 100'000, 7);
         if (tag != 0) rx.want_at(a.to.data(), 100'000, tag);
-        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        REQUIRE(wait_until([&] {
+            world.left.move();
+            world.right.move();
+            return rx.has_message();
+        }));
         CHECK(!rx.is_posted());
         CHECK(is_message(rx.peek(100'000), 1, 100'000));
         rx.release(100'000);
@@ -570,36 +642,64 @@ TEST_CASE("a large message waits a few looks for a receiver that has pre-posted 
     remote_pair a;
     rx.want_at(a.to.data(), 100'000, 0);
     tx.commit_single_copy(a.from.data(), 100'000, 0);
-    REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+    REQUIRE(wait_until([&] {
+        world.left.move();
+        world.right.move();
+        return rx.has_message();
+    }));
     rx.release_posted();
     tx.commit_single_copy(a.from.data(), 100'000, 0);
-    REQUIRE(wait_until([&] { return world.left.move(), tx.has_all_back(); }));
+    REQUIRE(wait_until([&] {
+        world.left.move();
+        return tx.has_all_back();
+    }));
     other.commit(0);
-    REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
+    REQUIRE(wait_until([&] {
+        world.left.move();
+        return world.left.is_flushed();
+    }));
     REQUIRE(wait_until([&] { return world.right.move(); })); // reads its head
     for (int looks = 1; looks < stream::most_looks; ++looks) {
         CHECK(world.right.move()); // data is pending: neither end may sleep
         CHECK(!rx.has_message());
     }
     rx.want_at(a.to.data(), 100'000, 0);
-    REQUIRE(wait_until([&] { return world.right.move(), rx.has_message(); }));
+    REQUIRE(wait_until([&] {
+        world.right.move();
+        return rx.has_message();
+    }));
     CHECK(rx.is_posted());
     rx.release_posted();
-    REQUIRE(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
+    REQUIRE(wait_until([&] {
+        world.right.move();
+        return other_rx.has_message();
+    }));
     other_rx.release(0);
     tx.commit_single_copy(a.from.data(), 100'000,
                           0); // no receive is posted: later messages arrive nevertheless
     other.commit(0);
-    REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
-    CHECK(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
+    REQUIRE(wait_until([&] {
+        world.left.move();
+        return world.left.is_flushed();
+    }));
+    CHECK(wait_until([&] {
+        world.right.move();
+        return other_rx.has_message();
+    }));
     CHECK((rx.has_message() && !rx.is_posted()));
     rx.release(100'000);
     for (const bool posts : {true, false}) { // all of it has arrived, so the socket does not become readable again
         if (posts) rx.want_at(a.to.data(), stream::least_posted_bytes, 0);
         tx.commit_single_copy(a.from.data(), stream::least_posted_bytes, 0);
-        REQUIRE(wait_until([&] { return world.left.move(), tx.has_all_back(); }));
+        REQUIRE(wait_until([&] {
+            world.left.move();
+            return tx.has_all_back();
+        }));
         REQUIRE(wait_until([&] { return world.right.move(); }));
-        CHECK(wait_until([&] { return world.right.move(posts), rx.has_message(); }));
+        CHECK(wait_until([&] {
+            world.right.move(posts);
+            return rx.has_message();
+        }));
         REQUIRE(rx.is_posted() == posts);
         if (posts) rx.release_posted();
     }
@@ -608,7 +708,10 @@ TEST_CASE("a large message waits a few looks for a receiver that has pre-posted 
 namespace {
 
 int receiving_calls = 0;
-ssize_t counted_recvmsg(int fd, msghdr* m, int flags) { return ++receiving_calls, ::recvmsg(fd, m, flags); }
+ssize_t counted_recvmsg(int fd, msghdr* m, int flags) {
+    ++receiving_calls;
+    return ::recvmsg(fd, m, flags);
+}
 constexpr socket_calls counting_calls{::socket, ::connect, ::accept4, ::sendmsg, counted_recvmsg, ::epoll_wait};
 
 // A stream that has received one large message on port 1; its peer is the test.
@@ -622,8 +725,12 @@ struct after_a_large_one {
         auto [a, b] = connection(AF_UNIX);
         s.open(std::move(a), nullptr, false);
         test = std::move(b);
-        add(1, bytes, 1), say();
-        REQUIRE(wait_until([&] { return s.move(), rx.has_message(); }));
+        add(1, bytes, 1);
+        say();
+        REQUIRE(wait_until([&] {
+            s.move();
+            return rx.has_message();
+        }));
         rx.release(bytes);
     }
     void add(int port, std::size_t n, std::uint64_t seed, unsigned filler_units = 0) {
@@ -651,14 +758,16 @@ struct after_a_large_one {
 
 TEST_CASE("a large message like the last is read where it goes by one call") {
     after_a_large_one w;
-    w.add(1, w.bytes, 2), w.say();
+    w.add(1, w.bytes, 2);
+    w.say();
     CHECK(w.calls_of_a_look() == 1);
     REQUIRE(w.rx.has_message());
     CHECK(is_message(w.rx.peek(w.bytes), 2, w.bytes));
     w.rx.release(w.bytes);
     for (const std::uint64_t seed : {3, 4}) {
         w.rx.want_at(w.wanted.data(), w.bytes, 0);
-        w.add(1, w.bytes, seed), w.say();
+        w.add(1, w.bytes, seed);
+        w.say();
         CHECK(w.calls_of_a_look() == 1);
         REQUIRE((w.rx.has_message() && w.rx.is_posted()));
         CHECK(is_message(w.wanted.data(), seed, w.bytes));
@@ -669,14 +778,20 @@ TEST_CASE("a large message like the last is read where it goes by one call") {
 TEST_CASE("what comes where another message was expected is put right") {
     after_a_large_one w;
     const auto all_came = [&](std::size_t at_third) {
-        REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message() && w.third.has_message(); }));
+        REQUIRE(wait_until([&] {
+            w.s.move();
+            return w.rx.has_message() && w.third.has_message();
+        }));
         REQUIRE(w.third.is_expected(at_third));
         CHECK(is_message(w.third.peek(at_third), 6, at_third));
         w.third.release(at_third);
     };
     for (const bool is_wanted : {false, true, true}) { // into a slot, or into the wanted buffer
         if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
-        w.add(2, 100, 5), w.add(3, 30'000, 6), w.add(1, w.bytes, 7), w.say();
+        w.add(2, 100, 5);
+        w.add(3, 30'000, 6);
+        w.add(1, w.bytes, 7);
+        w.say();
         all_came(30'000);
         REQUIRE(w.other.has_message());
         CHECK(is_message(w.other.peek(100), 5, 100));
@@ -684,19 +799,32 @@ TEST_CASE("what comes where another message was expected is put right") {
         REQUIRE(w.rx.is_posted() == is_wanted);
         CHECK(is_message(is_wanted ? w.wanted.data() : w.rx.peek(w.bytes), 7, w.bytes));
         w.rx.release(w.bytes);
-        w.add(1, w.bytes, 1), w.say(); // a large one again, so that the next is predicted
-        REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
+        // a large one again, so that the next is predicted
+        w.add(1, w.bytes, 1);
+        w.say();
+        REQUIRE(wait_until([&] {
+            w.s.move();
+            return w.rx.has_message();
+        }));
         w.rx.release(w.bytes);
     }
     w.rx.want_at(w.wanted.data(), w.bytes, 0);
-    w.add(3, w.most, 6), w.add(1, w.bytes, 7), w.say(); // a larger one of another port: it takes all that was read
+    // a larger one of another port: it takes all that was read
+    w.add(3, w.most, 6);
+    w.add(1, w.bytes, 7);
+    w.say();
     all_came(w.most);
     REQUIRE(w.rx.is_posted());
     CHECK(is_message(w.wanted.data(), 7, w.bytes));
     w.rx.release_posted();
     w.rx.want_at(w.wanted.data(), w.bytes, 0);
-    w.add(1, w.most, 8), w.say(); // another size than the receiver expects, which it must detect
-    REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
+    // another size than the receiver expects, which it must detect
+    w.add(1, w.most, 8);
+    w.say();
+    REQUIRE(wait_until([&] {
+        w.s.move();
+        return w.rx.has_message();
+    }));
     CHECK(!w.rx.is_expected(w.bytes));
     CHECK(is_message(w.rx.peek(w.most), 8, w.most));
 }
@@ -707,34 +835,53 @@ TEST_CASE("what fills up to the payload of a large message goes nowhere, expecte
         for (unsigned before = 0; before <= 3; ++before)
             for (unsigned now = 0; now <= 3; ++now) {
                 INFO("wanted " << is_wanted << " filler units " << before << ", then " << now);
-                w.add(1, w.bytes, 1, before), w.say();
-                REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
+                w.add(1, w.bytes, 1, before);
+                w.say();
+                REQUIRE(wait_until([&] {
+                    w.s.move();
+                    return w.rx.has_message();
+                }));
                 CHECK(is_message(w.rx.peek(w.bytes), 1, w.bytes));
                 w.rx.release(w.bytes);
                 if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
-                w.add(1, w.bytes, 2, now), w.add(2, 100, 3), w.say();
+                w.add(1, w.bytes, 2, now);
+                w.add(2, 100, 3);
+                w.say();
                 if (now == before && !is_wanted) CHECK(w.calls_of_a_look() == 1);
-                REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message() && w.other.has_message(); }));
+                REQUIRE(wait_until([&] {
+                    w.s.move();
+                    return w.rx.has_message() && w.other.has_message();
+                }));
                 REQUIRE(w.rx.is_posted() == is_wanted);
                 CHECK(is_message(is_wanted ? w.wanted.data() : w.rx.peek(w.bytes), 2, w.bytes));
                 CHECK(is_message(w.other.peek(100), 3, 100));
-                w.rx.release(w.bytes), w.other.release(100);
+                w.rx.release(w.bytes);
+                w.other.release(100);
                 if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
                 for (const std::size_t cut : {3, 16, 20, 32, 64, 70}) { // sent in two parts
                     w.add(1, w.bytes, 4 + cut, now);
                     REQUIRE(::send(w.test.get(), w.line.data(), cut, 0) == static_cast<ssize_t>(cut));
-                    w.s.move(), w.s.move();
+                    w.s.move();
+                    w.s.move();
                     const auto rest = w.line.size() - cut;
                     REQUIRE(::send(w.test.get(), w.line.data() + cut, rest, 0) == static_cast<ssize_t>(rest));
                     w.line.clear();
-                    REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
+                    REQUIRE(wait_until([&] {
+                        w.s.move();
+                        return w.rx.has_message();
+                    }));
                     CHECK(is_message(w.rx.is_posted() ? w.wanted.data() : w.rx.peek(w.bytes), 4 + cut, w.bytes));
                     w.rx.release(w.bytes);
                     if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
                 }
                 if (!is_wanted) continue;
-                w.add(1, w.bytes, 1, now), w.say(); // for the receive that is still posted
-                REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
+                // for the receive that is still posted
+                w.add(1, w.bytes, 1, now);
+                w.say();
+                REQUIRE(wait_until([&] {
+                    w.s.move();
+                    return w.rx.has_message();
+                }));
                 w.rx.release(w.bytes);
             }
 }
@@ -777,7 +924,10 @@ namespace {
 struct noted_call {
     std::size_t parts = 0;
     const std::byte* at = nullptr;
-    void note(const msghdr& m) { parts = m.msg_iovlen, at = static_cast<const std::byte*>(m.msg_iov->iov_base); }
+    void note(const msghdr& m) {
+        parts = m.msg_iovlen;
+        at = static_cast<const std::byte*>(m.msg_iov->iov_base);
+    }
 };
 noted_call last_sent, last_filled;
 ssize_t noted_sendmsg(int fd, const msghdr* m, int flags) {
@@ -798,7 +948,8 @@ TEST_CASE("a message of a slot goes out and comes in as one part, its head in fr
     for (const channel_shape shape : {channel_shape{.depth = 4, .slot_bytes = 64 * 1024}, {2, 4096}, {3, 200}}) {
         auto [a, b] = connection(AF_UNIX);
         stream left(noting_calls, shape, 5), right(noting_calls, shape, 5);
-        left.open(std::move(a), nullptr, false), right.open(std::move(b), nullptr, false);
+        left.open(std::move(a), nullptr, false);
+        right.open(std::move(b), nullptr, false);
         sending_end tx = left.tx(3);
         receiving_end rx = right.rx(3);
         const std::size_t bytes = shape.slot_bytes < 40'000 ? shape.slot_bytes : 40'000;
@@ -808,14 +959,19 @@ TEST_CASE("a message of a slot goes out and comes in as one part, its head in fr
             tx.commit(n);
             REQUIRE(left.move());
             CHECK(last_sent.parts == 1);
-            REQUIRE(wait_until([&] { return right.move(), rx.has_message(); }));
+            REQUIRE(wait_until([&] {
+                right.move();
+                return rx.has_message();
+            }));
             if (n < 16 * 1024 && seed > 1 && bytes < 16 * 1024) {
                 CHECK(last_filled.parts == 1);
                 CHECK(last_filled.at + sizeof(stream_frame) == rx.peek(n)); // read in place, not copied
             }
             CHECK(is_message(rx.peek(n), seed, n));
             rx.release(n);
-            (void)right.move(), (void)left.move(); // credits
+            // credits
+            (void)right.move();
+            (void)left.move();
         }
     }
 }
@@ -832,32 +988,56 @@ TEST_CASE("what comes with, before or instead of a message that is not large fin
         fill_message(line.data() + at + sizeof f, seed, n);
     };
     const auto takes = [&](receiving_end& from, std::size_t n, std::uint64_t seed) {
-        REQUIRE(wait_until([&] { return h.s.move(), from.has_message(); }));
+        REQUIRE(wait_until([&] {
+            h.s.move();
+            return from.has_message();
+        }));
         REQUIRE(from.is_expected(n));
         CHECK(is_message(from.peek(n), seed, n));
         from.release(n);
     };
     const auto first = [&] { // so that another one is predicted on port 1
-        add(1, 1000, 9), h.say(line.data(), line.size()), line.clear();
+        add(1, 1000, 9);
+        h.say(line.data(), line.size());
+        line.clear();
         takes(rx, 1000, 9);
     };
     for (const std::size_t cut : {0, 1, 15, 16, 17, 1015, 1016, 1020, 2032, 2040}) { // sent in two parts
         first();
-        add(1, 1000, 1), add(1, 2000, 2), add(2, 50, 3), add(2, 3000, 4), add(1, 4096, 5);
+        add(1, 1000, 1);
+        add(1, 2000, 2);
+        add(2, 50, 3);
+        add(2, 3000, 4);
+        add(1, 4096, 5);
         h.say(line.data(), cut);
-        (void)h.s.move(), (void)h.s.move();
-        h.say(line.data() + cut, line.size() - cut), line.clear();
-        takes(rx, 1000, 1), takes(rx, 2000, 2), takes(other, 50, 3), takes(other, 3000, 4), takes(rx, 4096, 5);
+        (void)h.s.move();
+        (void)h.s.move();
+        h.say(line.data() + cut, line.size() - cut);
+        line.clear();
+        takes(rx, 1000, 1);
+        takes(rx, 2000, 2);
+        takes(other, 50, 3);
+        takes(other, 3000, 4);
+        takes(rx, 4096, 5);
         first();
-        add(2, 4000, 6), add(1, 10, 7), add(1, 200, 8); // starts with another port's message
+        // starts with another port's message
+        add(2, 4000, 6);
+        add(1, 10, 7);
+        add(1, 200, 8);
         h.say(line.data(), cut < 10 ? cut : 10);
         (void)h.s.move();
-        h.say(line.data() + (cut < 10 ? cut : 10), line.size() - (cut < 10 ? cut : 10)), line.clear();
-        takes(other, 4000, 6), takes(rx, 10, 7), takes(rx, 200, 8);
+        h.say(line.data() + (cut < 10 ? cut : 10), line.size() - (cut < 10 ? cut : 10));
+        line.clear();
+        takes(other, 4000, 6);
+        takes(rx, 10, 7);
+        takes(rx, 200, 8);
     }
     first();
     h.message(1, 5000); // larger than a slot
-    CHECK(wait_until([&] { return h.s.move(), !h.s.is_live(); }));
+    CHECK(wait_until([&] {
+        h.s.move();
+        return !h.s.is_live();
+    }));
     CHECK(h.s.is_nonsense());
 }
 
@@ -870,7 +1050,10 @@ TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", 
         tx.commit_single_copy(a.from.data(), a.bytes, 0);
         if (wanted) rx.want_at(a.to.data(), a.bytes, 0);
         world.left.move(); // a part is in transit
-        REQUIRE(wait_until([&] { return world.right.move(), !wanted || a.to[0] == a.from[0]; })); // some has arrived
+        REQUIRE(wait_until([&] {
+            world.right.move();
+            return !wanted || a.to[0] == a.from[0];
+        })); // some has arrived
         REQUIRE(!tx.has_all_back());
         REQUIRE(!rx.has_message());
         if (wanted) world.right.settle();
@@ -878,7 +1061,11 @@ TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", 
         CHECK((arrived[0] == original[0]) == wanted);
         world.left.settle();
         a.from.assign(a.bytes, std::byte{0xdd}); // the user's memory again
-        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        REQUIRE(wait_until([&] {
+            world.left.move();
+            world.right.move();
+            return rx.has_message();
+        }));
         CHECK(a.to == arrived);
         CHECK(rx.is_posted() == wanted);
         if (!wanted) CHECK(std::memcmp(rx.peek(a.bytes), original.data(), a.bytes) == 0);
@@ -895,13 +1082,20 @@ TEMPLATE_TEST_CASE("when an end has left, nothing goes to its user's memory", ""
         tx.commit_single_copy(a.from.data(), a.bytes, 0);
         if (has_begun) { // a part is in transit, and some of it has arrived
             world.left.move();
-            REQUIRE(wait_until([&] { return world.right.move(), a.to[0] == a.from[0]; }));
+            REQUIRE(wait_until([&] {
+                world.right.move();
+                return a.to[0] == a.from[0];
+            }));
         }
         REQUIRE(!rx.has_message());
         CHECK((a.to[0] == a.from[0]) == has_begun);
         const auto before = a.to;
         world.right.say_bye();
-        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); })); // in its slot
+        REQUIRE(wait_until([&] {
+            world.left.move();
+            world.right.move();
+            return rx.has_message();
+        }));                     // in its slot
         CHECK((a.to == before)); // not shown where they differ: there are 12 MiB
     }
 }
@@ -925,17 +1119,23 @@ TEMPLATE_TEST_CASE("large messages go over all lanes, small ones over one, and a
                 fill_message(to, sent[p], bytes);
                 tx[p].commit(bytes, static_cast<std::uint32_t>(sent[p]++));
             }
-            world.left.move(), world.right.move();
+            world.left.move();
+            world.right.move();
             if (!rx[p].has_message()) continue;
             const std::size_t expected = size_of(p, got[p]);
             if (!rx[p].is_expected(expected, static_cast<std::uint32_t>(got[p])) ||
                 !is_message(rx[p].peek(expected), got[p], expected))
                 throw std::runtime_error("message " + std::to_string(got[p]) + " of port " + std::to_string(p));
-            rx[p].release(expected), ++got[p];
+            rx[p].release(expected);
+            ++got[p];
         }
         return got[0] == messages && got[1] == messages;
     }));
-    CHECK(wait_until([&] { return world.left.move(), world.right.move(), world.left.is_flushed(); }));
+    CHECK(wait_until([&] {
+        world.left.move();
+        world.right.move();
+        return world.left.is_flushed();
+    }));
     if constexpr (!std::is_same_v<TestType, local_lanes>) {
         std::size_t all = 0; // of the messages that are large enough for lanes
         for (std::uint64_t m = 0; m < messages; ++m) all += size_of(0, m) >= least ? size_of(0, m) : 0;
@@ -949,13 +1149,18 @@ TEMPLATE_TEST_CASE("large messages go over all lanes, small ones over one, and a
 
 TEST_CASE("without its lanes a stream sends large messages over one, and asks for them") {
     tcp4 world({.depth = 2, .slot_bytes = 1 << 20});
-    world.left.allow_lanes(3), world.right.allow_lanes(3);
+    world.left.allow_lanes(3);
+    world.right.allow_lanes(3);
     auto tx = world.left.tx(1);
     auto rx = world.right.rx(1);
     const auto send = [&](std::size_t bytes) {
         fill_message(tx.try_acquire(bytes), 1, bytes);
         tx.commit(bytes);
-        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        REQUIRE(wait_until([&] {
+            world.left.move();
+            world.right.move();
+            return rx.has_message();
+        }));
         CHECK(is_message(rx.peek(bytes), 1, bytes));
         rx.release(bytes);
     };
@@ -967,17 +1172,28 @@ TEST_CASE("without its lanes a stream sends large messages over one, and asks fo
         auto [a, b] = connection(AF_INET);
         CHECK(!world.right.has_arrived(k, 1));
         world.left.adopt_lane(k, 7, std::move(a), {});
-        CHECK(wait_until([&] { return world.left.move(), world.right.move(), world.right.has_arrived(k, 7); }));
+        CHECK(wait_until([&] {
+            world.left.move();
+            world.right.move();
+            return world.right.has_arrived(k, 7);
+        }));
         CHECK(!world.right.has_arrived(k, 6)); // not an earlier attempt
         if (k == 2) {                          // the other end may use the lanes before this one knows
             fill_message(tx.try_acquire(1 << 20), 1, 1 << 20);
             tx.commit(1 << 20);
-            for (int i = 0; i < 50; ++i) world.left.move(), world.right.move();
+            for (int i = 0; i < 50; ++i) {
+                world.left.move();
+                world.right.move();
+            }
             CHECK(!rx.has_message());
         }
         world.right.use_lane(k, std::move(b), {});
     }
-    REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+    REQUIRE(wait_until([&] {
+        world.left.move();
+        world.right.move();
+        return rx.has_message();
+    }));
     CHECK(is_message(rx.peek(1 << 20), 1, 1 << 20));
     rx.release(1 << 20);
     CHECK((!world.left.wants_lanes() && !world.right.wants_lanes()));
@@ -992,15 +1208,22 @@ TEST_CASE("a stream ends with any of its lanes, whether something is on its way 
             if (busy) {
                 fill_message(tx.try_acquire(16 << 20), 1, 16 << 20);
                 tx.commit(16 << 20);
-                world.left.move(), world.right.move();
+                world.left.move();
+                world.right.move();
                 REQUIRE(!rx.has_message());
             }
             world.left.release_lane(k);
-            CHECK(wait_until([&] { return world.right.move(), !world.right.is_live(); }));
+            CHECK(wait_until([&] {
+                world.right.move();
+                return !world.right.is_live();
+            }));
             CHECK(world.right.state() == stream::phase::lost);
             CHECK(!world.right.is_nonsense());
             CHECK(!rx.has_message());
-            CHECK(wait_until([&] { return world.left.move(), !world.left.is_live(); }));
+            CHECK(wait_until([&] {
+                world.left.move();
+                return !world.left.is_live();
+            }));
             CHECK(world.left.state() == stream::phase::lost);
         }
 }
@@ -1009,7 +1232,8 @@ TEST_CASE("a goodbye that overtakes other lanes does not end the stream before t
     for (const bool breaks : {false, true}) {
         constexpr std::size_t bytes = 1 << 20;
         local world({.depth = 2, .slot_bytes = bytes});
-        world.left.allow_lanes(2), world.right.allow_lanes(2);
+        world.left.allow_lanes(2);
+        world.right.allow_lanes(2);
         auto ends = connection(AF_UNIX);
         auto &a = ends.first, &b = ends.second;
         auto [c, d] = connection(AF_UNIX); // the test forwards what b receives to c, when it likes
@@ -1022,7 +1246,8 @@ TEST_CASE("a goodbye that overtakes other lanes does not end the stream before t
         world.left.say_bye();
         std::vector<char> held;
         REQUIRE(wait_until([&] {
-            world.left.move(), world.right.move();
+            world.left.move();
+            world.right.move();
             char some[4096];
             for (ssize_t n; (n = ::recv(b.get(), some, sizeof some, MSG_DONTWAIT)) > 0;)
                 held.insert(held.end(), some, some + n);
@@ -1034,7 +1259,10 @@ TEST_CASE("a goodbye that overtakes other lanes does not end the stream before t
         CHECK(!rx.has_message());
         if (breaks) {
             c.close();
-            CHECK(wait_until([&] { return world.right.move(), !world.right.is_live(); }));
+            CHECK(wait_until([&] {
+                world.right.move();
+                return !world.right.is_live();
+            }));
             CHECK(world.right.state() == stream::phase::lost);
             continue;
         }
@@ -1043,7 +1271,10 @@ TEST_CASE("a goodbye that overtakes other lanes does not end the stream before t
             if (n > 0) at += static_cast<std::size_t>(n);
             world.right.move();
         }
-        CHECK(wait_until([&] { return world.right.move(), !world.right.is_live(); }));
+        CHECK(wait_until([&] {
+            world.right.move();
+            return !world.right.is_live();
+        }));
         CHECK(world.right.state() == stream::phase::left);
         REQUIRE(rx.has_message());
         CHECK(is_message(rx.peek(bytes), 5, bytes));
@@ -1056,7 +1287,10 @@ namespace {
 struct short_of_memory {
     static inline int fd = -1;
     static ssize_t recvmsg(int at, msghdr* m, int flags) {
-        if (at == fd) return errno = ENOMEM, -1;
+        if (at == fd) {
+            errno = ENOMEM;
+            return -1;
+        }
         return ::recvmsg(at, m, flags);
     }
 };
@@ -1071,21 +1305,30 @@ TEST_CASE("who has said goodbye is not lost because the end of another lane is s
     auto [a, b] = connection(AF_UNIX);
     auto [c, d] = connection(AF_UNIX);
     short_of_memory::fd = b.get();
-    left.open(std::move(a), nullptr, false), right.open(std::move(b), nullptr, false);
-    left.allow_lanes(2), right.allow_lanes(2);
-    left.use_lane(1, std::move(c), {}), right.adopt_lane(1, 1, std::move(d), {});
+    left.open(std::move(a), nullptr, false);
+    right.open(std::move(b), nullptr, false);
+    left.allow_lanes(2);
+    right.allow_lanes(2);
+    left.use_lane(1, std::move(c), {});
+    right.adopt_lane(1, 1, std::move(d), {});
     auto tx = left.tx(1);
     auto rx = right.rx(1);
     fill_message(tx.try_acquire(4096), 5, 4096);
     tx.commit(4096);
     left.say_bye();
-    REQUIRE(wait_until([&] { return left.move(), left.has_said_bye(); }));
+    REQUIRE(wait_until([&] {
+        left.move();
+        return left.has_said_bye();
+    }));
     (void)left.release_lane(1);
     (void)left.release_socket();
     for (int i = 0; i < 300; ++i) right.move(); // checks idle lanes now and then
     CHECK(right.is_live());
     short_of_memory::fd = -1;
-    CHECK(wait_until([&] { return right.move(), !right.is_live(); }));
+    CHECK(wait_until([&] {
+        right.move();
+        return !right.is_live();
+    }));
     CHECK(right.state() == stream::phase::left);
     REQUIRE(rx.has_message());
     CHECK(is_message(rx.peek(4096), 5, 4096));
@@ -1101,7 +1344,10 @@ constexpr channel_shape small_shape{.depth = 2, .slot_bytes = page_bytes};
 struct full_queue {
     static inline std::atomic<int> left{0};
     static int connect(int fd, const sockaddr* a, socklen_t bytes) {
-        if (left.fetch_sub(1) > 0) return errno = EAGAIN, -1;
+        if (left.fetch_sub(1) > 0) {
+            errno = EAGAIN;
+            return -1;
+        }
         return ::connect(fd, a, bytes);
     }
 };
@@ -1142,8 +1388,10 @@ TEST_CASE("names of unix sockets are of one length, and what is no name of ours 
 TEST_CASE("a rank comes through a unix listener with a long queue, and a closed one is found gone") {
     socket_address at[2];
     descriptor listeners[2];
-    for (int r = 0; r < 2; ++r)
-        at[r] = detail::unix_address("", detail::new_unix_name()), listeners[r] = socket_hub::listen_on(at[r]);
+    for (int r = 0; r < 2; ++r) {
+        at[r] = detail::unix_address("", detail::new_unix_name());
+        listeners[r] = socket_hub::listen_on(at[r]);
+    }
     const std::vector<socket_address> peers{at[0], at[1]};
     auto zero = make_counted<socket_hub>(std::move(listeners[0]), a_token, peers, 0, full_queue_calls);
     auto one = make_counted<socket_hub>(std::move(listeners[1]), a_token, peers, 0, full_queue_calls);
@@ -1153,14 +1401,20 @@ TEST_CASE("a rank comes through a unix listener with a long queue, and a closed 
         full_queue::left = 3;
         remote_links here(one, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
         remote_links there(zero, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
-        here.begin(failed), there.begin(other_failed);
+        here.begin(failed);
+        there.begin(other_failed);
         auto tx = here.tx(0, 0);
         auto rx = there.rx(0, 1);
         tx.commit(0, 9);
-        CHECK(wait_until([&] { return here.move(), there.move(), rx.has_message(); }));
+        CHECK(wait_until([&] {
+            here.move();
+            there.move();
+            return rx.has_message();
+        }));
         CHECK(full_queue::left < 0);
         CHECK((failed.load() == 0 && other_failed.load() == 0));
-        here.say_bye(), there.say_bye();
+        here.say_bye();
+        there.say_bye();
     }
     zero = {};
     for (const int rank : {0, 1}) { // a closed listener refuses every connection at once
@@ -1172,7 +1426,10 @@ TEST_CASE("a rank comes through a unix listener with a long queue, and a closed 
         remote_links links(hub, {.id = 2, .rank = rank, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
         links.begin(failed);
         (void)links.tx(0, 1 - rank);
-        CHECK(wait_until([&] { return links.move(), links.find_gone(1 - rank, now_ns()) == 1 - rank; }));
+        CHECK(wait_until([&] {
+            links.move();
+            return links.find_gone(1 - rank, now_ns()) == 1 - rank;
+        }));
         CHECK(failed.load() == 0);
         links.say_bye();
     }
@@ -1224,10 +1481,14 @@ struct narrow_listener {
     static inline bool may_accept = false; // all the same
     static int accept4(int fd, sockaddr* a, socklen_t* bytes, int flags) {
         if (throws_after > 0 && --throws_after == 0) throw std::bad_alloc();
-        return refusal != 0 && !may_accept ? (errno = refusal, -1) : ::accept4(fd, a, bytes, flags);
+        if (refusal == 0 || may_accept) return ::accept4(fd, a, bytes, flags);
+        errno = refusal;
+        return -1;
     }
     static int socket(int domain, int type, int protocol) {
-        return refusal != 0 ? (errno = refusal, -1) : ::socket(domain, type, protocol);
+        if (refusal == 0) return ::socket(domain, type, protocol);
+        errno = refusal;
+        return -1;
     }
 };
 constexpr socket_calls narrow_calls{
@@ -1244,7 +1505,8 @@ TEST_CASE("an exception while connections are moved on keeps no rank out for eve
         collx::atomic<std::uint64_t> failed{0}, other_failed{0};
         remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
         remote_links other(hub, {.id = 2, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
-        links.begin(failed), other.begin(other_failed);
+        links.begin(failed);
+        other.begin(other_failed);
         (void)links.rx(0, 1);                          // makes every move() look at the listener
         for (remote_links* mover : {&links, &other}) { // on its own, and helped by the other
             narrow_listener::throws_after = 1;
@@ -1257,9 +1519,11 @@ TEST_CASE("an exception while connections are moved on keeps no rank out for eve
                 }
             }
             if (!has_thrown) return 2;
-            (void)links.connections(), (void)other.connections();
+            (void)links.connections();
+            (void)other.connections();
         }
-        links.say_bye(), other.say_bye();
+        links.say_bye();
+        other.say_bye();
         return 0;
     });
     p.wait(20'000);
@@ -1281,7 +1545,8 @@ TEST_CASE(
             collx::atomic<std::uint64_t> failed{0};
             remote_links links(hub, {.id = id, .rank = me, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
             links.begin(failed);
-            narrow_listener::refusal = reason, narrow_listener::may_accept = !accepts;
+            narrow_listener::refusal = reason;
+            narrow_listener::may_accept = !accepts;
             CHECK(hub->look(id, [](auto&&...) {}) == (accepts ? reason : 0));
             for (int i = 0; i < 1000; ++i) (void)links.move();
             CHECK(failed.load() == 0); // this rank waits for no other
@@ -1315,7 +1580,10 @@ TEST_CASE("a rank that has no memory for what comes says so to the sender, and d
         char message[8] = {};
     } said{other->hello(1, 1, 0, huge)};
     REQUIRE(wait_until([&] { return ::send(one.get(), &said, sizeof said, MSG_NOSIGNAL) == sizeof said; }));
-    REQUIRE(wait_until([&] { return links.move(), failed.load() != 0; }));
+    REQUIRE(wait_until([&] {
+        links.move();
+        return failed.load() != 0;
+    }));
     const failure why(failed.load());
     CHECK((why.code() == errc::resource && why.rank() == 0));
     stream_frame heard;
@@ -1349,27 +1617,40 @@ TEST_CASE("who has said goodbye is helped no more: its connections are the hub's
     collx::atomic<std::uint64_t> failed[4]{};
     remote_links zero(hubs[0], one_of_three(1, 0)), one(hubs[1], one_of_three(1, 1)),
         leaving(hubs[2], one_of_three(1, 2)), staying(hubs[2], one_of_three(2, 2));
-    zero.begin(failed[0]), one.begin(failed[1]), leaving.begin(failed[2]), staying.begin(failed[3]);
+    zero.begin(failed[0]);
+    one.begin(failed[1]);
+    leaving.begin(failed[2]);
+    staying.begin(failed[3]);
     sending_end tx[2] = {leaving.tx(0, 0), leaving.tx(0, 1)}, back = zero.tx(0, 2);
     (void)one.rx(0, 2);
     REQUIRE(wait_until([&] {
-        (void)zero.move(), (void)one.move(), (void)leaving.move();
+        (void)zero.move();
+        (void)one.move();
+        (void)leaving.move();
         return zero.connections() == 1 && one.connections() == 1 && leaving.connections() == 2;
     }));
     // One message more than there are free slots at the others, so that the goodbye has to wait.
     for (int i = 0; i <= small_shape.depth; ++i) {
-        REQUIRE(wait_until([&] { return leaving.move(), tx[0].try_acquire(8) != nullptr; }));
+        REQUIRE(wait_until([&] {
+            leaving.move();
+            return tx[0].try_acquire(8) != nullptr;
+        }));
         tx[0].commit(8);
     }
     leaving.say_bye();
     REQUIRE(back.try_acquire(8) != nullptr);
     back.commit(8); // and one to receive
-    REQUIRE(wait_until([&] { return zero.move(), back.is_drained(); }));
+    REQUIRE(wait_until([&] {
+        zero.move();
+        return back.is_drained();
+    }));
     failed[2].store(7);
     for (int i = 0; i < 3000; ++i) (void)staying.move();
     CHECK(leaving.connections() == 0);
     CHECK(failed[2].load() == 7);
-    zero.say_bye(), one.say_bye(), staying.say_bye();
+    zero.say_bye();
+    one.say_bye();
+    staying.say_bye();
 }
 
 TEST_CASE("connections that come for communicators that have gone are closed when their other ends are") {
@@ -1383,15 +1664,22 @@ TEST_CASE("connections that come for communicators that have gone are closed whe
     };
     collx::atomic<std::uint64_t> failed[2]{};
     remote_links zero(hubs[0], of(1, 0)), one(hubs[1], of(1, 1));
-    zero.begin(failed[0]), one.begin(failed[1]);
+    zero.begin(failed[0]);
+    one.begin(failed[1]);
     const auto send = [](remote_links& from) {
         sending_end tx = from.tx(0, 0);
         REQUIRE(tx.try_acquire(8) != nullptr);
         tx.commit(8);
-        REQUIRE(wait_until([&] { return from.move(), tx.is_drained(); }));
+        REQUIRE(wait_until([&] {
+            from.move();
+            return tx.is_drained();
+        }));
     };
     const auto move_both = [&] {
-        for (int i = 0; i < 200; ++i) (void)zero.move(), (void)one.move();
+        for (int i = 0; i < 200; ++i) {
+            (void)zero.move();
+            (void)one.move();
+        }
     };
     // One that has come for a communicator which is not made yet stays, with what its other end said before it ended.
     collx::atomic<std::uint64_t> early_failed{0}, late_failed{0};
@@ -1407,22 +1695,32 @@ TEST_CASE("connections that come for communicators that have gone are closed whe
     for (std::uint64_t id = 100; id < 160; ++id) {
         collx::atomic<std::uint64_t> none[2]{};
         remote_links left(hubs[0], of(id, 0)), late(hubs[1], of(id, 1));
-        left.begin(none[0]), late.begin(none[1]);
+        left.begin(none[0]);
+        late.begin(none[1]);
         left.say_bye();
         send(late); // connects
         move_both();
         late.say_bye();
         move_both();
     }
-    CHECK(wait_until([&] { return move_both(), open_descriptors() - before < 40; }));
+    CHECK(wait_until([&] {
+        move_both();
+        return open_descriptors() - before < 40;
+    }));
 
     remote_links late(hubs[0], of(7, 0));
     late.begin(late_failed);
     receiving_end rx = late.rx(0, 1);
-    CHECK(wait_until([&] { return late.move(), one.move(), rx.has_message(); }));
+    CHECK(wait_until([&] {
+        late.move();
+        one.move();
+        return rx.has_message();
+    }));
     CHECK(failed[0].load() == 0);
     CHECK(failed[1].load() == 0);
-    late.say_bye(), zero.say_bye(), one.say_bye();
+    late.say_bye();
+    zero.say_bye();
+    one.say_bye();
 }
 
 namespace {
@@ -1438,8 +1736,10 @@ late_hearing hear_late(int first) {
     };
     socket_address at[4];
     descriptor listeners[4];
-    for (int r = 0; r < 4; ++r)
-        at[r] = detail::unix_address("", detail::new_unix_name()), listeners[r] = socket_hub::listen_on(at[r]);
+    for (int r = 0; r < 4; ++r) {
+        at[r] = detail::unix_address("", detail::new_unix_name());
+        listeners[r] = socket_hub::listen_on(at[r]);
+    }
     const auto hub_of = [&](int r) {
         return make_counted<socket_hub>(std::move(listeners[r]), a_token, std::vector(at, at + 4), 0);
     };
@@ -1522,16 +1822,19 @@ TEST_CASE("lanes that come too early, twice, from the wrong side or with a numbe
     const std::vector<socket_address> peers{at[0], at[1]};
     auto zero = make_counted<socket_hub>(std::move(listeners[0]), a_token, peers, 0);
     auto one = make_counted<socket_hub>(std::move(listeners[1]), a_token, peers, 0);
-    zero->set_lanes(3), one->set_lanes(3);
+    zero->set_lanes(3);
+    one->set_lanes(3);
     const channel_shape shape{.depth = 2, .slot_bytes = 1 << 20};
     collx::atomic<std::uint64_t> failed{0}, other_failed{0};
     remote_links here(one, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = shape, .ports = 1});
     remote_links there(zero, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = shape, .ports = 1});
-    here.begin(failed), there.begin(other_failed);
+    here.begin(failed);
+    there.begin(other_failed);
     std::vector<descriptor> strange;
     const auto say_hello = [&](int to, std::uint32_t lane) {
         detail::stream_hello h = (to == 0 ? one : zero)->hello(1, 1 - to, to, shape);
-        h.lane = lane, h.attempt = 1;
+        h.lane = lane;
+        h.attempt = 1;
         auto s = descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         REQUIRE(::connect(s.get(), at[to].get(), at[to].bytes) == 0);
         REQUIRE(::send(s.get(), &h, sizeof h, MSG_NOSIGNAL) == sizeof h);
@@ -1540,9 +1843,16 @@ TEST_CASE("lanes that come too early, twice, from the wrong side or with a numbe
     say_hello(0, 1); // early: no rank has connected yet
     auto tx = here.tx(0, 0), back = there.tx(0, 1);
     auto rx = there.rx(0, 1), back_rx = here.rx(0, 0);
-    const auto go = [&] { return here.move(), there.move(), ::usleep(200); };
+    const auto go = [&] {
+        here.move();
+        there.move();
+        return ::usleep(200);
+    };
     tx.commit(0, 9);
-    REQUIRE(wait_until([&] { return go(), rx.has_message(); }));
+    REQUIRE(wait_until([&] {
+        go();
+        return rx.has_message();
+    }));
     rx.release(0);
     for (const std::uint32_t lane : {3u, 8u, 31u, 0x8000'0001u, UINT32_MAX}) say_hello(0, lane);
     for (const std::uint32_t lane : {1u, 2u, UINT32_MAX}) say_hello(1, lane); // a lower rank makes no lanes
@@ -1551,9 +1861,17 @@ TEST_CASE("lanes that come too early, twice, from the wrong side or with a numbe
     std::uint64_t sent = 0;
     REQUIRE(wait_until([&] { // until all lanes exist at both ends
         for (auto* both : {&tx, &back})
-            if (std::byte* to = both->try_acquire(1 << 20)) fill_message(to, 1, 1 << 20), both->commit(1 << 20), ++sent;
+            if (std::byte* to = both->try_acquire(1 << 20)) {
+                fill_message(to, 1, 1 << 20);
+                both->commit(1 << 20);
+                ++sent;
+            }
         for (auto* both : {&rx, &back_rx}) {
-            REQUIRE(wait_until([&] { return here.move(), there.move(), both->has_message(); }));
+            REQUIRE(wait_until([&] {
+                here.move();
+                there.move();
+                return both->has_message();
+            }));
             if (!is_message(both->peek(1 << 20), 1, 1 << 20)) throw std::runtime_error("another message");
             both->release(1 << 20);
         }
@@ -1564,7 +1882,8 @@ TEST_CASE("lanes that come too early, twice, from the wrong side or with a numbe
     CHECK((here.connections() == 3 && there.connections() == 3));
     CHECK((failed.load() == 0 && other_failed.load() == 0));
     CHECK(sent > 2);
-    here.say_bye(), there.say_bye();
+    here.say_bye();
+    there.say_bye();
 }
 
 TEST_CASE("a process of another user neither comes in through a unix listener nor is taken for a rank") {
@@ -1619,7 +1938,8 @@ TEST_CASE("a process of another user neither comes in through a unix listener no
     }
     char c;
     REQUIRE(::read(ready[0], &c, 1) == 1);
-    ::close(ready[0]), ::close(ready[1]);
+    ::close(ready[0]);
+    ::close(ready[1]);
     socket_address mine = detail::unix_address("", detail::new_unix_name());
     descriptor my_listener = socket_hub::listen_on(mine);
     auto mine_hub = make_counted<socket_hub>(std::move(my_listener), a_token, std::vector{theirs, mine}, 0);
@@ -1627,7 +1947,10 @@ TEST_CASE("a process of another user neither comes in through a unix listener no
     remote_links links(mine_hub, {.id = 3, .rank = 1, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
     links.begin(failed);
     (void)links.tx(0, 0);
-    CHECK(wait_until([&] { return links.move(), failed.load() != 0; }));
+    CHECK(wait_until([&] {
+        links.move();
+        return failed.load() != 0;
+    }));
     CHECK(failure(failed.load()).code() == errc::security);
     CHECK(failure(failed.load()).rank() == 0);
     links.say_bye();
@@ -1639,12 +1962,19 @@ namespace {
 
 void send_one(stream& s, sending_end& tx, std::size_t bytes, char with) {
     std::byte* to = nullptr;
-    REQUIRE(wait_until([&] { return s.move(), (to = tx.try_acquire(bytes)) != nullptr; }));
+    REQUIRE(wait_until([&] {
+        s.move();
+        return (to = tx.try_acquire(bytes)) != nullptr;
+    }));
     std::memset(to, with, bytes);
     tx.commit(bytes);
 }
 bool comes(stream& s, receiving_end& rx, std::size_t bytes, char with) {
-    if (!wait_until([&] { return s.move(), rx.has_message(); })) return false;
+    if (!wait_until([&] {
+            s.move();
+            return rx.has_message();
+        }))
+        return false;
     const auto* const at = reinterpret_cast<const char*>(rx.peek(bytes));
     bool is_same = true;
     for (std::size_t i = 0; i < bytes; ++i) is_same = is_same && at[i] == with;
@@ -1667,18 +1997,28 @@ TEST_CASE("who does not read one line of a shared connection stops no other, and
         for (int i = 0; i < 200; ++i) {
             if (slow.try_acquire(shape.slot_bytes) != nullptr) {
                 std::memset(slow.try_acquire(shape.slot_bytes), 'a' + sent, shape.slot_bytes);
-                slow.commit(shape.slot_bytes), ++sent;
+                slow.commit(shape.slot_bytes);
+                ++sent;
+                (void)left[0].move();
+                (void)right[1].move();
             }
-            (void)left[0].move(), (void)right[1].move();
         }
         CHECK(sent > shape.depth);
         for (char c = 'A'; c <= 'Z'; ++c) {
             send_one(left[1], fast, 100'000, c);
-            CHECK(wait_until([&] { return left[1].move(), right[1].move(), fast_rx.has_message(); }));
+            CHECK(wait_until([&] {
+                left[1].move();
+                right[1].move();
+                return fast_rx.has_message();
+            }));
             CHECK(comes(right[1], fast_rx, 100'000, c));
         }
         for (int i = 0; i < sent; ++i) {
-            CHECK(wait_until([&] { return left[0].move(), right[0].move(), slow_rx.has_message(); }));
+            CHECK(wait_until([&] {
+                left[0].move();
+                right[0].move();
+                return slow_rx.has_message();
+            }));
             CHECK(comes(right[0], slow_rx, shape.slot_bytes, static_cast<char>('a' + i)));
         }
     }
@@ -1691,17 +2031,27 @@ TEST_CASE(
     collx::atomic<std::uint64_t> failed[4]{};
     remote_links zero(hubs[0], one_of_three(shared_id, 0)), one(hubs[1], one_of_three(shared_id, 1)),
         two(hubs[2], one_of_three(shared_id, 2)), waiting(hubs[0], one_of_three(own_id, 0));
-    zero.begin(failed[0]), one.begin(failed[1]), two.begin(failed[2]), waiting.begin(failed[3]);
+    zero.begin(failed[0]);
+    one.begin(failed[1]);
+    two.begin(failed[2]);
+    waiting.begin(failed[3]);
     receiving_end rx[2] = {zero.rx(0, 1), zero.rx(0, 2)};
     const auto send = [](remote_links& from, sending_end& tx) {
         REQUIRE(tx.try_acquire(8) != nullptr);
         tx.commit(8);
-        REQUIRE(wait_until([&] { return from.move(), tx.is_drained(); }));
+        REQUIRE(wait_until([&] {
+            from.move();
+            return tx.is_drained();
+        }));
     };
     sending_end from_one = one.tx(0, 0);
     REQUIRE(from_one.try_acquire(8) != nullptr);
     from_one.commit(8);
-    REQUIRE(wait_until([&] { return zero.move(), one.move(), rx[0].has_message(); }));
+    REQUIRE(wait_until([&] {
+        zero.move();
+        one.move();
+        return rx[0].has_message();
+    }));
     sending_end from_two = two.tx(0, 0);
     send(two, from_two);
 
@@ -1710,20 +2060,34 @@ TEST_CASE(
     const int next = descriptor(::dup(2)).get();
     const rlimit low{static_cast<rlim_t>(next + 1), usual.rlim_max}; // one more: that of the connection
     ::setrlimit(RLIMIT_NOFILE, &low);
-    const bool came = wait_until([&] { return zero.move(), hubs[0]->shared().count() == 2; });
+    const bool came = wait_until([&] {
+        zero.move();
+        return hubs[0]->shared().count() == 2;
+    });
     ::setrlimit(RLIMIT_NOFILE, &usual);
     REQUIRE(came);
     REQUIRE_FALSE(hubs[0]->shared().can_tell());
-    REQUIRE(wait_until([&] { return zero.move(), rx[1].has_message(); }));
-    rx[0].release(8), rx[1].release(8);
+    REQUIRE(wait_until([&] {
+        zero.move();
+        return rx[1].has_message();
+    }));
+    rx[0].release(8);
+    rx[1].release(8);
     for (int turn = 0; turn < 3; ++turn) {
-        send(one, from_one), send(two, from_two);
+        send(one, from_one);
+        send(two, from_two);
         for (receiving_end& end : rx) {
-            REQUIRE(wait_until([&] { return waiting.move(), end.has_message(); }));
+            REQUIRE(wait_until([&] {
+                waiting.move();
+                return end.has_message();
+            }));
             end.release(8);
         }
     }
-    waiting.say_bye(), zero.say_bye(), one.say_bye(), two.say_bye();
+    waiting.say_bye();
+    zero.say_bye();
+    one.say_bye();
+    two.say_bye();
 }
 
 TEST_CASE("a line that comes before its communicator is made keeps what was said, its end too") {
@@ -1734,10 +2098,16 @@ TEST_CASE("a line that comes before its communicator is made keeps what was said
         early.open(make_sole<detail::trunk_end>(all.left, 5, 0));
         sending_end tx = early.tx(0);
         send_one(early, tx, 100, 'e');
-        REQUIRE(wait_until([&] { return early.move(), early.is_flushed(); }));
+        REQUIRE(wait_until([&] {
+            early.move();
+            return early.is_flushed();
+        }));
         early.say_failure(0x3'0000'0005);
         early.say_bye();
-        REQUIRE(wait_until([&] { return early.move(), early.has_said_bye(); }));
+        REQUIRE(wait_until([&] {
+            early.move();
+            return early.has_said_bye();
+        }));
     }
     all.right->pump();
     CHECK(all.arrivals.take(5) == 0);
@@ -1745,7 +2115,10 @@ TEST_CASE("a line that comes before its communicator is made keeps what was said
     stream late(system_socket_calls, shape, 1);
     (void)late.rx(0);
     late.open(make_sole<detail::trunk_end>(all.right, 5, 0));
-    CHECK(wait_until([&] { return late.move(), late.state() == stream::phase::left; }));
+    CHECK(wait_until([&] {
+        late.move();
+        return late.state() == stream::phase::left;
+    }));
     receiving_end rx = late.rx(0);
     CHECK(rx.has_message());
     CHECK(late.heard_failure() == 0x3'0000'0005);
@@ -1767,16 +2140,27 @@ TEST_CASE("a line that has closed throws away what still comes for it, and other
     receiving_end rx = right[1].rx(0);
     (void)right[0].rx(0);
     right[0].say_bye();
-    REQUIRE(wait_until([&] { return right[0].move(), right[0].has_said_bye(); }));
+    REQUIRE(wait_until([&] {
+        right[0].move();
+        return right[0].has_said_bye();
+    }));
     right[0].~stream();
     new (&right[0]) stream(system_socket_calls, shape, 1);
     for (int i = 0; i < 4; ++i)
         if (tx[0].try_acquire(shape.slot_bytes) != nullptr) tx[0].commit(shape.slot_bytes);
     (void)left[0].move();
     send_one(left[1], tx[1], 1000, 'x');
-    CHECK(wait_until([&] { return left[0].move(), left[1].move(), right[1].move(), rx.has_message(); }));
+    CHECK(wait_until([&] {
+        left[0].move();
+        left[1].move();
+        right[1].move();
+        return rx.has_message();
+    }));
     CHECK(comes(right[1], rx, 1000, 'x'));
-    CHECK(wait_until([&] { return left[0].move(), left[0].state() == stream::phase::left; }));
+    CHECK(wait_until([&] {
+        left[0].move();
+        return left[0].state() == stream::phase::left;
+    }));
     CHECK(left[1].is_live());
 }
 
@@ -1789,7 +2173,8 @@ TEST_CASE("the end of a shared connection is that of all its lines, after what w
         auto mine = make_counted<detail::trunk>(system_socket_calls, 1, 0u, helpers, arrivals);
         mine->open(std::move(a), nullptr, false, false, {});
         stream one(system_socket_calls, shape, 1), other(system_socket_calls, shape, 1);
-        (void)one.rx(0), (void)other.rx(0);
+        (void)one.rx(0);
+        (void)other.rx(0);
         one.open(make_sole<detail::trunk_end>(mine, 1, 0));
         other.open(make_sole<detail::trunk_end>(mine, 2, 0));
         const struct {
@@ -1799,9 +2184,15 @@ TEST_CASE("the end of a shared connection is that of all its lines, after what w
         } said;
         REQUIRE(::send(b.get(), &said, is_nonsense ? sizeof said : offsetof(decltype(said), wrong), 0) > 0);
         if (!is_nonsense) b.close();
-        CHECK(wait_until([&] { return other.move(), !other.is_live(); })); // the inbox of the other line is kept
+        CHECK(wait_until([&] {
+            other.move();
+            return !other.is_live();
+        })); // the inbox of the other line is kept
         CHECK(other.heard_failure() == 0);
-        CHECK(wait_until([&] { return one.move(), !one.is_live(); }));
+        CHECK(wait_until([&] {
+            one.move();
+            return !one.is_live();
+        }));
         CHECK(one.heard_failure() == 0x3'0000'0005);
         CHECK(one.state() == stream::phase::lost);
         CHECK(one.is_nonsense() == is_nonsense);

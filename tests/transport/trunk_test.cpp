@@ -51,7 +51,8 @@ TEST_CASE("a line that has a whole message shows that more has come with it") {
     std::vector<char> message(20'000);
     iovec part{message.data(), message.size()};
     msghdr m{};
-    m.msg_iov = &part, m.msg_iovlen = 1;
+    m.msg_iov = &part;
+    m.msg_iovlen = 1;
     REQUIRE(line.receive(-1, m) == 20'000);
     CHECK(line.has_unread());
     CHECK(other.has_unread());

@@ -162,7 +162,10 @@ void check_both_directions() {
         }
         return 0;
     };
-    for (std::uint64_t i = 0; i < depth; ++i) e.left.post_receive(i), e.right.post_receive(i);
+    for (std::uint64_t i = 0; i < depth; ++i) {
+        e.left.post_receive(i);
+        e.right.post_receive(i);
+    }
     int there = -1;
     std::thread other([&] { there = run(e.right, e.left); });
     CHECK(run(e.left, e.right) == 0);
@@ -201,7 +204,8 @@ void check_memory() {
     const auto again = world.right().register_memory(e.right.bytes.data(), 10'000);
     const auto mine = world.left().register_memory(e.left.bytes.data() + 77, 1);
     const auto address = [&](std::size_t i) { return reinterpret_cast<std::uint64_t>(e.right.bytes.data() + i); };
-    e.left.bytes[77] = std::byte{1}, e.left.bytes[78] = std::byte{2};
+    e.left.bytes[77] = std::byte{1};
+    e.left.bytes[78] = std::byte{2};
     const std::byte* const from = e.left.bytes.data();
     e.right.post_receive(0);
     REQUIRE(e.left.post({{from + 77, 1, mine->local_key, address(4001), part->remote_key},
@@ -328,7 +332,8 @@ void check_forbidden_writes() {
         REQUIRE(e.right.next().is(done::received, 0));
         REQUIRE(e.left.next().is(done::sent, 20));
         std::fill(e.right.bytes.begin(), e.right.bytes.end(), std::byte{});
-        w.to += static_cast<std::uint64_t>(f.to), w.bytes = static_cast<std::uint32_t>(f.bytes);
+        w.to += static_cast<std::uint64_t>(f.to);
+        w.bytes = static_cast<std::uint32_t>(f.bytes);
         if (f.key == 1) w.remote_key ^= 0xffff00;
         REQUIRE(e.left.post({w}, 21, 16));
         (void)e.left.post({e.write(0, 500, 10)}, 22, 16);
@@ -414,7 +419,9 @@ void check_ends() {
         for (const bool is_busy : {false, true}) {
             CAPTURE(order, is_busy);
             verbs_ends e(world, {2, 2, 2, 16}, 100'000);
-            e.right.post_receive(0), e.right.post_receive(1), e.left.post_receive(0);
+            e.right.post_receive(0);
+            e.right.post_receive(1);
+            e.left.post_receive(0);
             if (is_busy) REQUIRE(e.left.post({e.write(0, 0, 100'000)}, 1, 16));
             verbs_end& first = order % 2 == 0 ? e.left : e.right;
             verbs_end& second = order % 2 == 0 ? e.right : e.left;

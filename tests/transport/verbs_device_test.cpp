@@ -99,7 +99,8 @@ TEST_CASE("the fabric notices each misuse") {
         {"more writes",
          [](auto&, auto& e) {
              const auto w = e.write(0, 0, 1);
-             (void)e.left.post({w, w}, 0, 0), (void)e.left.post({w, w}, 1, 16);
+             (void)e.left.post({w, w}, 0, 0);
+             (void)e.left.post({w, w}, 1, 16);
          }},
         {"more receives",
          [](auto&, auto& e) {
@@ -121,25 +122,41 @@ TEST_CASE("the fabric notices each misuse") {
              (void)e.left.post({w}, 0, 16);
          }},
         {"a write from memory that is not", [](auto&, auto& e) { (void)e.left.post({e.write(995, 0, 6)}, 0, 16); }},
-        {"to where the peer", [](auto&, auto& e) { (void)e.left.post({e.write(0, 995, 6)}, 0, 16), e.left.next(); }},
+        {"to where the peer",
+         [](auto&, auto& e) {
+             (void)e.left.post({e.write(0, 995, 6)}, 0, 16);
+             e.left.next();
+         }},
         {"remote key that is not",
          [](auto&, auto& e) {
              const auto w = e.write(0, 0, 6);
              e.right.memory = nullptr; // so no receive has been posted
-             (void)e.left.post({w}, 0, 16), e.left.next();
+             (void)e.left.post({w}, 0, 16);
+             e.left.next();
          }},
         {"a receive into",
          [&](auto&, auto& e) { e.right.pair->post_receive(stranger, 16, e.right.heads_memory->local_key, 0); }},
         {"receive shorter",
          [](auto&, auto& e) {
              e.right.pair->post_receive(e.right.head(0), 15, e.right.heads_memory->local_key, 0);
-             (void)e.left.post({}, 0, 16), e.left.next();
+             (void)e.left.post({}, 0, 16);
+             e.left.next();
          }},
         {"forgotten while posts",
-         [](auto&, auto& e) { (void)e.left.post({e.write(0, 0, 10)}, 0, 16), e.left.memory = nullptr; }},
-        {"forgotten while posts", [](auto&, auto& e) { e.right.post_receive(0), e.right.heads_memory = nullptr; }},
+         [](auto&, auto& e) {
+             (void)e.left.post({e.write(0, 0, 10)}, 0, 16);
+             e.left.memory = nullptr;
+         }},
+        {"forgotten while posts",
+         [](auto&, auto& e) {
+             e.right.post_receive(0);
+             e.right.heads_memory = nullptr;
+         }},
         {"forgotten while the peer",
-         [](auto&, auto& e) { (void)e.left.post({e.write(0, 0, 10)}, 0, 16), e.right.memory = nullptr; }},
+         [](auto&, auto& e) {
+             (void)e.left.post({e.write(0, 0, 10)}, 0, 16);
+             e.right.memory = nullptr;
+         }},
         {"connected twice", [](auto&, auto& e) { e.left.pair->connect(e.right.pair->address()); }},
         {"before connect",
          [](auto& w, auto&) {
@@ -166,11 +183,14 @@ TEST_CASE("the fabric notices each misuse") {
              (void)e.left.pair->post_alone({e.left.bytes.data(), 8, e.left.memory->local_key,
                                             reinterpret_cast<std::uint64_t>(e.right.heads.data()),
                                             e.right.heads_memory->remote_key, true},
-                                           0),
-                 e.left.next();
+                                           0);
+             e.left.next();
          }},
         {"forgotten while the peer",
-         [](auto&, auto& e) { (void)e.left.post_alone(true, 0, e.right, 0, 8, 0), e.right.memory = nullptr; }},
+         [](auto&, auto& e) {
+             (void)e.left.post_alone(true, 0, e.right, 0, 8, 0);
+             e.right.memory = nullptr;
+         }},
         {"nothing is registered", [](auto& w, auto& e) { (void)w.left().register_memory(e.left.bytes.data(), 0); }},
         {"limits that no device",
          [](auto& w, auto&) { (void)w.left().make_queue_pair({.sends = 1, .head_bytes = 4096}); }},
@@ -435,7 +455,10 @@ TEST_CASE("the same seed makes the same things happen") {
         } world{net.open({}), net.open({})};
         verbs_ends e(world, {4, 4, 4, 16}, 100);
         std::string text;
-        for (std::uint64_t i = 0; i < 4; ++i) e.right.post_receive(i), (void)e.left.post({e.write(0, 0, 9)}, i, 16);
+        for (std::uint64_t i = 0; i < 4; ++i) {
+            e.right.post_receive(i);
+            (void)e.left.post({e.write(0, 0, 9)}, i, 16);
+        }
         for (int i = 0; i < 100; ++i) {
             verbs_completion c[4];
             text += static_cast<char>('0' + e.left.pair->poll(c, 4));

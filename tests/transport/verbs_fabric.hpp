@@ -80,10 +80,19 @@ private:
     class pair;
 
     static void add(fabric_counters& to, const fabric_counters& c) {
-        to.posts += c.posts, to.writes += c.writes, to.bytes_written += c.bytes_written, to.sends += c.sends;
-        to.transfers += c.transfers, to.bytes_read += c.bytes_read;
-        to.receives += c.receives, to.polls += c.polls, to.not_ready += c.not_ready, to.devices += c.devices;
-        to.memories += c.memories, to.queue_pairs += c.queue_pairs, to.failures += c.failures;
+        to.posts += c.posts;
+        to.writes += c.writes;
+        to.bytes_written += c.bytes_written;
+        to.sends += c.sends;
+        to.transfers += c.transfers;
+        to.bytes_read += c.bytes_read;
+        to.receives += c.receives;
+        to.polls += c.polls;
+        to.not_ready += c.not_ready;
+        to.devices += c.devices;
+        to.memories += c.memories;
+        to.queue_pairs += c.queue_pairs;
+        to.failures += c.failures;
     }
 
     std::mutex lock_;
@@ -102,7 +111,8 @@ public:
         local_key = static_cast<std::uint32_t>(f.roll_(1u << 20) << 12 | (device_.counts.memories * 2 % 4096));
         remote_key = static_cast<std::uint32_t>(f.roll_(1u << 20) << 12 | (device_.counts.memories * 2 + 1) % 4096);
         device_.regions.push_back({at, bytes, local_key, remote_key, is_readable});
-        ++device_.counts.memories, ++owned_;
+        ++device_.counts.memories;
+        ++owned_;
     }
     ~memory() override {
         const std::lock_guard hold(fabric_.lock_);
@@ -141,7 +151,8 @@ public:
         end_.address.first_packet = static_cast<std::uint32_t>(f.roll_(1u << 24));
         end_.address.mtu_bytes = 4096;
         f.net_.ends.push_back(&end_);
-        ++d.counts.queue_pairs, ++owned_;
+        ++d.counts.queue_pairs;
+        ++owned_;
     }
     ~pair() override {
         const std::lock_guard hold(fabric_.lock_);
@@ -182,7 +193,10 @@ public:
         if (static_cast<int>(end_.receives.size() + end_.received.size()) >= end_.limits.receives)
             misuse("more receives posted than the limit");
         auto p = std::make_unique<fabric_detail::posted_receive>();
-        p->at = at, p->bytes = bytes, p->local_key = local_key, p->id = id;
+        p->at = at;
+        p->bytes = bytes;
+        p->local_key = local_key;
+        p->id = id;
         p->posted.store(1, std::memory_order_release);
         end_.receives.push_back(std::move(p));
     }
@@ -195,7 +209,8 @@ public:
             (end_.why != nullptr && !(end_.sends.empty() && end_.receives.empty()) && end_.roll(2) == 0))
             return false;
         (void)is_wrong(writes, count, head_bytes); // a wrong post fails as if the device had noticed it
-        counts.writes += static_cast<std::uint64_t>(count), counts.sends += head_bytes != 0;
+        counts.writes += static_cast<std::uint64_t>(count);
+        counts.sends += head_bytes != 0;
         for (int i = 0; i < count; ++i) counts.bytes_written += writes[i].bytes;
         auto s = std::make_unique<fabric_detail::posted_send>();
         s->writes.assign(writes, writes + count);
@@ -212,16 +227,19 @@ public:
         if (t.bytes == 0) misuse("a transfer of nothing");
         else if (end_.transfers_under_way() >= end_.limits.transfers) misuse("more transfers posted than the limit");
         else (void)is_wrong(&w, 1, 0, true);
-        ++counts.transfers, counts.bytes_written += t.is_read ? 0 : t.bytes;
+        ++counts.transfers;
+        counts.bytes_written += t.is_read ? 0 : t.bytes;
         auto s = std::make_unique<fabric_detail::posted_send>();
         s->writes.assign(1, w);
-        s->is_alone = true, s->is_read = t.is_read;
+        s->is_alone = true;
+        s->is_read = t.is_read;
         return start(std::move(s), id);
     }
 
     int poll(collx::verbs_completion* to, int most) override {
         const std::lock_guard hold(fabric_.lock_);
-        ++end_.device.counts.polls, ++end_.polls;
+        ++end_.device.counts.polls;
+        ++end_.polls;
         if (fabric_detail::end* const p = end_.peer()) p->step();
         end_.step();
         int n = 0;
@@ -244,7 +262,8 @@ private:
     }
     bool start(std::unique_ptr<fabric_detail::posted_send> s, std::uint64_t id) {
         ++end_.device.counts.posts;
-        s->id = id, s->ready_at = end_.steps + end_.delay();
+        s->id = id;
+        s->ready_at = end_.steps + end_.delay();
         s->breaks = fabric_.net_.options.break_pair.hits(end_.device.number);
         end_.is_cut |= fabric_.net_.options.cut_pair.hits(end_.device.number);
         s->posted.store(1, std::memory_order_release);
@@ -323,7 +342,8 @@ class fabric::open_device final : public collx::verbs_device {
 public:
     open_device(fabric& f, fabric_detail::device_end& d) : fabric_(f), device_(d) {
         std::snprintf(name_, sizeof name_, "fabric%d port 1", d.number);
-        ++f.open_, ++d.counts.devices;
+        ++f.open_;
+        ++d.counts.devices;
     }
     ~open_device() override {
         const std::lock_guard hold(fabric_.lock_);

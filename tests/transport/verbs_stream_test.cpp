@@ -41,16 +41,24 @@ struct verbs_world : verbs_net {
     static inline std::uint64_t seed = 1;
     stream left, right;
     explicit verbs_world(channel_shape s, fabric_options o = {})
-        : verbs_net((o.seed = ++seed, o.most_delay_polls = Delay, o)),
-          left(BadDay ? bad_day_calls : system_socket_calls, s, ports),
+        : verbs_net(delayed(o)), left(BadDay ? bad_day_calls : system_socket_calls, s, ports),
           right(BadDay ? bad_day_calls : system_socket_calls, s, ports) {
-        left.use_verbs(*devices[0]), right.use_verbs(*devices[1]);
+        left.use_verbs(*devices[0]);
+        right.use_verbs(*devices[1]);
         auto [a, b] = connection(Family);
         left.open(std::move(a), nullptr, false);
         right.open(std::move(b), nullptr, false);
     }
+    static fabric_options delayed(fabric_options o) {
+        o.seed = ++seed;
+        o.most_delay_polls = Delay;
+        return o;
+    }
     void carry(int times = 200) {
-        for (int i = 0; i < times; ++i) left.move(), right.move();
+        for (int i = 0; i < times; ++i) {
+            left.move();
+            right.move();
+        }
     }
     template <class Send, class Receive>
     std::pair<int, int> run(Send send, Receive receive) {
@@ -59,16 +67,26 @@ struct verbs_world : verbs_net {
             struct {
                 stream& s;
                 sending_end end;
-                std::byte* try_acquire(std::size_t bytes) { return s.move(), end.try_acquire(bytes); }
+                std::byte* try_acquire(std::size_t bytes) {
+                    s.move();
+                    return end.try_acquire(bytes);
+                }
                 void commit(std::size_t bytes, std::uint32_t tag = 0) { end.commit(bytes, tag); }
             } tx{left, left.tx(at_port)};
             result.first = send(tx);
-            if (!wait_until([&] { return left.move(), left.is_flushed(); })) result.first = 8;
+            if (!wait_until([&] {
+                    left.move();
+                    return left.is_flushed();
+                }))
+                result.first = 8;
         });
         struct {
             stream& s;
             receiving_end end;
-            bool has_message() { return end.has_message() || (s.move(), end.has_message()); }
+            bool has_message() {
+                if (!end.has_message()) s.move();
+                return end.has_message();
+            }
             bool is_expected(std::size_t bytes, std::uint32_t tag) const { return end.is_expected(bytes, tag); }
             const std::byte* peek(std::size_t bytes) const { return end.peek(bytes); }
             void release(std::size_t bytes) { end.release(bytes); }
@@ -102,7 +120,8 @@ std::uint64_t pump(World& w, std::uint64_t messages, std::size_t most_bytes) {
             fill_message(to, sent, size_of(sent, most_bytes));
             tx.commit(size_of(sent, most_bytes), static_cast<std::uint32_t>(sent));
         }
-        w.left.move(), w.right.move();
+        w.left.move();
+        w.right.move();
         for (; rx.has_message(); ++got) {
             const std::size_t bytes = size_of(got, most_bytes);
             REQUIRE(rx.is_expected(bytes, static_cast<std::uint32_t>(got)));
@@ -135,10 +154,16 @@ TEST_CASE("once a port has switched, each message is one post, and long ones one
         const std::size_t bytes = m % 2 == 0 ? slot_header::inline_bytes : 5000;
         fill_message(tx.try_acquire(bytes), m, bytes);
         tx.commit(bytes);
-        REQUIRE(wait_until([&] { return w.carry(1), rx.has_message(); }));
+        REQUIRE(wait_until([&] {
+            w.carry(1);
+            return rx.has_message();
+        }));
         REQUIRE(is_message(rx.peek(bytes), m, bytes));
         rx.release(bytes);
-        REQUIRE(wait_until([&] { return w.carry(1), w.left.is_flushed(); }));
+        REQUIRE(wait_until([&] {
+            w.carry(1);
+            return w.left.is_flushed();
+        }));
         w.carry(20);
     }
     const auto after = w.net.counters(0);
@@ -205,9 +230,16 @@ TEST_CASE("a goodbye waits for the messages before it, also by verbs") {
             tx.commit(1000);
         }
         w.left.say_bye();
-        REQUIRE(wait_until([&] { return w.left.move(), before % 3 == 0 || w.right.move(), w.left.has_said_bye(); }));
+        REQUIRE(wait_until([&] {
+            w.left.move();
+            before % 3 == 0 || w.right.move();
+            return w.left.has_said_bye();
+        }));
         w.left.release_socket();
-        REQUIRE(wait_until([&] { return w.right.move(), !w.right.is_live(); }));
+        REQUIRE(wait_until([&] {
+            w.right.move();
+            return !w.right.is_live();
+        }));
         CHECK(w.right.state() == stream::phase::left);
         for (int i = 0; i < before / 2; ++i) {
             REQUIRE(rx.has_message());
@@ -238,7 +270,10 @@ TEST_CASE("either end may go at any time, whatever is under way") {
             }
             s[is_left_first ? 0 : 1] = nullptr;
             auto& other = *s[is_left_first ? 1 : 0];
-            CHECK(wait_until([&] { return other.move(), !other.is_live(); }));
+            CHECK(wait_until([&] {
+                other.move();
+                return !other.is_live();
+            }));
         }
 }
 
@@ -285,14 +320,23 @@ TEST_CASE("one side without a device: all goes over the socket") {
         mine(system_socket_calls, {.depth = 3, .slot_bytes = 4096}, 5);
     mine.use_verbs(*w.devices[0]);
     auto [a, b] = connection(AF_INET);
-    plain.open(std::move(a), nullptr, false), mine.open(std::move(b), nullptr, false);
+    plain.open(std::move(a), nullptr, false);
+    mine.open(std::move(b), nullptr, false);
     auto tx = mine.tx(0);
     auto rx = plain.rx(0);
     for (std::uint64_t m = 0; m < 50; ++m) {
-        REQUIRE(wait_until([&] { return mine.move(), plain.move(), tx.try_acquire(3000) != nullptr; }));
+        REQUIRE(wait_until([&] {
+            mine.move();
+            plain.move();
+            return tx.try_acquire(3000) != nullptr;
+        }));
         fill_message(tx.try_acquire(3000), m, 3000);
         tx.commit(3000);
-        REQUIRE(wait_until([&] { return mine.move(), plain.move(), rx.has_message(); }));
+        REQUIRE(wait_until([&] {
+            mine.move();
+            plain.move();
+            return rx.has_message();
+        }));
         REQUIRE(is_message(rx.peek(3000), m, 3000));
         rx.release(3000);
     }
@@ -319,7 +363,10 @@ TEST_CASE("a queue pair that fails, or reaches no peer any more, ends the stream
                 // The other end learns of it from the socket.
                 (has_left_ended ? w.left : w.right).release_socket();
                 stream& other = has_left_ended ? w.right : w.left;
-                CHECK(wait_until([&] { return other.move(), !other.is_live(); }));
+                CHECK(wait_until([&] {
+                    other.move();
+                    return !other.is_live();
+                }));
                 CHECK(other.state() == stream::phase::lost);
                 ++ended;
             }
@@ -396,7 +443,10 @@ struct half_verbs : verbs_net {
         send_head(all, bytes);
     }
     bool ends() {
-        return wait_until([&] { return s.move(), !s.is_live(); });
+        return wait_until([&] {
+            s.move();
+            return !s.is_live();
+        });
     }
 };
 
@@ -410,32 +460,81 @@ TEST_CASE("what no schedule allows ends a stream by verbs and nothing else") {
         CHECK(h.ends());
         CHECK(h.s.is_nonsense());
     };
-    is_refused("two queue pairs", [](auto& h) { h.begin(), h.say(h.mine.pair->address()); });
+    is_refused("two queue pairs", [](auto& h) {
+        h.begin();
+        h.say(h.mine.pair->address());
+    });
     is_refused("half an address", [](auto& h) { h.say({.what = kind::queue_pair, .bytes = 16}); });
     is_refused("a long address", [](auto& h) { h.say({.what = kind::queue_pair, .bytes = 1u << 30}); });
-    is_refused("slots of a port too far", [](auto& h) { h.begin(), h.say_slots(5); });
-    is_refused("slots at no address", [](auto& h) { h.begin(), h.say({.what = kind::slots, .taken = 5}); });
-    is_refused("slots twice", [](auto& h) { h.begin(), h.say_slots(), h.say_slots(); });
-    is_refused("a port too far switched", [](auto& h) { h.begin(), h.say({.what = kind::switched, .at_port = 5}); });
-    is_refused("a port switched that was not offered",
-               [](auto& h) { h.begin(), h.say({.what = kind::switched, .at_port = 1}); });
+    is_refused("slots of a port too far", [](auto& h) {
+        h.begin();
+        h.say_slots(5);
+    });
+    is_refused("slots at no address", [](auto& h) {
+        h.begin();
+        h.say({.what = kind::slots, .taken = 5});
+    });
+    is_refused("slots twice", [](auto& h) {
+        h.begin();
+        h.say_slots();
+        h.say_slots();
+    });
+    is_refused("a port too far switched", [](auto& h) {
+        h.begin();
+        h.say({.what = kind::switched, .at_port = 5});
+    });
+    is_refused("a port switched that was not offered", [](auto& h) {
+        h.begin();
+        h.say({.what = kind::switched, .at_port = 1});
+    });
     is_refused("a port switched at once", [](auto& h) { h.say({.what = kind::switched}); });
-    is_refused("a port switched twice", [](auto& h) { h.open(), h.say({.what = kind::switched}); });
+    is_refused("a port switched twice", [](auto& h) {
+        h.open();
+        h.say({.what = kind::switched});
+    });
 
-    is_refused("less than a head", [](auto& h) { h.open(), h.send_head("123456789012345", 15); });
-    is_refused("another magic", [](auto& h) { h.open(), h.send_head({.magic = 0x1234}); });
-    is_refused("a port too far", [](auto& h) { h.open(), h.send_head({.at_port = 5}); });
-    is_refused("longer than a slot", [](auto& h) { h.open(), h.send_head({.bytes = 4097}); });
-    is_refused("less than it says", [](auto& h) { h.open(), h.send_head({.bytes = 100}, 16 + 99); });
-    is_refused("more than it says", [](auto& h) { h.open(), h.send_head({.bytes = 8}, 16 + 9); });
-    is_refused("bytes behind the head of a long one", [](auto& h) { h.open(), h.send_head({.bytes = 4096}, 17); });
-    is_refused("a credit with bytes", [](auto& h) { h.open(), h.send_head({.what = kind::credit}, 17); });
-    is_refused("has taken what was not sent",
-               [](auto& h) { h.open(), h.send_head({.what = kind::credit, .taken = 1}); });
+    is_refused("less than a head", [](auto& h) {
+        h.open();
+        h.send_head("123456789012345", 15);
+    });
+    is_refused("another magic", [](auto& h) {
+        h.open();
+        h.send_head({.magic = 0x1234});
+    });
+    is_refused("a port too far", [](auto& h) {
+        h.open();
+        h.send_head({.at_port = 5});
+    });
+    is_refused("longer than a slot", [](auto& h) {
+        h.open();
+        h.send_head({.bytes = 4097});
+    });
+    is_refused("less than it says", [](auto& h) {
+        h.open();
+        h.send_head({.bytes = 100}, 16 + 99);
+    });
+    is_refused("more than it says", [](auto& h) {
+        h.open();
+        h.send_head({.bytes = 8}, 16 + 9);
+    });
+    is_refused("bytes behind the head of a long one", [](auto& h) {
+        h.open();
+        h.send_head({.bytes = 4096}, 17);
+    });
+    is_refused("a credit with bytes", [](auto& h) {
+        h.open();
+        h.send_head({.what = kind::credit}, 17);
+    });
+    is_refused("has taken what was not sent", [](auto& h) {
+        h.open();
+        h.send_head({.what = kind::credit, .taken = 1});
+    });
     for (int k = 0; k <= 20; ++k)
         if (k != static_cast<int>(kind::message) && k != static_cast<int>(kind::credit))
-            is_refused("a word that is not for verbs",
-                       [&](auto& h) { h.open(), h.send_head({.what = static_cast<kind>(k), .bytes = 1}); });
+            is_refused("a word that is not for verbs", [&](auto& h) {
+                h.open();
+                h.send_head({.what = static_cast<kind>(k), .bytes = 1});
+            });
     is_refused("more than there are slots", [](auto& h) {
         h.open();
         for (int i = 0; i <= half_verbs::shape.depth; ++i) h.send_head({.bytes = 0});
@@ -459,7 +558,10 @@ TEST_CASE("an address that leads nowhere leaves the messages with the socket") {
         for (std::uint64_t m = 0; m < 20; ++m) {
             h.say({.at_port = 2, .bytes = 5});
             h.say("12345", 5);
-            REQUIRE(wait_until([&] { return h.s.move(), rx.has_message(); }));
+            REQUIRE(wait_until([&] {
+                h.s.move();
+                return rx.has_message();
+            }));
             rx.release(5);
         }
         CHECK(h.s.is_live());

@@ -53,7 +53,8 @@ TEST_CASE("of what is heard of a rank the newest stays") {
 
 TEST_CASE("a chain ends at the rank that does not wait") {
     job j(5);
-    j.wait(1, {2, why::message}), j.wait(2, {3, why::room});
+    j.wait(1, {2, why::message});
+    j.wait(2, {3, why::room});
     CHECK((j.follow(0, {1, why::message}).rank == 3 && !j.follow(0, {1, why::message}).is_circle));
     j.wait(3, {4, why::message}, 2 * fresh); // too old
     CHECK(j.follow(0, {1, why::message}).rank == 3);

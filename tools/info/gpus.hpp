@@ -41,9 +41,14 @@ inline gpu_driver find_gpu_driver() {
         f = reinterpret_cast<std::remove_reference_t<decltype(f)>>(::dlsym(library, symbol));
         if (f == nullptr) d.why_not = std::string("the NVIDIA driver has no ") + symbol;
     };
-    find(d.init, "cuInit"), find(d.version, "cuDriverGetVersion"), find(d.count, "cuDeviceGetCount");
-    find(d.get, "cuDeviceGet"), find(d.name, "cuDeviceGetName"), find(d.bus_id, "cuDeviceGetPCIBusId");
-    find(d.can_access, "cuDeviceCanAccessPeer"), find(d.p2p, "cuDeviceGetP2PAttribute");
+    find(d.init, "cuInit");
+    find(d.version, "cuDriverGetVersion");
+    find(d.count, "cuDeviceGetCount");
+    find(d.get, "cuDeviceGet");
+    find(d.name, "cuDeviceGetName");
+    find(d.bus_id, "cuDeviceGetPCIBusId");
+    find(d.can_access, "cuDeviceCanAccessPeer");
+    find(d.p2p, "cuDeviceGetP2PAttribute");
     find(d.attribute, "cuDeviceGetAttribute");
     return d;
 }
@@ -81,7 +86,8 @@ inline gpus_found ask_for_gpus(const gpu_driver& d) {
             (void)d.name(name, sizeof name, x.handle);
             (void)d.bus_id(bus, sizeof bus, x.handle);
         }
-        x.name = name, x.bus_id = bus;
+        x.name = name;
+        x.bus_id = bus;
         using collx::device::handle_kind, collx::device::bit_of;
         const auto has = [&](int attribute) { // CUdevice_attribute
             int answer = 0;

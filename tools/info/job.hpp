@@ -68,7 +68,10 @@ inline void try_record_directory(findings& out, const job_description& d) {
     std::string file = std::string(directory) + "/collx_info-XXXXXX";
     const int fd = ::mkostemp(file.data(), O_CLOEXEC);
     const int reason = fd < 0 ? errno : 0;
-    if (fd >= 0) ::close(fd), ::unlink(file.c_str());
+    if (fd >= 0) {
+        ::close(fd);
+        ::unlink(file.c_str());
+    }
     if (is_made) ::rmdir(directory);
     if (reason != 0)
         out.problems.push_back({std::string("calls cannot be recorded in COLLX_RECORD_DIR=") +
@@ -184,7 +187,8 @@ inline verbs_tried try_verbs() {
         else return {{}, library->reason(), false};
         collx::run_threads(collx::per_peer{collx::verbs{}}, 2, add_as_threads);
     } catch (const std::exception& e) {
-        t.why_not = e.what(), t.is_broken = true;
+        t.why_not = e.what();
+        t.is_broken = true;
     }
     return t;
 }

@@ -42,7 +42,8 @@ inline void descend(const std::vector<fitted_point>& points, const std::vector<d
             const double others =
                 points[i].known_ns + sim::predicted_ns(points[i].is, c) - points[i].is.of[t] * c.of[t];
             const double left = 1 - others / points[i].measured_ns;
-            with += weights[i] * x * left, square += weights[i] * x * x;
+            with += weights[i] * x * left;
+            square += weights[i] * x * x;
         }
         c.of[t] = square > 0 ? std::max(0.0, with / square) : 0;
     }

@@ -41,7 +41,10 @@ template <collective C, class F>
 bool with_algorithm(const choices::row& row, F&& f) {
     bool is_found = false;
     algo::algorithms<C>::for_each([&](auto a) {
-        if (!is_found && std::string(a.name) == choices::name_of(row.use)) f(a), is_found = true;
+        if (!is_found && std::string(a.name) == choices::name_of(row.use)) {
+            f(a);
+            is_found = true;
+        }
     });
     return is_found;
 }
@@ -54,12 +57,16 @@ bool describe_crowded(fit_sample& s, problem p, const sim::cores& on) {
     p.hosts = &map;
     const auto describe = [&](const auto& a) {
         const auto work = collx::detail::predict_among_hosts(a, p, layout.channel.slot_bytes, on);
-        s.by = sim::medium::mixed, s.at.is = work.inside, s.between = work.between;
+        s.by = sim::medium::mixed;
+        s.at.is = work.inside;
+        s.between = work.between;
     };
     bool is_found = false;
     choices::with_choice<choices::hosts, C>(collx::detail::situation_on(map.view(), p), [&](auto chosen) {
-        if constexpr (chosen.use != choices::none)
-            describe(collx::detail::algorithm_among_hosts<chosen.use, C>(map.view())), is_found = true;
+        if constexpr (chosen.use != choices::none) {
+            describe(collx::detail::algorithm_among_hosts<chosen.use, C>(map.view()));
+            is_found = true;
+        }
     });
     return is_found || with_algorithm<C>(*collx::detail::row_of_call(C, p).row, describe);
 }
@@ -79,7 +86,8 @@ bool describe(fit_sample& s, const sim::cores& on) {
         else
             is_found = with_algorithm<C>(*collx::detail::row_of_call(C, p).row, [&](const auto& a) {
                 const auto call = collx::detail::predict_call(a, p, layout.channel.slot_bytes, on);
-                s.by = call.by, s.at.is = call.is;
+                s.by = call.by;
+                s.at.is = call.is;
             });
     });
     return is_found;
@@ -224,7 +232,9 @@ std::vector<fit_sample> read_samples(const std::string& csv, int hosts, const si
 
 sim::machine_costs fit_machine(std::vector<fit_sample>& samples, const sim::cores& on, const std::string& cpu) {
     sim::machine_costs m;
-    m.cpu = cpu, m.on = on, m.line_ns = std::round(line_times(samples)[1]);
+    m.cpu = cpu;
+    m.on = on;
+    m.line_ns = std::round(line_times(samples)[1]);
     for (int by = 0; by < sim::medium_count; ++by)
         for (const bool shared : {false, true}) {
             const sim::costs* const sockets = m.find(sim::medium::sockets, shared);
@@ -236,7 +246,8 @@ sim::machine_costs fit_machine(std::vector<fit_sample>& samples, const sim::core
                 if (s.is_fitted) points.push_back(s.at);
             }
             if (points.size() < sim::term_count) continue; // fewer points than costs
-            m.of[by][shared] = fit(points), m.has[by][shared] = true;
+            m.of[by][shared] = fit(points);
+            m.has[by][shared] = true;
         }
     return m;
 }
@@ -268,7 +279,9 @@ int run_fit(const options& o, int cores) {
         for (const placement& where : places)
             if (is_asked_for(o, where)) add_points(all, o, where, in_design, on);
     };
-    add(design_memory, true), add(design_sockets, true), add(design_hosts, true);
+    add(design_memory, true);
+    add(design_sockets, true);
+    add(design_hosts, true);
     if (o.fit_grid) add(more_for_grid, false);
     const sim::machine_costs m = fit_machine(all, on, sim::name_of_this_cpu());
     std::fputs(residuals_text(all, m).c_str(), stdout);

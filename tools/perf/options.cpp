@@ -308,10 +308,12 @@ parsed parse_options(int argc, char** argv) {
         p.stop = true;
         p.text = app.help();
     } catch (const CLI::ParseError& e) {
-        p.stop = true, p.exit_code = exit_usage;
+        p.stop = true;
+        p.exit_code = exit_usage;
         p.text = std::string("collx_perf: ") + e.what() + " (collx_perf --help)\n";
     } catch (const std::invalid_argument& e) {
-        p.stop = true, p.exit_code = exit_usage;
+        p.stop = true;
+        p.exit_code = exit_usage;
         p.text = std::string("collx_perf: ") + e.what() + "\n";
     }
     return p;

@@ -45,8 +45,10 @@ std::uint64_t wrong_elements(const run_report& report) {
 std::string line_range_text(const run_report& report) {
     double least = std::numeric_limits<double>::quiet_NaN(), most = least;
     for (const auto& r : report.results)
-        for (const double ns : {r.t.line_at_start_ns, r.t.line_at_end_ns})
-            least = std::fmin(least, ns), most = std::fmax(most, ns);
+        for (const double ns : {r.t.line_at_start_ns, r.t.line_at_end_ns}) {
+            least = std::fmin(least, ns);
+            most = std::fmax(most, ns);
+        }
     return report.results.empty() ? "not measured"
            : std::isnan(least)    ? "not measured, no two ranks had cores of their own"
                                   : formatted("%.0f to %.0f ns", least, most);

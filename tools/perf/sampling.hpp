@@ -61,7 +61,8 @@ public:
         int samples = harness::sample_limit / static_cast<int>(many);
         for (std::size_t k = 0; k < many; ++k) {
             const shape planned = plan(runs[k]);
-            batch[k] = planned.batch, samples = std::min(samples, planned.samples);
+            batch[k] = planned.batch;
+            samples = std::min(samples, planned.samples);
         }
         const auto place_of = [&](std::size_t k, int s) { return static_cast<int>(k) * samples + s; };
         std::vector<std::size_t> order(many);

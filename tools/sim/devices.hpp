@@ -19,9 +19,15 @@ inline explanation explain_devices(sim::fabric& f, const std::string& op, std::s
         if (op == name_of(C)) e = explain_on_devices<C>(f, bytes, o);
     };
     using enum collective;
-    offer.operator()<all_reduce>(), offer.operator()<reduce>(), offer.operator()<broadcast>();
-    offer.operator()<all_gather>(), offer.operator()<reduce_scatter>(), offer.operator()<gather>();
-    offer.operator()<scatter>(), offer.operator()<all_to_all>(), offer.operator()<scan>();
+    offer.operator()<all_reduce>();
+    offer.operator()<reduce>();
+    offer.operator()<broadcast>();
+    offer.operator()<all_gather>();
+    offer.operator()<reduce_scatter>();
+    offer.operator()<gather>();
+    offer.operator()<scatter>();
+    offer.operator()<all_to_all>();
+    offer.operator()<scan>();
     offer.operator()<exclusive_scan>();
     if (e.candidates.empty())
         fail(errc::invalid_argument, -1, -1, ("there are" + names).c_str(), "no collective is called '%.100s'",

@@ -89,7 +89,8 @@ std::string published_text(Predict&& predict) {
         std::snprintf(line, sizeof line, "%-44s %10.4g %10.4g %+6.1f %%  %s\n", row.what, row.value(), predicted,
                       100 * (ratio - 1), row.source);
         text += line;
-        logs[row.is_time] += std::abs(std::log(ratio)), ++counts[row.is_time];
+        logs[row.is_time] += std::abs(std::log(ratio));
+        ++counts[row.is_time];
     }
     std::snprintf(line, sizeof line,
                   "factor, geometric mean: %.3f over %d large rows (GB/s), %.3f over %d small (us), ",

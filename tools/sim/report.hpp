@@ -55,8 +55,11 @@ inline std::string sim_report(const std::string& what, const std::vector<std::pa
         std::snprintf(cells[2], sizeof cells[2], "%.3f", p.bus_bytes_per_s / 1e9);
         numbers.rows.push_back({cells[0], cells[1], cells[2]});
     }
-    time.lines.push_back(std::move(times)), bus.lines.push_back(std::move(rates));
-    page.add(time), page.add(bus), page.add(numbers);
+    time.lines.push_back(std::move(times));
+    bus.lines.push_back(std::move(rates));
+    page.add(time);
+    page.add(bus);
+    page.add(numbers);
 
     page.section("Links");
     const std::vector<double> use = use_of(f, all.back().result);

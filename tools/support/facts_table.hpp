@@ -24,7 +24,8 @@ namespace detail {
 inline std::string share_of_buffer(std::int64_t part, std::int64_t whole) {
     if (part == 0 || whole == 0) return "–";
     const std::int64_t divisor = std::gcd(part, whole);
-    part /= divisor, whole /= divisor;
+    part /= divisor;
+    whole /= divisor;
     if (whole == 1) return part == 1 ? "S" : std::to_string(part) + " S";
     return std::to_string(part) + "/" + std::to_string(whole) + " S";
 }

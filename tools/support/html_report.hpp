@@ -143,7 +143,10 @@ inline void write_text_file(const std::string& path, std::string_view text) {
     if (file == nullptr) throw std::system_error(errno, std::generic_category(), "cannot write '" + path + "'");
     bool good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
     int error = errno;
-    if (std::fclose(file) != 0 && good) good = false, error = errno;
+    if (std::fclose(file) != 0 && good) {
+        good = false;
+        error = errno;
+    }
     if (!good) throw std::system_error(error, std::generic_category(), "cannot write '" + path + "'");
 }
 

@@ -106,11 +106,16 @@ private:
         setup.in = nothing;
         if (setup.rank == 0) {
             setup.in = -1;
-            if (::isatty(STDIN_FILENO) == 1) in = make_pipe(), setup.in = in.read.get();
+            if (::isatty(STDIN_FILENO) == 1) {
+                in = make_pipe();
+                setup.in = in.read.get();
+            }
         }
         if (options_.prefix) {
-            out = make_pipe(), setup.out = out.write.get();
-            err = make_pipe(), setup.err = err.write.get();
+            out = make_pipe();
+            setup.out = out.write.get();
+            err = make_pipe();
+            setup.err = err.write.get();
         }
         job_.started(spawn_rank(setup));
         if (in.write.is_open()) keyboard_.start(std::move(in.write));
@@ -332,7 +337,10 @@ inline job_end run_ranks(const launch_options& options, launch::signal_queue& si
         needs_key = needs_key && std::getenv(name) == nullptr;
     for (const auto& assignment : options.environment)
         needs_key = needs_key && assignment.first.rfind("COLLX_KEY", 0) != 0;
-    if (needs_key) key.make(), complete.key = key.fd();
+    if (needs_key) {
+        key.make();
+        complete.key = key.fd();
+    }
     launch::launcher launcher(complete, signals);
     return launcher.run();
 }

@@ -183,7 +183,10 @@ inline std::vector<legend_item> place_legend(const line_chart& c, double top) {
     double x = 16, y = top;
     for (std::size_t i = 0; i < c.lines.size(); ++i) {
         const double need = 34 + text_px(c.lines[i].name, 12) + 14;
-        if (x > 16 && x + need > c.width - 16) x = 16, y += 20;
+        if (x > 16 && x + need > c.width - 16) {
+            x = 16;
+            y += 20;
+        }
         out.push_back({i, x, y});
         x += need;
     }

@@ -84,7 +84,10 @@ private:
             high_ = any ? std::max(high_, t) : t;
             any = true;
         }
-        if (!any) low_ = axis_.scale == scale::linear ? 0 : transform(1), high_ = low_ + 1;
+        if (!any) {
+            low_ = axis_.scale == scale::linear ? 0 : transform(1);
+            high_ = low_ + 1;
+        }
         if (axis_.min && drawable(*axis_.min)) low_ = transform(*axis_.min);
         if (axis_.max && drawable(*axis_.max)) high_ = transform(*axis_.max);
         if (high_ < low_) std::swap(low_, high_);
@@ -92,7 +95,8 @@ private:
         const double least = 1e-9 * std::max(1.0, std::fabs(low_));
         if (high_ - low_ < least) {
             const double room = axis_.scale == scale::linear ? std::max(std::fabs(low_) * 0.1, 0.5) : 1.0;
-            low_ -= room, high_ += room;
+            low_ -= room;
+            high_ += room;
         }
     }
 

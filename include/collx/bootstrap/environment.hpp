@@ -16,7 +16,10 @@ namespace detail {
 constexpr const variable& variable_named(const char* name) {
     for (const variable& v : variables) {
         const char *a = v.name, *b = name;
-        while (*a != '\0' && *a == *b) ++a, ++b;
+        while (*a != '\0' && *a == *b) {
+            ++a;
+            ++b;
+        }
         if (*a == *b) return v;
     }
     throw "no row of this name in the table"; // only ever at compile time
@@ -207,7 +210,10 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
     read("COLLX_WAIT", detail::read_choice, d.waiting);
     read("COLLX_SINGLE_COPY", detail::read_choice, d.single_copy);
     read("COLLX_DEBUG", detail::read_choice, d.debug);
-    if (const char* directory = env.get("COLLX_RECORD_DIR")) d.record_directory = directory, d.record = 256;
+    if (const char* directory = env.get("COLLX_RECORD_DIR")) {
+        d.record_directory = directory;
+        d.record = 256;
+    }
     read("COLLX_RECORD", detail::read_number, d.record);
 }
 

@@ -64,7 +64,12 @@ public:
     // A rank that takes part holds a lock on a file; the kernel releases the lock when the process ends. The file
     // contains the number of the meeting. On a file system without locks the death of a rank goes unnoticed here.
     void appear(int rank, int ranks, const deadline& until) override {
-        rank_ = rank, ranks_ = ranks, number_ = 0, next_ = rank + 1, start_until_ = until, has_found_ = false;
+        rank_ = rank;
+        ranks_ = ranks;
+        number_ = 0;
+        next_ = rank + 1;
+        start_until_ = until;
+        has_found_ = false;
         const kept_text aside = name_aside();
         presence_ = descriptor(::openat(directory_.get(), aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
         if (!presence_.is_open()) fail_at("write", aside.c_str());

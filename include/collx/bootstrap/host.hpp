@@ -40,7 +40,10 @@ namespace detail {
     char text[36];
     if (f.is_open() && ::read(f.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text))
         id = {text, sizeof text};
-    else if (::gethostname(text, sizeof text) == 0) text[sizeof text - 1] = '\0', id = text;
+    else if (::gethostname(text, sizeof text) == 0) {
+        text[sizeof text - 1] = '\0';
+        id = text;
+    }
     for (const char* space : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
         struct stat s {};
         id = joined({id, ":", ::stat(space, &s) == 0 ? s.st_ino : 0});
@@ -107,7 +110,10 @@ namespace detail {
     for (std::size_t r = 0; r < ids.size(); ++r) {
         std::size_t at = ids[r] & (places - 1);
         while (first_at[at] >= 0 && ids[static_cast<std::size_t>(first_at[at])] != ids[r]) at = (at + 1) & (places - 1);
-        if (first_at[at] < 0) first_at[at] = static_cast<int>(r), number[r] = hosts++;
+        if (first_at[at] < 0) {
+            first_at[at] = static_cast<int>(r);
+            number[r] = hosts++;
+        }
         host_of.push_back(number[static_cast<std::size_t>(first_at[at])]);
     }
     return host_of;

@@ -185,7 +185,10 @@ inline void describe_pmi_port(const environment& env, job_description& d) {
     d.rank = launcher_number(env, "PMI_ID", "PMI", 0, most_ranks - 1);
     d.size = most_ranks;
     read_locals(env, "PMI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", d);
-    if (d.local_size == most_ranks) d.local_rank = 0, d.local_size = 1;
+    if (d.local_size == most_ranks) {
+        d.local_rank = 0;
+        d.local_size = 1;
+    }
     d.size = d.rank < d.local_size ? d.local_size : d.rank + 1;
     d.pmi_port = env.get("PMI_PORT");
     d.store = "pmi:0";

@@ -64,8 +64,12 @@ struct findings {
             if (end == kept_text::npos || !read_sum(name_view(text).substr(at, end - at), n)) return false;
             at = end + 1;
         }
-        has_other_host = numbers[0] != 0, has_other_machine = numbers[1] != 0, has_other_size = numbers[2] != 0;
-        without_address = numbers[3], first_odd = numbers[4], odd = numbers[5];
+        has_other_host = numbers[0] != 0;
+        has_other_machine = numbers[1] != 0;
+        has_other_size = numbers[2] != 0;
+        without_address = numbers[3];
+        first_odd = numbers[4];
+        odd = numbers[5];
         for (kept_text* s : {&list, &says, &expected}) {
             const std::size_t end = text.find('\n', at);
             *s = text.substr(at, end == kept_text::npos ? end : end - at);
@@ -81,7 +85,10 @@ struct findings {
         has_other_size = has_other_size || f.has_other_size;
         without_address = lower(without_address, f.without_address);
         if (f.odd == 0) return;
-        if (odd == 0) says = f.says, expected = f.expected;
+        if (odd == 0) {
+            says = f.says;
+            expected = f.expected;
+        }
         odd += f.odd;
         first_odd = lower(first_odd, f.first_odd);
         if (list.size() < 100) list = joined({list, list.empty() ? "" : ", ", f.list});
@@ -98,7 +105,8 @@ struct findings {
             at = end < text.size() ? end + 1 : end;
             return w;
         };
-        a = word(mine, i), b = word(other, j);
+        a = word(mine, i);
+        b = word(other, j);
         if (a != b) return true;
     }
     return false;
@@ -122,8 +130,10 @@ struct findings {
     f.has_other_machine = line[3] != me.machine;
     if (!me.has_address) f.without_address = rank;
     f.has_other_size = line[0] != joined({size});
-    if (f.has_other_size) f.says = joined({size, " ranks"}), f.expected = line[0];
-    else if (!find_difference(me.settings, line[1], f.says, f.expected)) return f;
+    if (f.has_other_size) {
+        f.says = joined({size, " ranks"});
+        f.expected = line[0];
+    } else if (!find_difference(me.settings, line[1], f.says, f.expected)) return f;
     f.odd = 1;
     f.first_odd = rank;
     f.list = joined({rank});

@@ -69,8 +69,10 @@ public:
         kept_text said;
         try {
             bool is_done = alarm_->arrive(first_, bell_, until_, said);
-            while (!is_done && said.starts_with("r"))
-                answer(), is_done = alarm_->get_or_bell(last, bell_, until_, said);
+            while (!is_done && said.starts_with("r")) {
+                answer();
+                is_done = alarm_->get_or_bell(last, bell_, until_, said);
+            }
         } catch (const peer_failed&) {
             // The rank that runs the store died. Ranks that already know that all have joined must find it dead before
             // this rank leaves.
@@ -151,7 +153,10 @@ private:
     [[gnu::cold]] void announce(errc code, int who, const kept_text& text, const error* own = nullptr) {
         const kept_text said = detail::joined({"f", static_cast<int>(code), " ", who, " ", text});
         const kept_text held = say_last(said);
-        if (own != nullptr && held == said) is_over_ = true, raise(*own);
+        if (own != nullptr && held == said) {
+            is_over_ = true;
+            raise(*own);
+        }
         if (held == detail::start_done) return; // all had joined
         throw_verdict(held);
     }

@@ -12,7 +12,7 @@
 
 #include <collx/bootstrap/detail/refused_ranks.hpp>
 #include <collx/bootstrap/detail/store_table.hpp>
-#include <collx/bootstrap/detail/tcp_frame.hpp>
+#include <collx/bootstrap/detail/tcp_client_state.hpp>
 #include <collx/bootstrap/names.hpp>
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
@@ -63,19 +63,7 @@ public:
     int port() const { return port_; }
 
 private:
-    struct connection {
-        descriptor socket;
-        kept_text in, out;
-        std::int64_t limit_ns = INT64_MAX; // when it is dropped, or when a waiting get is answered with timeout
-        kept_text awaited, bell;           // key of a waiting get, and the bell that also ends it
-        kept_text watched;                 // the bell to ring if this connection is lost
-        bool has_left = false;             // it sent bye, or its loss is recorded
-        bool is_known = false;             // it sent a valid frame; with a key: proved to have it
-        bool is_proving = false;           // `hello` was answered by `said`
-        std::int64_t rank = -1, ranks = 0; // as the client says, -1: not yet; ranks: size of the meeting
-        detail::tcp_keyed_hello hello{};
-        detail::auth_answer said{};
-    };
+    using connection = detail::tcp_client_state;
     using entry = detail::store_table::entry;
     entry* find(const kept_text& key) { return table_.find(key); }
 
@@ -92,7 +80,10 @@ private:
                     polled.push_back({c.socket.get(), static_cast<short>(wanted), 0});
                     if (c.limit_ns < limit_ns) limit_ns = c.limit_ns;
                 }
-                if (is_ending()) polled[0].fd = -1, limit_ns = end_ns_ < limit_ns ? end_ns_ : limit_ns;
+                if (is_ending()) {
+                    polled[0].fd = -1;
+                    limit_ns = end_ns_ < limit_ns ? end_ns_ : limit_ns;
+                }
                 (void)::poll(polled.data(), polled.size(), detail::poll_ms({limit_ns}, 1000));
                 if (polled[0].revents != 0) begin_to_end();
                 for (std::size_t i = 2; i < polled.size(); ++i)
@@ -114,12 +105,8 @@ private:
         if ((events & POLLOUT) != 0) return flush(c);
         if ((events & POLLIN) == 0) return c.socket.close(); // closed by the client, perhaps during a get
         // Another request ends a waiting get.
-        if (!c.awaited.empty() && !has_hung_up(c)) answer(c, detail::tcp_status::timeout, "", 0);
+        if (!c.awaited.empty() && !c.has_hung_up()) answer(c, detail::tcp_status::timeout, "", 0);
         if (c.out.empty()) listen_to(c);
-    }
-    static bool has_hung_up(const connection& c) {
-        char first;
-        return ::recv(c.socket.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
     }
 
     // ------------------------------------------------------------------ the end, and ranks that are lost
@@ -154,7 +141,10 @@ private:
         for (connection& c : connections_)
             if (c.socket.is_open() && !c.bell.empty()) return report_lost_at(kept_text(c.bell));
     }
-    void report_lost_at(const kept_text& bell) { ring(bell, lost_[0]), lost_.clear(); }
+    void report_lost_at(const kept_text& bell) {
+        ring(bell, lost_[0]);
+        lost_.clear();
+    }
     // There is one verdict: see store_alarm.hpp.
     void ring(const kept_text& bell, std::int64_t rank) {
         is_failing_ = true;
@@ -222,7 +212,10 @@ private:
     }
     [[gnu::cold]] bool drop_oldest_stranger() {
         for (auto c = connections_.begin(); c != connections_.end(); ++c)
-            if (!c->is_known) return connections_.erase(c), true;
+            if (!c->is_known) {
+                connections_.erase(c);
+                return true;
+            }
         return false;
     }
 
@@ -230,7 +223,7 @@ private:
     [[gnu::cold]] void listen_to(connection& c) {
         char part[16 * 1024];
         for (;;) {
-            const std::size_t wanted = bytes_missing(c);
+            const std::size_t wanted = c.bytes_missing();
             if (wanted == 0) return handle(c);
             const ssize_t n = detail::without_eintr([&] {
                 return ::recv(c.socket.get(), part, wanted < sizeof part ? wanted : sizeof part, MSG_DONTWAIT);
@@ -239,32 +232,31 @@ private:
             if (n <= 0) return c.socket.close();
             if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + slow_limit_ns;
             c.in.append({part, static_cast<std::size_t>(n)});
-            if (!c.is_proving && c.in.size() >= sizeof(detail::tcp_request) && !head_of(c).is_sound())
+            if (!c.is_proving && c.in.size() >= sizeof(detail::tcp_request) && !c.head().is_sound())
                 return c.socket.close();
         }
     }
-    static detail::tcp_request head_of(const connection& c) { return c.in.as<detail::tcp_request>(); }
-    static std::size_t bytes_missing(const connection& c) {
-        if (c.is_proving) return sizeof(detail::auth_proof) - c.in.size();
-        if (c.in.size() < sizeof(detail::tcp_request)) return sizeof(detail::tcp_request) - c.in.size();
-        const auto r = head_of(c);
-        if (r.word == detail::tcp_word::keyed_hello) return sizeof(detail::tcp_keyed_hello) - c.in.size();
-        return sizeof r + r.key_bytes + r.value_bytes - c.in.size();
-    }
-
     [[gnu::cold]] void handle(connection& c) {
         if (c.is_proving) return take_proof(c);
-        const auto r = head_of(c);
+        const auto r = c.head();
         if (r.word == detail::tcp_word::keyed_hello) return challenge(c, r.number);
         if (key_ && !c.is_known) return refuse(c, detail::tcp_status::has_key, r.number);
         const kept_text key = c.in.substr(sizeof r, r.key_bytes), value = c.in.substr(sizeof r + r.key_bytes);
         c.in.clear();
         c.is_known = true;
-        if (r.word == detail::tcp_word::hello) return set_rank(c, r.number), answer(c, detail::tcp_status::ok, "", 0);
-        if (r.word == detail::tcp_word::bye) return c.has_left = true, c.watched.clear();
+        if (r.word == detail::tcp_word::hello) {
+            set_rank(c, r.number);
+            return answer(c, detail::tcp_status::ok, "", 0);
+        }
+        if (r.word == detail::tcp_word::bye) {
+            c.has_left = true;
+            return c.watched.clear();
+        }
         if (r.word == detail::tcp_word::watch) {
             set_rank(c, r.number & INT32_MAX);
-            c.watched = key, c.has_left = false, c.ranks = r.number >> 32;
+            c.watched = key;
+            c.has_left = false;
+            c.ranks = r.number >> 32;
             return answer(c, detail::tcp_status::ok, "", 0);
         }
         if (r.word == detail::tcp_word::get) return get(c, key, value, r.number);
@@ -338,7 +330,8 @@ private:
             if (c.socket.is_open() && c.is_known && c.rank == rank)
                 return; // the rank is connected: this was another process
         if (!refused_.is_in_the_way(rank, now)) return;
-        odd_rank_ = rank, odd_until_ns_ = now + detail::refused_ranks::heard_for_ns;
+        odd_rank_ = rank;
+        odd_until_ns_ = now + detail::refused_ranks::heard_for_ns;
         for (connection& c : connections_)
             if (c.socket.is_open() && !c.awaited.empty()) answer(c, detail::tcp_status::odd_rank, "", rank);
     }
@@ -357,7 +350,8 @@ private:
         r.number = number;
         if (!c.awaited.empty()) --waiting_for(c.awaited);
         if (!c.bell.empty()) --waiting_for(c.bell);
-        c.awaited.clear(), c.bell.clear();
+        c.awaited.clear();
+        c.bell.clear();
         c.out = {reinterpret_cast<const char*>(&r), sizeof r};
         c.out += value;
         c.out += words;

@@ -38,7 +38,10 @@ public:
             if (!until.passed()) say_bye();
             socket_.close();
             const bool goes_on = pause.sleep(until), is_refused = refused_for_ != detail::tcp_status::ok;
-            if (is_refused) last_refused_for = refused_for_, gone_after = deadline::in_ns(gone_after_ns);
+            if (is_refused) {
+                last_refused_for = refused_for_;
+                gone_after = deadline::in_ns(gone_after_ns);
+            }
             refused_for_ = last_refused_for;
             // The server ended after a refusal; its rank has reported the refusal.
             if (is_refused ? !goes_on || patience.passed() : gone_after.passed()) fail_refused();
@@ -73,7 +76,10 @@ public:
 
     // ------------------------------------------------------------------ store_alarm
     void appear(int rank, int ranks, const deadline& until) override { // the hello has told the server this rank
-        watching_rank_ = rank, watching_ranks_ = ranks, start_until_ = until, is_starting_ = true;
+        watching_rank_ = rank;
+        watching_ranks_ = ranks;
+        start_until_ = until;
+        is_starting_ = true;
     }
     void watch(std::int64_t, name_view bell) override {
         const std::int64_t both = std::int64_t{watching_ranks_} << 32 | watching_rank_;
@@ -150,8 +156,10 @@ private:
         if (!is_listening_) return;
         is_listening_ = false;
         try { // any request ends the question: the first reply answers the question, the second the request
-            if (say(detail::tcp_word::get, "collx/none", "", 0, soon()) == came::whole)
-                (void)hear(soon()), (void)hear(soon());
+            if (say(detail::tcp_word::get, "collx/none", "", 0, soon()) == came::whole) {
+                (void)hear(soon());
+                (void)hear(soon());
+            }
         } catch (const error&) { // the server has ended: the next request fails
         }
     }
@@ -185,7 +193,8 @@ private:
         if (!key_.is_right(hello, a)) {
             const detail::auth_proof none; // so that the server knows, too
             (void)send_all(&none, sizeof none, until);
-            return refused_for_ = detail::tcp_status::wrong_key, false;
+            refused_for_ = detail::tcp_status::wrong_key;
+            return false;
         }
         const detail::auth_proof p = key_.prove(hello, a);
         return send_all(&p, sizeof p, until) == came::whole && is_answered(detail::tcp_status::ok, until);

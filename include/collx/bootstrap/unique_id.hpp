@@ -35,7 +35,10 @@ struct unique_id {
         id.check();
         return id;
     }
-    const char* text() const { return check(), bytes; }
+    const char* text() const {
+        check();
+        return bytes;
+    }
 
     // Address and port of the store of an id for several hosts. An empty address: there is no store.
     name_view address() const {

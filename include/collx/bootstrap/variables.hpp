@@ -172,7 +172,10 @@ inline std::int64_t read_digits(const char*& at, std::int64_t most) {
     std::int64_t n = read_digits(at, v.most);
     int shift = 0;
     if (const char* units = "KMGT"; *at != '\0')
-        if (const char* unit = std::strchr(units, *at)) shift = static_cast<int>(unit - units + 1) * 10, ++at;
+        if (const char* unit = std::strchr(units, *at)) {
+            shift = static_cast<int>(unit - units + 1) * 10;
+            ++at;
+        }
     if (n < 0 || *at != '\0' || n > v.most >> shift || n << shift < v.least)
         fail_value(v, value, "a size from 1M to 64T such as 512M or 4G");
     return n << shift;
@@ -284,7 +287,10 @@ inline bool is_letter_or_digit(char c) {
     for (const variable& v : variables) {
         if (v.type == variable::kind::foreign) continue;
         const int d = edit_distance(capitals, length, v.name);
-        if (d < least) least = d, nearest = &v;
+        if (d < least) {
+            least = d;
+            nearest = &v;
+        }
     }
     return nearest;
 }

@@ -27,9 +27,13 @@ COLLX_ONCE std::size_t check_tables(const communicator_core& c, const verb_row& 
     if (t.sizes()[me] != received.sizes()[me])
         fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
              "the counts of a rank for itself differ: %zu and %zu", t.sizes()[me], received.sizes()[me]);
-    f.cuts.in_table = &t, f.cuts.out_table = &received;
+    f.cuts.in_table = &t;
+    f.cuts.out_table = &received;
     f.private_counts = row.counts != part_counts_of::alike;
-    if (!f.private_counts) f.total_elems = t.total(), f.counts_hash = t.hash();
+    if (!f.private_counts) {
+        f.total_elems = t.total();
+        f.counts_hash = t.hash();
+    }
     return row.place == in_place::copied ? SIZE_MAX : t.offsets()[me];
 }
 

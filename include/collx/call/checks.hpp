@@ -38,8 +38,11 @@ seen_buffer seen(const View& v) {
     const std::size_t n = v.size();
     seen_buffer b{
         .elems = n, .bytes = n <= SIZE_MAX / elem_bytes / 2 ? n * elem_bytes : SIZE_MAX, .elem_bytes = elem_bytes};
-    if constexpr (View::is_contiguous) b.data = v.data(), b.has_address = true, b.is_null = n != 0 && !b.data;
-    else if constexpr (RunView<View>) b.is_null = n != 0 && v.pointer(0) == nullptr;
+    if constexpr (View::is_contiguous) {
+        b.data = v.data();
+        b.has_address = true;
+        b.is_null = n != 0 && !b.data;
+    } else if constexpr (RunView<View>) b.is_null = n != 0 && v.pointer(0) == nullptr;
     if constexpr (requires { v.repeats(); }) b.repeats = v.repeats();
     if constexpr (requires { View::is_window; }) b.is_window = View::is_window;
     if constexpr (requires { v.is_on_device(); }) b.is_on_device = v.is_on_device();
@@ -49,7 +52,8 @@ seen_buffer seen(const View& v) {
 template <class View>
 seen_buffer seen_on_device(const View& v) {
     seen_buffer b = seen(v);
-    b.is_window = b.is_on_device = false, b.is_of_device_call = true;
+    b.is_window = b.is_on_device = false;
+    b.is_of_device_call = true;
     return b;
 }
 // The same for a buffer that must be in host memory.

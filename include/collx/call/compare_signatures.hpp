@@ -80,39 +80,40 @@ struct hashed_name {
 // The name of the first field in which two calls differ; nullptr if none. `a` and `b` receive the two values.
 [[gnu::cold]] inline const char* difference(const signature& x, const signature& y, char (&a)[40], char (&b)[40]) {
     const bool is_group = x.made_by == signature::group;
-    const auto numbers = [&](long long p, long long q) {
+    const auto numbers = [&](long long p, long long q, const char* field) {
         std::snprintf(a, sizeof a, "%lld", p);
         std::snprintf(b, sizeof b, "%lld", q);
+        return field;
     };
-    const auto types = [&](std::uint32_t p, std::uint32_t q) {
-        name_both(type_of_hash(p), type_of_hash(q), "type", a, b);
-    };
-    const auto ops = [&](std::uint32_t p, std::uint32_t q) {
-        name_both(op_of_hash(p), op_of_hash(q), "operator", a, b);
-    };
-    const auto unnamed = [&] { // of hashes, which would tell the reader nothing
+    const auto unnamed = [&](const char* field) { // of hashes, which would tell the reader nothing
         std::strcpy(a, "one");
         std::strcpy(b, "another");
+        return field;
     };
     if (x.what != y.what || x.made_by != y.made_by || x.kind != y.kind) {
         std::snprintf(a, sizeof a, "%s%s", kind_of_call(x), called(x));
         std::snprintf(b, sizeof b, "%s%s", kind_of_call(y), called(y));
         return "collective";
     }
-    if (x.root != y.root) return numbers(x.root, y.root), "root";
+    if (x.root != y.root) return numbers(x.root, y.root, "root");
     if (x.count != y.count)
-        return numbers(static_cast<long long>(x.count), static_cast<long long>(y.count)),
-               is_group ? "number of collectives" : "count";
-    if (x.counts_hash != y.counts_hash) return unnamed(), "table of counts";
-    if (is_group && (x.type_hash != y.type_hash || x.op_hash != y.op_hash)) // hashes of all its calls together
-        return unnamed(),
-               x.type_hash != y.type_hash ? "verb or element type of a collective" : "operator of a collective";
-    if (x.type_hash != y.type_hash) return types(x.type_hash, y.type_hash), "element type";
-    if (x.op_hash != y.op_hash) return ops(x.op_hash, y.op_hash), "operator";
+        return numbers(static_cast<long long>(x.count), static_cast<long long>(y.count),
+                       is_group ? "number of collectives" : "count");
+    if (x.counts_hash != y.counts_hash) return unnamed("table of counts");
+    if (is_group && x.type_hash != y.type_hash) return unnamed("verb or element type of a collective"); // hashes of all
+    if (is_group && x.op_hash != y.op_hash) return unnamed("operator of a collective");                 // its calls
+    if (x.type_hash != y.type_hash) {
+        name_both(type_of_hash(x.type_hash), type_of_hash(y.type_hash), "type", a, b);
+        return "element type";
+    }
+    if (x.op_hash != y.op_hash) {
+        name_both(op_of_hash(x.op_hash), op_of_hash(y.op_hash), "operator", a, b);
+        return "operator";
+    }
     if (x.zero_copy != y.zero_copy)
-        return numbers(x.zero_copy, y.zero_copy), "kind of memory (1: collx's shared allocator)";
-    if (x.policy_hash != y.policy_hash) return unnamed(), "policy of with()";
-    if (x.sequence != y.sequence) return numbers(x.sequence, y.sequence), "number of calls so far";
+        return numbers(x.zero_copy, y.zero_copy, "kind of memory (1: collx's shared allocator)");
+    if (x.policy_hash != y.policy_hash) return unnamed("policy of with()");
+    if (x.sequence != y.sequence) return numbers(x.sequence, y.sequence, "number of calls so far");
     return nullptr;
 }
 
@@ -131,7 +132,9 @@ struct hashed_name {
             const char* f = difference(first, other, p, q);
             if (f == nullptr) return;
             if (odd_ranks++ == 0) {
-                field = f, odd_rank = r, odd = other;
+                field = f;
+                odd_rank = r;
+                odd = other;
                 std::memcpy(a, p, sizeof a);
                 std::memcpy(b, q, sizeof b);
             }

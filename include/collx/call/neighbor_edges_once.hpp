@@ -72,7 +72,8 @@ COLLX_ONCE growing_array<edge_sum> sums_by_peer(int ranks, const growing_array<g
     growing_array<edge_sum> sums(static_cast<std::size_t>(ranks));
     for (const graph_edge& e : edges) {
         edge_sum& s = sums[static_cast<std::size_t>(e.peer)];
-        ++s.edges, s.elems += e.count;
+        ++s.edges;
+        s.elems += e.count;
     }
     return sums;
 }

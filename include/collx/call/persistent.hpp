@@ -43,7 +43,9 @@ public:
         if (this == &o) return *this;
         note_drop();
         call_ = std::move(o.call_); // what was under way here ends
-        core_ = o.core_, end_ = std::move(o.end_), state_ = o.state_;
+        core_ = o.core_;
+        end_ = std::move(o.end_);
+        state_ = o.state_;
         o.state_ = idle;
         return *this;
     }

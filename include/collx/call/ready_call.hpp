@@ -61,8 +61,11 @@ protected:
     ready_operation(communicator_core& c, int queue, std::int64_t timeout_ns)
         : core_(c), queue_(queue), timeout_ns_(timeout_ns) {}
     void bind(element_ops& elements, const prepared_call& p, const call_words& words) {
-        elements_ = &elements, call_ = p, words_ = words;
-        words_.algorithm = p.plan->name, words_.kind = call_kind::persistent;
+        elements_ = &elements;
+        call_ = p;
+        words_ = words;
+        words_.algorithm = p.plan->name;
+        words_.kind = call_kind::persistent;
     }
     void wait_for_readers() { waits_for_readers_ = true; } // see task
     // Copies from buffers and tables to memory of the call.
@@ -160,7 +163,11 @@ template <class X>
 class watched_buffer {
 public:
     explicit watched_buffer(X* x) {
-        if constexpr (is_watched) x_ = x, at_ = buffer(*x).data(), elems_ = buffer(*x).size();
+        if constexpr (is_watched) {
+            x_ = x;
+            at_ = buffer(*x).data();
+            elems_ = buffer(*x).size();
+        }
     }
     // Calls refuse(elements then, elements now) if the elements are not in their place.
     template <class Refuse>

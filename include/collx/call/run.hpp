@@ -62,7 +62,8 @@ struct typed_call {
         std::uint32_t op_says = static_cast<std::uint32_t>(op_hash<Op>());
         if constexpr (requires(const Op& op) { op.says(); }) { // an operator chosen at run time: any_op.hpp
             const auto& said = elements.mover().op().says();
-            type_says = said.type_hash, op_says = said.op_hash;
+            type_says = said.type_hash;
+            op_says = said.op_hash;
         }
         return {.facts = f,
                 .elements = elements,

@@ -36,8 +36,12 @@ public:
     call_under_way& operator=(call_under_way&& o) noexcept {
         if (this != &o) {
             leave();
-            core_ = std::exchange(o.core_, nullptr), op_ = std::move(o.op_), timeout_ns_ = o.timeout_ns_,
-            look_ = o.look_, short_look_ = o.short_look_, has_failed_ = o.has_failed_;
+            core_ = std::exchange(o.core_, nullptr);
+            op_ = std::move(o.op_);
+            timeout_ns_ = o.timeout_ns_;
+            look_ = o.look_;
+            short_look_ = o.short_look_;
+            has_failed_ = o.has_failed_;
         }
         return *this;
     }

@@ -32,7 +32,10 @@ public:
     using value_type = std::size_t;
     any_counts() = default;
     template <class List>
-    requires requires(const List& l, const std::size_t*& p) { p = l.data(), l.size(); }
+    requires requires(const List& l, const std::size_t*& p) {
+        p = l.data();
+        l.size();
+    }
     any_counts(const List& l) : data_(l.data()), size_(l.size()) {}
     const std::size_t* data() const { return data_; }
     std::size_t size() const { return size_; }

@@ -50,9 +50,10 @@ auto apply_and_bind(communicator& c) {
 template <std::size_t Left, class First, class... Rest>
 auto apply_and_bind(communicator& c, First first, Rest... rest) {
     if constexpr (Left == 0) return c.with(first, rest...);
-    else if constexpr (CommunicatorPolicy<First>)
-        return first.apply_to(c.internals()), apply_and_bind<Left - 1>(c, rest...);
-    else return apply_and_bind<Left - 1>(c, rest..., first);
+    else if constexpr (CommunicatorPolicy<First>) {
+        first.apply_to(c.internals());
+        return apply_and_bind<Left - 1>(c, rest...);
+    } else return apply_and_bind<Left - 1>(c, rest..., first);
 }
 } // namespace detail
 

@@ -6,7 +6,10 @@
 //   for (layer& l : forward_order) l.number = gradients.add(l.name, l.gradient);
 //   gradients.with(collx::progress::thread{});                  // moves them on meanwhile; comm/progress.hpp
 //   each step:
-//     for (layer& l : backward_order) l.backward(), gradients.ready(l.number);
+//     for (layer& l : backward_order) {
+//         l.backward();
+//         gradients.ready(l.number);
+//     }
 //     gradients.finish();                                       // the sums are in the tensors
 //
 // docs/training.md has the rules, docs/lessons/19_gradient_buckets.md formulas and figures.
@@ -22,6 +25,7 @@
 #include <collx/comm/all_to_all.hpp>
 #include <collx/comm/bound_communicator.hpp>
 #include <collx/comm/bucket_options.hpp>
+#include <collx/comm/bucket_tensors.hpp>
 #include <collx/comm/compare_lists.hpp>
 #include <collx/comm/rounded_part.hpp>
 #include <collx/comm/split.hpp>
@@ -57,7 +61,8 @@ class bucketed {
 public:
     // Collective. Makes separate communicators for its calls.
     explicit bucketed(communicator& world, const bucket_options& o = {})
-        : options_(checked(world, o)), size_(static_cast<std::size_t>(world.size())), sums_(world.dup()) {
+        : options_(checked(world, o)), size_(static_cast<std::size_t>(world.size())), sums_(world.dup()),
+          tensors_(world.rank()) {
         if constexpr (has_wire) shares_.emplace(world.dup());
         // Everything in which calls could differ is compared once, with the registrations. Comparing each call would
         // make its start wait for all ranks, although each rank decides for itself when to pass a bucket on.
@@ -70,27 +75,24 @@ public:
     // ranks. Returns its number.
     template <HostBuffer X>
     int add(std::string_view name, X&& x) {
-        if (find(name) >= 0) refuse("register each tensor once, by a name of its own", "is registered twice", name);
         if (!buckets_.empty())
-            refuse("register all tensors before the first step", "is registered after ready()", name);
-        const auto v = view_of(x);
-        tensors_.push_back({std::string(name), v.data(), v.data(), v.size()});
-        return static_cast<int>(tensors_.size()) - 1;
+            tensors_.refuse("register all tensors before the first step", "is registered after ready()", name);
+        return tensors_.add(name, view_of(x));
     }
     // A gradient is ready. which: the number that add() returned, or the name. The first ready() of all compares the
     // registrations of all ranks, and waits for them.
     template <class Which>
     void ready(const Which& which) {
-        make_ready(find_tensor(which), nullptr);
+        make_ready(tensors_.at(which), nullptr);
     }
     // The same for a tensor that lies elsewhere in this step.
     template <class Which, HostBuffer X>
     void ready(const Which& which, X&& x) {
-        tensor& t = find_tensor(which);
+        tensor& t = tensors_.at(which);
         const auto v = view_of(x);
         if (v.size() != t.size) {
             const std::string sizes = std::to_string(t.size) + " elements and has " + std::to_string(v.size());
-            refuse("make the buckets again", ("was registered with " + sizes).c_str(), t.name);
+            tensors_.refuse("make the buckets again", ("was registered with " + sizes).c_str(), t.name);
         }
         make_ready(t, v.data());
     }
@@ -101,8 +103,14 @@ public:
         if (next_ != buckets_.size()) in_bucket(next_, [&] { sums_.internals().require_alive(); }); // it did not go out
         while (passed_ < buckets_.size()) pass_on();
         for (std::size_t k = 0; k < buckets_.size(); ++k)
-            in_bucket(k, [&] { buckets_[k].under_way->wait(), unpack(buckets_[k]); });
-        for (bucket& b : buckets_) b.under_way.reset(), b.missing = b.tensors.size();
+            in_bucket(k, [&] {
+                buckets_[k].under_way->wait();
+                unpack(buckets_[k]);
+            });
+        for (bucket& b : buckets_) {
+            b.under_way.reset();
+            b.missing = b.tensors.size();
+        }
         for (tensor& t : tensors_) t.is_ready = false;
         next_ = passed_ = 0;
         are_at_home_ = true;
@@ -134,12 +142,7 @@ private:
     using wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
     using message = detail::rounded_part<W, wide>;
     using numbers = std::vector<wide>;
-    struct tensor {
-        std::string name;
-        T *home, *at; // as registered; in this step
-        std::size_t size, bucket = 0;
-        bool is_ready = false;
-    };
+    using tensor = typename detail::bucket_tensors<T>::tensor;
     struct bucket {
         std::vector<std::size_t> tensors;    // in the order of registration
         std::size_t size = 0, missing = 0;   // elements of all tensors; tensors that are not ready
@@ -162,29 +165,12 @@ private:
                       "collx: buckets take contiguous tensors of their element type, which they may write to.");
         return contiguous_view<T>(v.data(), v.size());
     }
-    int find(std::string_view name) const {
-        for (std::size_t i = 0; i < tensors_.size(); ++i)
-            if (tensors_[i].name == name) return static_cast<int>(i);
-        return -1;
-    }
-    template <class Which>
-    tensor& find_tensor(const Which& which) {
-        if constexpr (std::is_integral_v<Which>) {
-            if (which < Which{} || static_cast<std::uint64_t>(which) >= tensors_.size())
-                refuse("use what add() returned", "is not registered", std::to_string(which));
-            return tensors_[static_cast<std::size_t>(which)];
-        } else {
-            const int number = find(which);
-            if (number < 0) refuse("register it with add()", "is not registered", which);
-            return tensors_[static_cast<std::size_t>(number)];
-        }
-    }
     void make_ready(tensor& t, T* at) { // null: as registered
         if (buckets_.empty()) sums_.internals().or_abandon([&] { make_buckets(); });
         if (t.is_ready) {
             sums_.internals().require_alive(); // or finish() could not end the step before
             if (shares_) shares_->internals().require_alive();
-            refuse("call finish() between two steps", "is ready twice in a step", t.name);
+            tensors_.refuse("call finish() between two steps", "is ready twice in a step", t.name);
         }
         t.at = at != nullptr ? at : t.home;
         are_at_home_ &= t.at == t.home;
@@ -199,19 +185,9 @@ private:
     void require_apart(const tensor& t) const {
         if (are_at_home_ && are_homes_apart_) return;
         for (const tensor& other : tensors_)
-            if (other.is_ready && t.size != 0 && other.size != 0 && t.at < other.at + other.size &&
-                other.at < t.at + t.size)
-                refuse("register memory that several layers share as one tensor",
-                       ("shares memory with tensor '" + other.name + "'").c_str(), t.name);
-    }
-    [[noreturn]] void refuse(const char* remedy, const char* what, std::string_view name) const {
-        fail(errc::invalid_argument, sums_.rank(), -1, remedy, "tensor '%.*s' %s", static_cast<int>(name.size()),
-             name.data(), what);
-    }
-    static std::string quoted(const std::vector<std::string>& names) {
-        std::string all;
-        for (std::size_t i = 0; i < names.size() && i < 4; ++i) all += (i == 0 ? "'" : ", '") + names[i] + "'";
-        return names.size() <= 4 ? all : all + " and " + std::to_string(names.size() - 4) + " more";
+            if (other.is_ready && t.shares_memory_with(other))
+                tensors_.refuse("register memory that several layers share as one tensor",
+                                ("shares memory with tensor '" + other.name + "'").c_str(), t.name);
     }
     // Adds the bucket and its tensors to an error that ends a call.
     template <class F>
@@ -222,7 +198,7 @@ private:
             std::vector<std::string> its;
             for (const std::size_t i : buckets_[k].tensors) its.push_back(tensors_[i].name);
             fail(e.code(), e.rank(), e.peer(), "is each of them ready on all ranks?", "bucket %zu, tensor(s) %s: %s", k,
-                 quoted(its).c_str(), e.what());
+                 detail::quoted(its).c_str(), e.what());
         }
     }
     void require_all() {
@@ -233,7 +209,7 @@ private:
         sums_.abort(); // the other ranks wait for these tensors
         if (shares_) shares_->abort();
         fail(errc::invalid_argument, sums_.rank(), -1, "call ready() of each tensor in each step",
-             "finish(), and %zu tensor(s) are not ready: %s", missing.size(), quoted(missing).c_str());
+             "finish(), and %zu tensor(s) are not ready: %s", missing.size(), detail::quoted(missing).c_str());
     }
 
     // ------------------------------------------------------------------ once
@@ -245,7 +221,9 @@ private:
                 made.size() <= 1 ? std::min(options_.first_bytes, options_.bytes) : options_.bytes;
             if (made.empty() || made.back().size * sizeof(T) >= limit) made.emplace_back();
             bucket& b = made.back();
-            b.tensors.push_back(i), b.size += tensors_[i].size, ++b.missing;
+            b.tensors.push_back(i);
+            b.size += tensors_[i].size;
+            ++b.missing;
             tensors_[i].bucket = made.size() - 1;
         }
         std::vector<std::pair<const T*, const T*>> homes;
@@ -258,8 +236,10 @@ private:
         for (bucket& b : made) {
             std::reverse(b.tensors.begin(), b.tensors.end());
             if constexpr (has_wire) {
-                b.rest.assign(b.size, 0), b.rest_of_sum.assign(part_size(b), 0);
-                b.out.resize(size_ * stride(b)), b.in.resize(size_ * stride(b));
+                b.rest.assign(b.size, 0);
+                b.rest_of_sum.assign(part_size(b), 0);
+                b.out.resize(size_ * stride(b));
+                b.in.resize(size_ * stride(b));
             }
         }
         buckets_.swap(made);
@@ -282,7 +262,7 @@ private:
     [[noreturn]] void report_difference(const detail::list_difference& d) const {
         std::string here = d.is_last_of_both ? "the options, or the types" : "no tensor"; // these stand at the end
         if (!tensors_.empty() && !d.is_last_of_both) {
-            const tensor& t = d.at < tensors_.size() ? tensors_[d.at] : tensors_.back();
+            const tensor& t = d.at < tensors_.size() ? tensors_[d.at] : tensors_[tensors_.size() - 1];
             here = (d.at < tensors_.size() ? "'" : "the end, after '") + t.name + "' of " + std::to_string(t.size) +
                    " elements";
         }
@@ -296,7 +276,10 @@ private:
     template <class F>
     void each(const bucket& b, F&& f) {
         std::size_t at = 0;
-        for (const std::size_t i : b.tensors) f(tensors_[i], at), at += tensors_[i].size;
+        for (const std::size_t i : b.tensors) {
+            f(tensors_[i], at);
+            at += tensors_[i].size;
+        }
     }
     void launch(bucket& b) {
         if constexpr (has_wire) {
@@ -388,7 +371,7 @@ private:
     const std::size_t size_;
     communicator sums_;
     std::optional<communicator> shares_; // for the second half of a sum with a wire type
-    std::vector<tensor> tensors_;
+    detail::bucket_tensors<T> tensors_;
     std::vector<bucket> buckets_;       // in the order in which they go; empty before the first ready()
     bool is_compared_ = false;          // the registrations
     bool are_homes_apart_ = true;       // no two tensors share memory where they were registered

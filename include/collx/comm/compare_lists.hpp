@@ -30,9 +30,10 @@ inline list_difference compare_lists(communicator& c, std::vector<std::uint64_t>
     all_gather(c, shown, heads);
     std::size_t most = 0;
     bool are_alike = true;
-    for (std::size_t r = 0; r < n; ++r)
-        most = std::max<std::size_t>(most, heads[2 * r]),
+    for (std::size_t r = 0; r < n; ++r) {
+        most = std::max<std::size_t>(most, heads[2 * r]);
         are_alike &= heads[2 * r] == heads[0] && heads[2 * r + 1] == heads[1];
+    }
     if (are_alike) return {};
     mine.resize(most); // with 0
     std::vector<std::uint64_t> all(most * n);

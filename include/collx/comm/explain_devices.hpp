@@ -53,7 +53,8 @@ double on_devices_ns(sim::fabric& f, choices::protocol p, std::size_t bytes, int
     const A a{};
     const sim::recording s = sim::record_short(a, f.ranks());
     sim::options o;
-    o.bytes = static_cast<double>(bytes), o.by_switch = p == choices::protocol::multicast;
+    o.bytes = static_cast<double>(bytes);
+    o.by_switch = p == choices::protocol::multicast;
     o.pieces = kernel_pieces(p, sched::signals_v<A> != 0, bytes, s.chunks, s.ranks, lanes);
     sim::cost_model m = kernel_costs(p, narrowest(f));
     m.pushes = sched::pushes_parts_v<A> || p == choices::protocol::packets;

@@ -251,7 +251,8 @@ private:
                                                     .tables = tables});
             for (const auto& e : edges.received) add_transfer<false>(detail::part_of_view(b, e), e.peer);
             for (const auto& e : edges.sent) add_transfer<true>(detail::part_of_view(a, e), e.peer);
-            watch(in), watch(out);
+            watch(in);
+            watch(out);
         }
     }
     template <bool Outgoing, class View>

@@ -18,8 +18,10 @@ public:
     void look(const seen_buffer& b) {
         if (!b.has_address || b.bytes == 0) return;
         const auto *const begin = static_cast<const std::byte*>(b.data), *const end = begin + b.bytes;
-        if (low_ == nullptr) low_ = begin, high_ = end;
-        else if (begin >= high_) high_ = end;
+        if (low_ == nullptr) {
+            low_ = begin;
+            high_ = end;
+        } else if (begin >= high_) high_ = end;
         else if (end <= low_) low_ = begin;
         else may_overlap_ = true;
     }

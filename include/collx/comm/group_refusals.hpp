@@ -49,9 +49,10 @@ private:
                                        "thrust::device_vector, on_device(x). Those of the host go to collx::group.");
         if constexpr (is_host_buffer) return false;
         else if constexpr (!Buffer<First> && !Communicates<First> && F != member_form::graph &&
-                           !std::is_same_v<First, nothing>)
-            return refuse_tensor<First>(), false;
-        else return refuse_member<F, std::remove_reference_t<First>>();
+                           !std::is_same_v<First, nothing>) {
+            refuse_tensor<First>();
+            return false;
+        } else return refuse_member<F, std::remove_reference_t<First>>();
     }
 };
 

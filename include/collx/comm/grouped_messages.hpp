@@ -80,10 +80,16 @@ class packed_message final : public operation {
 public:
     using parts = growing_array<sole_ptr<grouped_transfer>>;
     packed_message(links& over, parts p) : net_(over), parts_(std::move(p)) {
-        for (const auto& t : parts_) bytes_ += round_up(t->bytes(), 8), tag_ = tag_ * 31 + t->tag();
+        for (const auto& t : parts_) {
+            bytes_ += round_up(t->bytes(), 8);
+            tag_ = tag_ * 31 + t->tag();
+        }
         at_port = port::messages;
     }
-    void again() { state = task_state::blocked, is_sent_ = false; }
+    void again() {
+        state = task_state::blocked;
+        is_sent_ = false;
+    }
     // Takes it up as a call of its own. how: of the group.
     static void start(communicator_core& c, const counted_ptr<packed_message>& m, int queue, call_kind how) {
         const bool sends = m->parts_[0]->outgoing;
@@ -123,7 +129,10 @@ public:
 
 private:
     void move_all(std::byte* at) {
-        for (const auto& t : parts_) t->move(at), at += round_up(t->bytes(), 8);
+        for (const auto& t : parts_) {
+            t->move(at);
+            at += round_up(t->bytes(), 8);
+        }
     }
     links& net_;
     parts parts_;

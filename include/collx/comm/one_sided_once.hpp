@@ -22,8 +22,10 @@ struct one_sided::said {
 
 // ------------------------------------------------------------------ beginning and end
 [[gnu::cold]] COLLX_ONCE one_sided::one_sided(communicator& base, const window_part& mine)
-    : own_(base.internals().or_abandon(
-          [&] { return base.internals().watch_end(), dup_for(communicator_core::of_window, base); })),
+    : own_(base.internals().or_abandon([&] {
+          base.internals().watch_end();
+          return dup_for(communicator_core::of_window, base);
+      })),
       core_(&own_.internals()), base_end_(base.internals().watch_end()), rank_(base.rank()),
       elem_bytes_(mine.elem_bytes), elem_type_(mine.type) {
     auto& c = core();
@@ -70,6 +72,8 @@ struct one_sided::said {
     });
 }
 
+static_assert(sizeof(window_line) == sizeof(window_lock)); // both lie in one row
+
 [[gnu::cold]] COLLX_ONCE void one_sided::lay_out(const said* all) {
     auto& c = core();
     const auto n = static_cast<std::size_t>(c.net.size());
@@ -79,12 +83,16 @@ struct one_sided::said {
         if (!c.net.is_here(static_cast<int>(r))) continue;
         const std::size_t bytes =
             all[r].whose == said::taken ? round_up(static_cast<std::size_t>(all[r].bytes), page_bytes) : 0;
-        if (static_cast<int>(r) == rank_) own_place = here, own_at = data_bytes, own_bytes = bytes;
-        ++here, data_bytes += bytes;
+        if (static_cast<int>(r) == rank_) {
+            own_place = here;
+            own_at = data_bytes;
+            own_bytes = bytes;
+        }
+        ++here;
+        data_bytes += bytes;
         if (data_bytes < bytes) data_bytes = SIZE_MAX / 2; // more than any arena has, and so refused
     }
     const std::size_t row_bytes = round_up((here + 1) * sizeof(window_line), page_bytes);
-    static_assert(sizeof(window_line) == sizeof(window_lock));
     std::byte* const rows = c.net.make_piece(here * row_bytes, own_place * row_bytes, row_bytes);
     std::byte* const data = data_bytes != 0 ? c.net.make_piece(data_bytes, own_at, own_bytes) : rows;
     const auto line = [&](std::size_t from, std::size_t to) {
@@ -100,12 +108,13 @@ struct one_sided::said {
             peers_.push_back(p);
             continue;
         }
-        if (all[r].whose == said::taken)
-            p.at = data + at, at += round_up(static_cast<std::size_t>(p.bytes), page_bytes);
+        p.at = data + at;
+        if (all[r].whose == said::taken) at += round_up(static_cast<std::size_t>(p.bytes), page_bytes);
         else if (c.home->is_threads || static_cast<int>(r) == rank_)
             p.at = reinterpret_cast<std::byte*>(all[r].address);
         else p.at = c.home->memory->at(all[r].offset);
-        p.to = line(own_place, place), p.from = line(place, own_place);
+        p.to = line(own_place, place);
+        p.from = line(place, own_place);
         p.lock = reinterpret_cast<window_lock*>(rows + place * row_bytes);
         ++place;
         peers_.push_back(p);
@@ -293,7 +302,10 @@ COLLX_ONCE bool one_sided::test(int peer, std::uint64_t count) {
     const std::uint64_t seen = p.from->word.load(memory_order::acquire);
     if (seen < want) {
         // Each peer has its own wait, which ends when any call takes its signals.
-        if (p.look_taken != p.taken) p.look = {}, p.look_taken = p.taken;
+        if (p.look_taken != p.taken) {
+            p.look = {};
+            p.look_taken = p.taken;
+        }
         try {
             core().look(p.look, 0, awaited(peer, awaited::why::message));
         } catch (const error& e) {

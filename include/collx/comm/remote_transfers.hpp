@@ -60,7 +60,9 @@ public:
             const int k = take_piece();
             copy_bytes(room_->piece(k), from, n);
             start(peer, k, at, n, false);
-            from += n, at += n, bytes -= n;
+            from += n;
+            at += n;
+            bytes -= n;
         }
     }
     void get(int peer, std::uint64_t at, std::byte* to, std::size_t bytes) {
@@ -99,7 +101,10 @@ public:
     // Whether all transfers with a peer are done.
     bool is_drained(int peer) { return memory_.finished(peer) >= memory_.started(peer); }
     // From now on the device refuses access by peers.
-    void hide() { part_ = nullptr, page_ = nullptr; }
+    void hide() {
+        part_ = nullptr;
+        page_ = nullptr;
+    }
 
 private:
     // Enough for a peer's device to have the next piece while this one is copied; more pieces gain little.

@@ -100,6 +100,7 @@ private:
     // The outcome for a message: taken, not yet (a lock is held), or refused, as no origin may send it.
     enum class served { yes, not_yet, refused };
     served take_head(int peer, other& o, const std::byte* message, std::size_t bytes);
+    served combine_own(const window_head& h, other& o, const std::byte* with, std::size_t rest);
     served take_part(int peer, other& o, receiving_end& rx);
     bool answer(int peer, other& o);
     void owe(other& o, const std::byte* from, std::uint64_t bytes);

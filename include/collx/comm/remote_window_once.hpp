@@ -72,7 +72,8 @@ COLLX_ONCE void remote_window::send_head(int peer, const window_head& h, const v
     o.is_flushed = h.what == window_head::flush;
     o.has_data = o.has_data || ((h.what == window_head::put || h.what == window_head::combine) && h.bytes != 0);
     if (h.what == window_head::put && h.signals == 0 && bytes != 0) {
-        o.open = to, o.open_bytes = sizeof h + bytes;
+        o.open = to;
+        o.open_bytes = sizeof h + bytes;
     } else {
         tx.commit(sizeof h + bytes, head_tag);
         core_.net.push(peer);
@@ -92,7 +93,8 @@ COLLX_ONCE void remote_window::send_parts(int peer, const std::byte* from, std::
             tx.commit(part, part_tag);
         }
         core_.net.push(peer);
-        from += part, bytes -= part;
+        from += part;
+        bytes -= part;
     }
     if (!tx.has_all_back()) core_.wait_until([&] { return tx.has_all_back(); }, 0, room);
 }
@@ -113,8 +115,10 @@ COLLX_ONCE void remote_window::put(int peer, std::uint64_t at, const void* from,
     const window_head h{window_head::put, signals, at, bytes, 0, 0};
     if (bytes == 0) {
         if (!signals) return;
-        if (others_[static_cast<std::size_t>(peer)].open != nullptr)
-            return commit_open(peer, true), core_.net.push(peer);
+        if (others_[static_cast<std::size_t>(peer)].open != nullptr) {
+            commit_open(peer, true);
+            return core_.net.push(peer);
+        }
     }
     if (bytes < least_posted_bytes()) return send_head(peer, h, from, bytes);
     send_head(peer, h, nullptr, 0);
@@ -134,7 +138,8 @@ COLLX_ONCE void remote_window::receive_answer(int peer, void* to, std::size_t by
             if (part != 0) copy_bytes(at, rx.peek(part), part);
             rx.release(part);
         }
-        at += part, bytes -= part;
+        at += part;
+        bytes -= part;
     }
     others_[static_cast<std::size_t>(peer)].has_data = false; // messages are answered in their order,
     if (transfers_) transfers_->note_flushed(peer);           // and answers come behind writes
@@ -161,7 +166,9 @@ COLLX_ONCE void remote_window::combine(int peer, std::uint64_t at, const void* f
         const window_head h{window_head::combine, old != nullptr,  at,
                             n * how.elem_bytes,   how.entry->kind, how.entry->distance};
         send_head(peer, h, left, n * each);
-        left += n * each, at += n * how.elem_bytes, elems -= n;
+        left += n * each;
+        at += n * how.elem_bytes;
+        elems -= n;
     }
     if (old != nullptr) receive_answer(peer, old, how.elem_bytes);
 }
@@ -248,9 +255,33 @@ COLLX_ONCE task_state remote_window::serve(int peer, other& o) {
             if (s == served::yes) rx.release(bytes);
         }
         if (s == served::not_yet) return so_far;
-        if (s == served::refused) return error = failure(errc::protocol, peer), task_state::failed;
+        if (s == served::refused) {
+            error = failure(errc::protocol, peer);
+            return task_state::failed;
+        }
     }
     return task_state::moved;
+}
+COLLX_ONCE remote_window::served remote_window::combine_own(const window_head& h, other& o, const std::byte* with,
+                                                            std::size_t rest) {
+    const window_operator* const how = window_operator::find(h.kind, h.distance);
+    if (how == nullptr || how->type != window_.elem_type() || how->elem_bytes != window_.elem_bytes() ||
+        h.at % how->elem_bytes != 0 || h.bytes % how->elem_bytes != 0 || rest != how->operands * h.bytes ||
+        (h.signals != 0 && h.bytes != how->elem_bytes))
+        return served::refused;
+    if (how->needs_lock && !window_.try_lock()) return served::not_yet;
+    struct held {
+        one_sided* of;
+        ~held() {
+            if (of != nullptr) of->unlock();
+        }
+    };
+    const held until_end{how->needs_lock ? &window_ : nullptr};
+    if (h.signals != 0) o.old.resize(how->elem_bytes);
+    std::byte* const at = window_.peer(window_.rank()).at + h.at;
+    how->run(nullptr, at, with, h.bytes / how->elem_bytes, h.signals != 0 ? o.old.data() : nullptr);
+    if (h.signals != 0) owe(o, o.old.data(), o.old.size());
+    return served::yes;
 }
 // Sizes and places come from another process: they are checked before anything is written.
 COLLX_ONCE remote_window::served remote_window::take_head(int peer, other& o, const std::byte* message,
@@ -270,32 +301,20 @@ COLLX_ONCE remote_window::served remote_window::take_head(int peer, other& o, co
             } else if (rest != 0) {
                 return served::refused;
             } else {
-                o.to = mine.at + h.at, o.left = h.bytes, o.signals = h.signals != 0;
+                o.to = mine.at + h.at;
+                o.left = h.bytes;
+                o.signals = h.signals != 0;
             }
             return served::yes;
         case window_head::get:
             if (rest != 0 || h.bytes == 0) return served::refused;
-            return owe(o, mine.at + h.at, h.bytes), served::yes;
-        case window_head::combine: {
-            const window_operator* const how = window_operator::find(h.kind, h.distance);
-            if (how == nullptr || how->type != window_.elem_type() || how->elem_bytes != window_.elem_bytes() ||
-                h.at % how->elem_bytes != 0 || h.bytes % how->elem_bytes != 0 || rest != how->operands * h.bytes ||
-                (h.signals != 0 && h.bytes != how->elem_bytes))
-                return served::refused;
-            if (how->needs_lock && !window_.try_lock()) return served::not_yet;
-            struct held {
-                one_sided* of;
-                ~held() {
-                    if (of != nullptr) of->unlock();
-                }
-            };
-            const held until_end{how->needs_lock ? &window_ : nullptr};
-            if (h.signals != 0) o.old.resize(how->elem_bytes);
-            how->run(nullptr, mine.at + h.at, with, h.bytes / how->elem_bytes, h.signals != 0 ? o.old.data() : nullptr);
-            if (h.signals != 0) owe(o, o.old.data(), o.old.size());
+            owe(o, mine.at + h.at, h.bytes);
             return served::yes;
-        }
-        case window_head::flush: return rest == 0 ? (owe(o, nullptr, 0), served::yes) : served::refused;
+        case window_head::combine: return combine_own(h, o, with, rest);
+        case window_head::flush:
+            if (rest != 0) return served::refused;
+            owe(o, nullptr, 0);
+            return served::yes;
         default: return served::refused;
     }
 }
@@ -312,7 +331,8 @@ COLLX_ONCE remote_window::served remote_window::take_part(int peer, other& o, re
         copy_bytes(o.to, rx.peek(part), part);
         rx.release(part);
     }
-    o.to += part, o.left -= part;
+    o.to += part;
+    o.left -= part;
     if (o.left == 0 && o.signals) give_signal(peer);
     return served::yes;
 }
@@ -321,7 +341,9 @@ COLLX_ONCE void remote_window::give_signal(int peer) {
     word.store(word.load(memory_order::relaxed) + 1, memory_order::release);
 }
 COLLX_ONCE void remote_window::owe(other& o, const std::byte* from, std::uint64_t bytes) {
-    o.from = from, o.owed = bytes, o.owes = true;
+    o.from = from;
+    o.owed = bytes;
+    o.owes = true;
 }
 // Sends the next message of an answer. False: there is no room for it.
 COLLX_ONCE bool remote_window::answer(int peer, other& o) {
@@ -332,7 +354,8 @@ COLLX_ONCE bool remote_window::answer(int peer, other& o) {
     if (part != 0) copy_bytes(to, o.from, part);
     tx.commit(part, answer_tag);
     core_.net.push(peer);
-    o.from += part, o.owed -= part;
+    o.from += part;
+    o.owed -= part;
     o.owes = o.owed != 0;
     return true;
 }

@@ -112,7 +112,8 @@ public:
         for (; done_ < messages_.size(); ++done_) {
             const operation& m = *messages_[done_];
             if (m.state == task_state::done) continue;
-            waiting_for = m.waiting_for, at_port = m.at_port;
+            waiting_for = m.waiting_for;
+            at_port = m.at_port;
             if (m.state == task_state::failed) error = m.error;
             return m.state == task_state::failed ? task_state::failed : task_state::blocked;
         }

@@ -26,8 +26,9 @@ public:
     // The type of the elements.
     using value_type = T;
     // Errors: forked in a child of the rank.
-    explicit shared_allocator(communicator& c)
-        : memory_((c.internals().require_own(), c.internals().home->memory)), owner_(::getpid()) {}
+    explicit shared_allocator(communicator& c) : memory_(c.internals().home->memory), owner_(::getpid()) {
+        c.internals().require_own();
+    }
     template <class U>
     shared_allocator(const shared_allocator<U>& o) : memory_(o.memory()), owner_(o.owner()) {}
 

@@ -20,13 +20,20 @@ public:
         : core_(o.core_), end_(std::move(o.end_)), first_(o.first_), count_(std::exchange(o.count_, 0)) {}
     unmade_calls& operator=(unmade_calls&& o) noexcept {
         drop();
-        core_ = o.core_, end_ = std::move(o.end_), first_ = o.first_, count_ = std::exchange(o.count_, 0);
+        core_ = o.core_;
+        end_ = std::move(o.end_);
+        first_ = o.first_;
+        count_ = std::exchange(o.count_, 0);
         return *this;
     }
     ~unmade_calls() { drop(); }
 
     void add(communicator_core& c, const char* verb) {
-        if (count_ == 0) core_ = &c, end_ = c.watch_end(), first_ = verb;
+        if (count_ == 0) {
+            core_ = &c;
+            end_ = c.watch_end();
+            first_ = verb;
+        }
         ++count_;
     }
     void are_made() { count_ = 0; }

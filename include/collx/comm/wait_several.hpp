@@ -123,7 +123,10 @@ public:
         growing_array<std::size_t> found;
         found.reserve(most < all_.size() ? most : all_.size()); // settled ones must not get lost
         for (std::size_t i = 0; i < all_.size() && found.size() < most; ++i)
-            if (!all_[i].is_settled() && all_[i].is_over()) all_[i].settle(), found.push_back(i); // may be listed twice
+            if (!all_[i].is_settled() && all_[i].is_over()) { // may be listed twice
+                all_[i].settle();
+                found.push_back(i);
+            }
         return found;
     }
 

@@ -52,7 +52,10 @@ COLLX_ALWAYS_INLINE copied_pack load_pack(const std::byte* from) {
         auto* const written = reinterpret_cast<copied_pack*>(out + n - block);
         const copied_pack a = load_pack(read), b = load_pack(read + 16), c = load_pack(read + 32),
                           d = load_pack(read + 48);
-        written[3] = d, written[2] = c, written[1] = b, written[0] = a;
+        written[3] = d;
+        written[2] = c;
+        written[1] = b;
+        written[0] = a;
     }
     std::memcpy(out, in, n);
 }

@@ -35,7 +35,10 @@ public:
     explicit descriptor(int fd) : fd_(fd >= 0 && fd <= 2 ? detail::above_standard(fd) : fd) {}
     descriptor(descriptor&& other) noexcept : fd_(other.release()) {}
     descriptor& operator=(descriptor&& other) noexcept {
-        if (this != &other) close(), fd_ = other.release();
+        if (this != &other) {
+            close();
+            fd_ = other.release();
+        }
         return *this;
     }
     ~descriptor() { close(); }

@@ -134,9 +134,11 @@ struct fp8_format {
     COLLX_HD static void two_from_floats(std::uint8_t (&bits)[2], float low, float high) noexcept {
 #if defined(COLLX_FP8_HARDWARE)
         const std::uint16_t both = Numbers::encode_two(low, high);
-        bits[0] = static_cast<std::uint8_t>(both), bits[1] = static_cast<std::uint8_t>(both >> 8);
+        bits[0] = static_cast<std::uint8_t>(both);
+        bits[1] = static_cast<std::uint8_t>(both >> 8);
 #else
-        bits[0] = bits_from_float(low), bits[1] = bits_from_float(high);
+        bits[0] = bits_from_float(low);
+        bits[1] = bits_from_float(high);
 #endif
     }
     COLLX_HD static void floats_from_two(float (&x)[2], std::uint8_t low, std::uint8_t high) noexcept {
@@ -146,7 +148,8 @@ struct fp8_format {
         x[0] = detail::hardware::from_f16_bits(static_cast<std::uint16_t>(both));
         x[1] = detail::hardware::from_f16_bits(static_cast<std::uint16_t>(both >> 16));
 #else
-        x[0] = float_from_bits(low), x[1] = float_from_bits(high);
+        x[0] = float_from_bits(low);
+        x[1] = float_from_bits(high);
 #endif
     }
 };

@@ -31,7 +31,8 @@ public:
     // Copies a std::vector<T>, for example, or a list of values from which a T can be made.
     template <class List>
     requires requires(const List& l, const T*& p) {
-        p = l.data(), l.size();
+        p = l.data();
+        l.size();
     } ||(__is_class(T) && requires(const List& l) { T(l.data()[l.size()]); }) constexpr growing_array(const List& all)
         : growing_array() {
         if constexpr (requires(const T*& p) { p = all.data(); }) append(all.data(), all.size());
@@ -40,7 +41,10 @@ public:
     }
     constexpr growing_array(growing_array&& o) noexcept { swap(o); }
     constexpr growing_array(const growing_array& o) : growing_array() { append(o.at_, o.size_); }
-    constexpr growing_array& operator=(growing_array o) noexcept { return swap(o), *this; }
+    constexpr growing_array& operator=(growing_array o) noexcept {
+        swap(o);
+        return *this;
+    }
     constexpr ~growing_array() {
         if (__builtin_is_constant_evaluated()) {
             delete[] at_;
@@ -151,8 +155,12 @@ public:
     constexpr void swap(growing_array& o) noexcept {
         T* const at = at_;
         const std::size_t size = size_, room = room_;
-        at_ = o.at_, size_ = o.size_, room_ = o.room_;
-        o.at_ = at, o.size_ = size, o.room_ = room;
+        at_ = o.at_;
+        size_ = o.size_;
+        room_ = o.room_;
+        o.at_ = at;
+        o.size_ = size;
+        o.room_ = room;
     }
     friend constexpr bool operator==(const growing_array& a, const growing_array& b) {
         std::size_t same = 0;
@@ -161,14 +169,21 @@ public:
     }
 
 private:
-    static constexpr bool has_defaults = requires(T & x) { T(), x = static_cast<T&&>(x); };
+    static constexpr bool has_defaults = requires(T & x) {
+        T();
+        x = static_cast<T&&>(x);
+    };
 
     template <class From>
     constexpr T* add(From&& from) {
         if constexpr (has_defaults)
-            if (__builtin_is_constant_evaluated()) return at_[size_] = T(static_cast<From&&>(from)), at_ + size_++;
+            if (__builtin_is_constant_evaluated()) {
+                at_[size_] = T(static_cast<From&&>(from));
+                return at_ + size_++;
+            }
         T* const at = ::new (static_cast<void*>(at_ + size_)) T(static_cast<From&&>(from));
-        return ++size_, at;
+        ++size_;
+        return at;
     }
 
     T* at_ = nullptr;

@@ -203,9 +203,11 @@ struct binary16 {
     COLLX_HD static void two_from_floats(std::uint16_t (&bits)[2], float low, float high) noexcept {
 #if defined(__CUDA_ARCH__)
         const std::uint32_t both = detail::hardware::two_f16(low, high);
-        bits[0] = static_cast<std::uint16_t>(both), bits[1] = static_cast<std::uint16_t>(both >> 16);
+        bits[0] = static_cast<std::uint16_t>(both);
+        bits[1] = static_cast<std::uint16_t>(both >> 16);
 #else
-        bits[0] = bits_from_float(low), bits[1] = bits_from_float(high);
+        bits[0] = bits_from_float(low);
+        bits[1] = bits_from_float(high);
 #endif
     }
     static constexpr std::uint16_t max_bits = 0x7bff, infinity_bits = 0x7c00, quiet_nan_bits = 0x7e00;
@@ -224,9 +226,11 @@ struct bfloat16 {
     COLLX_HD static void two_from_floats(std::uint16_t (&bits)[2], float low, float high) noexcept {
 #if defined(__CUDA_ARCH__)
         const std::uint32_t both = detail::hardware::two_bf16(low, high);
-        bits[0] = static_cast<std::uint16_t>(both), bits[1] = static_cast<std::uint16_t>(both >> 16);
+        bits[0] = static_cast<std::uint16_t>(both);
+        bits[1] = static_cast<std::uint16_t>(both >> 16);
 #else
-        bits[0] = bits_from_float(low), bits[1] = bits_from_float(high);
+        bits[0] = bits_from_float(low);
+        bits[1] = bits_from_float(high);
 #endif
     }
     COLLX_HD static constexpr float float_from_bits(std::uint16_t b) noexcept {
@@ -234,7 +238,8 @@ struct bfloat16 {
     }
     // Decodes the two numbers of one word of memory, the lower half first.
     COLLX_HD static void floats_from_word(float (&x)[2], std::uint32_t both) noexcept {
-        x[0] = __builtin_bit_cast(float, both << 16), x[1] = __builtin_bit_cast(float, both & 0xffff0000u);
+        x[0] = __builtin_bit_cast(float, both << 16);
+        x[1] = __builtin_bit_cast(float, both & 0xffff0000u);
     }
     static constexpr std::uint16_t max_bits = 0x7f7f, infinity_bits = 0x7f80, quiet_nan_bits = 0x7fc0;
     static constexpr std::uint16_t min_bits = 0x0080, epsilon_bits = 0x3c00;

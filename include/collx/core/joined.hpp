@@ -19,7 +19,10 @@ class text_piece {
 public:
     text_piece(name_view text) : text_(text.data()), bytes_(text.size()) {}
     template <class Text>
-    requires requires(const Text& x, const char*& p, std::size_t& n) { p = x.data(), n = x.size(); }
+    requires requires(const Text& x, const char*& p, std::size_t& n) {
+        p = x.data();
+        n = x.size();
+    }
     text_piece(const Text& text) : text_(text.data()), bytes_(text.size()) {}
     text_piece(const char* text) : text_piece(name_view(text)) {}
     text_piece(bool yes) : text_piece(yes ? "1" : "0") {}

@@ -22,13 +22,19 @@ public:
     kept_text(const char* text) : kept_text(name_view(text)) {}
     kept_text(name_view text) : kept_text() { append(text); }
     template <class Text>
-    requires requires(const Text& x, const char*& p, std::size_t& n) { p = x.data(), n = x.size(); }
+    requires requires(const Text& x, const char*& p, std::size_t& n) {
+        p = x.data();
+        n = x.size();
+    }
     kept_text(const Text& x) : kept_text(name_view(x)) {}
     kept_text(const char* text, std::size_t size) : kept_text(name_view(text, size)) {}
     kept_text(std::size_t size, char c) : kept_text() { resize(size, c); }
     kept_text(kept_text&& o) noexcept { swap(o); }
     kept_text(const kept_text& o) : kept_text(name_view(o)) {}
-    kept_text& operator=(kept_text o) noexcept { return swap(o), *this; }
+    kept_text& operator=(kept_text o) noexcept {
+        swap(o);
+        return *this;
+    }
     ~kept_text() { ::operator delete(at_); }
 
     const char* data() const noexcept { return at_ != nullptr ? at_ : ""; }
@@ -91,7 +97,8 @@ public:
         char* const to = static_cast<char*>(::operator new(room + 1));
         std::memcpy(to, data(), size_ + 1);
         ::operator delete(at_);
-        at_ = to, room_ = room;
+        at_ = to;
+        room_ = room;
     }
     void resize(std::size_t size, char c = '\0') {
         reserve(size);
@@ -108,8 +115,12 @@ public:
     void swap(kept_text& o) noexcept {
         char* const at = at_;
         const std::size_t size = size_, room = room_;
-        at_ = o.at_, size_ = o.size_, room_ = o.room_;
-        o.at_ = at, o.size_ = size, o.room_ = room;
+        at_ = o.at_;
+        size_ = o.size_;
+        room_ = o.room_;
+        o.at_ = at;
+        o.size_ = size;
+        o.room_ = room;
     }
 
     template <class Text>

@@ -46,7 +46,10 @@ public:
         return *at;
     }
     void reset() {
-        if (is_there_) is_there_ = false, value_.~T();
+        if (is_there_) {
+            is_there_ = false;
+            value_.~T();
+        }
     }
 
     bool has_value() const { return is_there_; }

@@ -18,7 +18,10 @@ public:
     constexpr name_view(const char* text) noexcept : name_view(text, __builtin_strlen(text)) {}
     constexpr name_view(const char* text, std::size_t size) noexcept : data_(text), size_(size) {}
     template <class Text>
-    requires requires(const Text& x, const char*& p, std::size_t& n) { p = x.data(), n = x.size(); }
+    requires requires(const Text& x, const char*& p, std::size_t& n) {
+        p = x.data();
+        n = x.size();
+    }
     constexpr name_view(const Text& x) noexcept : name_view(x.data(), x.size()) {}
 
     constexpr const char* data() const noexcept { return data_; }
@@ -55,7 +58,10 @@ public:
             if (which.find(data_[i]) == npos) return i;
         return npos;
     }
-    constexpr void remove_prefix(std::size_t count) noexcept { data_ += count, size_ -= count; }
+    constexpr void remove_prefix(std::size_t count) noexcept {
+        data_ += count;
+        size_ -= count;
+    }
     friend constexpr bool operator==(name_view a, name_view b) noexcept {
         if (a.size_ != b.size_) return false;
         for (std::size_t i = 0; i < a.size_; ++i)

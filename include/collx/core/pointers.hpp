@@ -91,8 +91,10 @@ public:
     void swap(counted_ptr& o) noexcept {
         T* const p = p_;
         detail::owner_count* const count = count_;
-        p_ = o.p_, count_ = o.count_;
-        o.p_ = p, o.count_ = count;
+        p_ = o.p_;
+        count_ = o.count_;
+        o.p_ = p;
+        o.count_ = count;
     }
     ~counted_ptr() {
         if (count_ != nullptr && count_->owners.fetch_sub(1, memory_order::acq_rel) == 1) delete count_;

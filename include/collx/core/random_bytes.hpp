@@ -26,7 +26,10 @@ inline void draw_random(void* to, std::size_t bytes) {
 inline kept_text hex_text(const unsigned char* from, std::size_t bytes) {
     constexpr char digits[] = "0123456789abcdef";
     kept_text text;
-    for (std::size_t i = 0; i < bytes; ++i) text += digits[from[i] >> 4], text += digits[from[i] & 15];
+    for (std::size_t i = 0; i < bytes; ++i) {
+        text += digits[from[i] >> 4];
+        text += digits[from[i] & 15];
+    }
     return text;
 }
 

@@ -21,8 +21,14 @@ public:
     bool has_value() const { return value_.has_value(); }
     explicit operator bool() const { return has_value(); }
     // Throws the error if there is no value.
-    T& value() & { return check(), *value_; }
-    T&& value() && { return check(), std::move(*value_); }
+    T& value() & {
+        check();
+        return *value_;
+    }
+    T&& value() && {
+        check();
+        return std::move(*value_);
+    }
     T& operator*() { return *value_; }
     T* operator->() { return &*value_; }
     const collx::error& error() const { return *error_; }

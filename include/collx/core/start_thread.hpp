@@ -28,7 +28,10 @@ namespace detail {
 // for debuggers. what: what it is for, for the error. Errors: resource.
 template <auto Run, class T>
 pthread_t start_thread(T* self, const char* name, const char* what, int rank = -1) {
-    const auto run = [](void* object) -> void* { return (static_cast<T*>(object)->*Run)(), nullptr; };
+    const auto run = [](void* object) -> void* {
+        (static_cast<T*>(object)->*Run)();
+        return nullptr;
+    };
     return start_thread(run, self, name, what, rank);
 }
 

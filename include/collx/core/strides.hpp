@@ -25,7 +25,8 @@ COLLX_HD constexpr bool share_an_address(dimension x, dimension y) {
     std::size_t g = a;
     for (std::size_t rest = b; rest != 0;) {
         const std::size_t next = g % rest;
-        g = rest, rest = next;
+        g = rest;
+        rest = next;
     }
     return b / g < x.extent && a / g < y.extent;
 }
@@ -37,7 +38,8 @@ COLLX_HD constexpr bool may_share_addresses(dimension* d, int count) {
     for (int i = 1; i < count; ++i) // by their strides
         for (int k = i; k > 0 && d[k].step() < d[k - 1].step(); --k) {
             const dimension longer = d[k - 1];
-            d[k - 1] = d[k], d[k] = longer;
+            d[k - 1] = d[k];
+            d[k] = longer;
         }
     if (count > 0 && d[0].stride == 0) return true;
     if (count == 2) return share_an_address(d[0], d[1]);

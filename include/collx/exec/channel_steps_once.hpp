@@ -54,7 +54,10 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
 // Requires: a message and room, as far as the step needs them.
 COLLX_ONCE bool channel_steps::move_message(const sched::step& s, strand_cursor& st, const sched::ref& shape,
                                             channel_message& m, bool measures) {
-    if (is_remote(m.bytes, m.rx, m.tx) && detail::by_channels->run(*this, s, st, m)) return push(s, st, m.tx), true;
+    if (is_remote(m.bytes, m.rx, m.tx) && detail::by_channels->run(*this, s, st, m)) {
+        push(s, st, m.tx);
+        return true;
+    }
     if (m.tx != nullptr) {
         if (may_send_single_copy(s)) {
             const std::size_t elems_by_single_copy =
@@ -160,7 +163,10 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
         return call_.broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);
     rx.say_cost(true, now_ns() - began, call_.bytes_of(n));
     // A sender that gives up announces that before its memory is reused.
-    if (const failure f = call_.net.failed()) return call_.op.error = f, false;
+    if (const failure f = call_.net.failed()) {
+        call_.op.error = f;
+        return false;
+    }
     cover(s, st, n);
     rx.release_single_copy();
     return true;

@@ -135,7 +135,8 @@ private:
             std::size_t own_at = is_own_private ? place_of(s.own, from) : 0;
             if constexpr (Mover::plain) {
                 if (has_own) sources[own_index] = call_.mover.local(s.own) + own_at;
-                own_index = -1, own_at = 0;
+                own_index = -1;
+                own_at = 0;
             }
             call_.mover.fold_ranks(sources, count, own_index, s.own, own_at, s.dst.where, place_of(s.dst.where, to),
                                    also, n);

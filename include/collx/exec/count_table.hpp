@@ -96,11 +96,14 @@ private:
             if (total > SIZE_MAX / 2 - size)
                 fail(errc::invalid_argument, me, rank_of(i), "is a count wrong?",
                      "the sum of the %s counts overflows at %s %zu", which, unit(), i);
-            sizes[i] = size, begins[i] = at;
-            next = at + size, total += size;
+            sizes[i] = size;
+            begins[i] = at;
+            next = at + size;
+            total += size;
             end = next > end ? next : end;
         }
-        end_ = end, total_ = total;
+        end_ = end;
+        total_ = total;
     }
     // For error messages.
     const char* unit() const { return of_neighbors_ ? "neighbour" : "rank"; }

@@ -112,7 +112,8 @@ private:
         if constexpr (Mover::plain) {
             f.in = reinterpret_cast<const std::byte*>(m.input().data());
             f.out = reinterpret_cast<std::byte*>(const_cast<wire*>(m.output().data()));
-            f.in_elems = m.input().size(), f.out_elems = m.output().size();
+            f.in_elems = m.input().size();
+            f.out_elems = m.output().size();
         }
         return f;
     }

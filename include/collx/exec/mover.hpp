@@ -52,7 +52,10 @@ public:
     void stay_in_caches() { streams_ = false; }
     bool streams() const { return streams_; } // whether results go past the caches
     // travels: whether a step sends or copies what lies in scratch, so that other ranks may see it rounded to a Wire.
-    void set_tmp(std::byte* p, bool travels) { tmp_ = reinterpret_cast<acc_type*>(p), tmp_travels_ = travels; }
+    void set_tmp(std::byte* p, bool travels) {
+        tmp_ = reinterpret_cast<acc_type*>(p);
+        tmp_travels_ = travels;
+    }
     void set_ranks(int contributors) { ranks_ = contributors; }
     const In& input() const { return in_; }
     const Out& output() const { return out_; }
@@ -153,9 +156,10 @@ public:
                     auto* next = reinterpret_cast<acc_type*>(more);
                     for (int s = 0; s < count; ++s) {
                         acc_type* into = s == 0 ? acc : next;
-                        if (s == own_index && own != sched::place::none && !sched::is_window(own))
-                            read(into, own, own_at + i, m), through_wire(into, m);
-                        else
+                        if (s == own_index && own != sched::place::none && !sched::is_window(own)) {
+                            read(into, own, own_at + i, m);
+                            through_wire(into, m);
+                        } else
                             for (std::size_t k = 0; k < m; ++k) into[k] = static_cast<acc_type>(sources[s][i + k]);
                         if (s > 0) combine_into_left(op_, acc, next, m);
                     }

@@ -73,7 +73,8 @@ struct pieces {
             for (int i = 0; r.where != sched::place::none && i < r.chunks.count; ++i)
                 if (const std::size_t n = size(r.where, chunk(r.chunks, i)); n > most) most = n;
         };
-        look(s.src), look(s.dst);
+        look(s.src);
+        look(s.dst);
         return (most - 1) / elems + 1;
     }
     // Elements of the whole transfer, all pieces.

@@ -20,9 +20,15 @@ COLLX_ONCE task_state relayed_task::advance() {
 
 COLLX_ONCE bool relayed_task::next() {
     if (phase_ == gathering) note_counts();
-    if (phase_ == relaying) return send_directly(), true;
+    if (phase_ == relaying) {
+        send_directly();
+        return true;
+    }
     bound_schedule* const all[] = {plan_.counts, plan_.expected_counts};
-    if (gathered_ < 2 && all[gathered_] != nullptr) return gather(*all[gathered_], gathered_ == 0), true;
+    if (gathered_ < 2 && all[gathered_] != nullptr) {
+        gather(*all[gathered_], gathered_ == 0);
+        return true;
+    }
     if (!have_sense()) return false;
     relay();
     return true;
@@ -49,7 +55,10 @@ COLLX_ONCE void relayed_task::note_counts() {
 // The counts came in messages. A size that no buffer has ends the call here; the first message reveals smaller errors.
 COLLX_ONCE bool relayed_task::have_sense() {
     for (std::size_t i = 0; i < kept(); ++i)
-        if (numbers_.room[i] > SIZE_MAX / 2) return error = failure(errc::mismatch, waiting_for), false;
+        if (numbers_.room[i] > SIZE_MAX / 2) {
+            error = failure(errc::mismatch, waiting_for);
+            return false;
+        }
     return true;
 }
 

@@ -135,7 +135,9 @@ namespace detail {
     };
     for (const auto& strand : strands)
         for (const auto& s : strand) {
-            add(writes, s.dst), add(touches, s.dst), add(touches, s.src);
+            add(writes, s.dst);
+            add(touches, s.dst);
+            add(touches, s.src);
             if ((s.what & sched::recv) == 0) continue;
             if (static_cast<std::size_t>(s.peer_from) >= from.size())
                 from.resize(static_cast<std::size_t>(s.peer_from) + 1);

@@ -45,7 +45,9 @@ inline void copy_unordered(void* to, const void* from, std::size_t n) {
         (sizeof(stream_pack) - reinterpret_cast<std::uintptr_t>(out) % sizeof(stream_pack)) % sizeof(stream_pack);
     if (!has_streaming_stores || n < 4 * sizeof(stream_pack)) head = n;
     if (head != 0) std::memcpy(out, in, head);
-    out += head, in += head, n -= head;
+    out += head;
+    in += head;
+    n -= head;
     constexpr std::size_t step = 4 * sizeof(stream_pack);
     for (; n >= step; out += step, in += step, n -= step) {
         stream_pack v[4];

@@ -86,7 +86,9 @@ public:
     template <class Team, class Call>
     void keep(Team& team, const Call& call, const device::fused_options& o) {
         auto k = make_sole<one_call<Team, Call>>(call);
-        k->team = &team, k->o = o, k->first = k->last = number_;
+        k->team = &team;
+        k->o = o;
+        k->first = k->last = number_;
         kept_->push_back(std::move(k));
     }
     // Whether the next call must wait in its stream for the calls before the group.
@@ -184,7 +186,10 @@ private:
     void open(sole_ptr<grouped_kernel> k, Team* team, const device::fused_options& o, const Done& done) {
         flush();
         open_ = std::move(k);
-        open_->team = team, open_->o = o, open_->done = done, open_->first = number_;
+        open_->team = team;
+        open_->o = o;
+        open_->done = done;
+        open_->first = number_;
     }
     template <class Call>
     bool put(Call& call, const std::vector<used_memory>& uses) {

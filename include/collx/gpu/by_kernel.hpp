@@ -76,8 +76,10 @@ struct by_kernel {
         using types = device::call_types<In, Out, Op, wire, device::table_cuts, true>;
         const auto cuts = [&](int) {
             device::table_cuts u;
-            for (std::size_t k = 0; k < static_cast<std::size_t>(call.g.size()); ++k)
-                u.sizes[k] = t.sizes()[k], (in_whole ? u.in_at : u.out_at)[k] = t.offsets()[k];
+            for (std::size_t k = 0; k < static_cast<std::size_t>(call.g.size()); ++k) {
+                u.sizes[k] = t.sizes()[k];
+                (in_whole ? u.in_at : u.out_at)[k] = t.offsets()[k];
+            }
             return u;
         };
         const choices::situation of{.bytes = choices::any_bytes, .ranks = call.g.size()};

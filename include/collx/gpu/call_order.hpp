@@ -19,7 +19,10 @@ class call_order {
 public:
     explicit call_order(const Runtime& r) : runtime_(r) {}
     call_order(const call_order&) = delete;
-    void make() { launched_ = runtime_.make_event(), captured_ = runtime_.make_event(); }
+    void make() {
+        launched_ = runtime_.make_event();
+        captured_ = runtime_.make_event();
+    }
     void free() {
         for (void* e : {launched_, captured_})
             if (e != nullptr) runtime_.free_event(e);

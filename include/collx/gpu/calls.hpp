@@ -210,7 +210,9 @@ private:
                 fail(errc::unsupported, call.g.rank(), e.peer, "make two calls, or one on host memory",
                      "rank %d is a %s more than once, and on device memory two ranks have one edge each way", e.peer,
                      which);
-            counts[k] = e.count, offsets[k] = e.at, kinds[k] = kind;
+            counts[k] = e.count;
+            offsets[k] = e.at;
+            kinds[k] = kind;
         }
         t.assign(call.g.rank(), call.g.size(), counts, offsets, which);
         return kinds;

@@ -61,7 +61,8 @@ public:
     }
     // Sends one more signal to a peer. A rank that has waited for it sees what this stream has put there before.
     void signal(int peer, void* stream, unsigned line = 0) {
-        bytes_.require_peer(peer), require_line(line);
+        bytes_.require_peer(peer);
+        require_line(line);
         bytes_.launch(device::window_signal_call{bytes_.table(), peer, line}, 1, stream);
     }
     // put(), then signal().
@@ -72,7 +73,8 @@ public:
     // Makes the stream wait until `count` more signals of a peer have come on the line, or the window has ended.
     // Occupies a block of the device while it waits.
     void wait(int peer, void* stream, std::uint64_t count = 1, unsigned line = 0) {
-        bytes_.require_peer(peer), require_line(line);
+        bytes_.require_peer(peer);
+        require_line(line);
         bytes_.launch(device::window_wait_call{bytes_.table(), peer, line, count}, 1, stream);
     }
 

@@ -57,7 +57,10 @@ struct exchange_parts : exchange_ends {
                              .number = number,
                              .piece_bytes = room * elem_bytes}});
         };
-        for (int k = 0; k < call.g.size(); ++k) add(said, to, sent, k), add(expected, from, received, k);
+        for (int k = 0; k < call.g.size(); ++k) {
+            add(said, to, sent, k);
+            add(expected, from, received, k);
+        }
     }
 };
 
@@ -184,8 +187,10 @@ private:
         device::own_cuts cuts;
         for (int k = 0; k < n; ++k) {
             const int r = rank_of(k);
-            cuts.sizes[0][k] = x.sent.sizes()[r], cuts.at[0][k] = x.sent.offsets()[r];
-            cuts.sizes[1][k] = x.received.sizes()[r], cuts.at[1][k] = x.received.offsets()[r];
+            cuts.sizes[0][k] = x.sent.sizes()[r];
+            cuts.at[0][k] = x.sent.offsets()[r];
+            cuts.sizes[1][k] = x.received.sizes()[r];
+            cuts.at[1][k] = x.received.offsets()[r];
             if (x.is_collective()) continue;
             if (const std::uint32_t kind = x.to.kind(r)) cuts.kinds[0][k] = device::part_word::of_type(kind);
             if (const std::uint32_t kind = x.from.kind(r)) cuts.kinds[1][k] = device::part_word::of_type(kind);
@@ -217,9 +222,10 @@ private:
     }
     static device::own_cuts scaled(device::own_cuts cuts, std::size_t times, std::size_t by) {
         for (int side = 0; side < 2; ++side)
-            for (int k = 0; k < device::max_ranks; ++k)
-                cuts.sizes[side][k] = cuts.sizes[side][k] * times / by,
+            for (int k = 0; k < device::max_ranks; ++k) {
+                cuts.sizes[side][k] = cuts.sizes[side][k] * times / by;
                 cuts.at[side][k] = cuts.at[side][k] * times / by;
+            }
         return cuts;
     }
     template <std::size_t Bytes, class Call>
@@ -265,7 +271,8 @@ private:
                                       });
             if (is_open) pieces.take(out, last);
             else meanwhile();
-            last = to, is_open = true;
+            last = to;
+            is_open = true;
         };
         for (int first = 0; first < n; first += most) {
             const int end = first + most < n ? first + most : n;

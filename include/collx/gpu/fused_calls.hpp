@@ -122,8 +122,10 @@ public:
                 if (t.sizes[r][d] > SIZE_MAX / 2 / ranks())
                     fail(errc::invalid_argument, static_cast<int>(r), static_cast<int>(d), "counts are 0 or more",
                          "rank %zu sends %lld elements to rank %zu", r, static_cast<long long>(t.sizes[r][d]), d);
-                t.in_at[r][d] = sent, t.out_at[d][r] = received[d];
-                sent += t.sizes[r][d], received[d] += t.sizes[r][d];
+                t.in_at[r][d] = sent;
+                t.out_at[d][r] = received[d];
+                sent += t.sizes[r][d];
+                received[d] += t.sizes[r][d];
             }
             require_size_at(in, static_cast<int>(r), sent, "input");
         }
@@ -146,7 +148,9 @@ public:
                      m.from, m.to);
             require_room(in, m.from, m.in_at, m.count, "input");
             require_room(out, m.to, m.out_at, m.count, "output");
-            t.sizes[m.from][m.to] = m.count, t.in_at[m.from][m.to] = m.in_at, t.out_at[m.to][m.from] = m.out_at;
+            t.sizes[m.from][m.to] = m.count;
+            t.in_at[m.from][m.to] = m.in_at;
+            t.out_at[m.to][m.from] = m.out_at;
         }
         return call(detail::team_algorithm<collective::all_to_all>{}, in, out, device::move_only{}, o, t);
     }

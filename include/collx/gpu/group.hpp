@@ -129,7 +129,8 @@ public:
     };
     const staged& staged_so_far() const { return staged_; }
     void count_staged(std::uint64_t out_bytes, std::uint64_t in_bytes) {
-        staged_.out_bytes += out_bytes, staged_.in_bytes += in_bytes;
+        staged_.out_bytes += out_bytes;
+        staged_.in_bytes += in_bytes;
     }
 
     // The number of the call that is being made among this communicator's collectives on device memory. 0 once one of
@@ -142,7 +143,8 @@ public:
         links::traffic t = side_.sent_to(peer);
         if (domains_ == nullptr) return t;
         const links::traffic r = domains_->sent_to(peer);
-        t.messages += r.messages, t.bytes += r.bytes;
+        t.messages += r.messages;
+        t.bytes += r.bytes;
         return t;
     }
 
@@ -164,7 +166,10 @@ public:
             fail(errc::invalid_argument, rank(), -1, "end the capture and begin it anew",
                  "the stream's capture was made invalid by an earlier call");
         order_.before(o.stream, f, waits);
-        if (is_collective) ++c.internals().sequence, has_captured_ = has_captured_ || f.is_capturing;
+        if (is_collective) {
+            ++c.internals().sequence;
+            has_captured_ = has_captured_ || f.is_capturing;
+        }
         return f;
     }
     // Called after the kernels of a call.
@@ -201,8 +206,10 @@ private:
             int lanes = route_.choose(settings_, shape_.bytes());
             if (!route_.is_direct() && settings_.two_levels && !settings_.staged)
                 domains_ = gpu_domains<Runtime>::find(runtime_, side_, route_, settings_, shape_);
-            if (domains_ != nullptr)
-                lanes = domains_->lanes(), shape_.set_ranks(domains_->size(), settings_.stage_bytes);
+            if (domains_ != nullptr) {
+                lanes = domains_->lanes();
+                shape_.set_ranks(domains_->size(), settings_.stage_bytes);
+            }
             together(core(), "make what calls on device memory need", [&] { make_parts(c.internals(), lanes); });
         } catch (...) {
             proxy_ = sole_ptr<gpu_proxy>();
@@ -227,7 +234,8 @@ private:
     void begin() {
         device_ = runtime_.current();
         shape_.set_ranks(size() <= device::max_ranks ? size() : 1, settings_.stage_bytes);
-        shape_.lanes = settings_.lanes, shape_.slot_bytes = settings_.slot_bytes;
+        shape_.lanes = settings_.lanes;
+        shape_.slot_bytes = settings_.slot_bytes;
         shape_.packet_bytes = settings_.packet_bytes;
         if (settings_.lanes < 1 || settings_.staging_lanes < 1 || settings_.staging_lanes > device::max_staging_lanes ||
             settings_.staging_bytes < 4096)
@@ -265,7 +273,8 @@ private:
         const std::size_t bytes = (settings_.staging_bytes + 127) / 128 * 128;
         host_ = runtime_.allocate_host(sizeof(device::staging_words) + 2 * device::staging_turns * bytes);
         staging_.words = reinterpret_cast<device::staging_words*>(host_);
-        staging_.lanes = settings_.staging_lanes, staging_.bytes = bytes;
+        staging_.lanes = settings_.staging_lanes;
+        staging_.bytes = bytes;
         staging_.in = host_ + sizeof(device::staging_words);
         staging_.out = staging_.in + device::staging_turns * bytes;
         words_there_ = reinterpret_cast<device::staging_words*>(runtime_.mapped(host_));
@@ -357,7 +366,11 @@ private:
     }
     void forget() {
         if (domains_ != nullptr) domains_->abandon();
-        route_.abandon(), order_.abandon(), host_ = nullptr, counts_ = nullptr, staging_ = {};
+        route_.abandon();
+        order_.abandon();
+        host_ = nullptr;
+        counts_ = nullptr;
+        staging_ = {};
     }
 
     Runtime runtime_;

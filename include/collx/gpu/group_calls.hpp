@@ -42,7 +42,9 @@ struct message_side {
     explicit message_side(std::size_t ranks) : bytes(ranks), address(ranks), kinds(ranks) {}
     void add(const device_message& m) {
         const auto k = static_cast<std::size_t>(m.peer);
-        bytes[k] = m.bytes, address[k] = m.address, kinds[k] = m.kind;
+        bytes[k] = m.bytes;
+        address[k] = m.address;
+        kinds[k] = m.kind;
     }
     std::uintptr_t lowest() const {
         std::uintptr_t least = UINTPTR_MAX;
@@ -105,7 +107,8 @@ struct device_in_group : device_started<Runtime, Comm> {
     template <class Call, class In, class Out>
     void put(const Call& call, const device::fused_options& with, const In& in, const Out& out) const {
         auto all = uses;
-        all.push_back(memory_of(in, false)), all.push_back(memory_of(out, true));
+        all.push_back(memory_of(in, false));
+        all.push_back(memory_of(out, true));
         const auto done = [g = &this->g, stream = with.stream, facts = this->stream] {
             g->end(device_call_options{.stream = stream}, facts);
         };
@@ -159,7 +162,10 @@ struct device_group_calls {
                 batch.use_mix<team, typename kernels_of<policies, Kinds...>::type>();
             }
             messages<mixes_messages<Kinds...>, Mode>(comm, all.messages, o, batch);
-            for (const auto& call : all.collectives) batch.begin_call(++number), call(comm, o, batch);
+            for (const auto& call : all.collectives) {
+                batch.begin_call(++number);
+                call(comm, o, batch);
+            }
         } catch (const error& e) {
             batch.end(e);
         }

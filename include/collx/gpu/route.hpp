@@ -70,7 +70,8 @@ public:
 
     // Chooses the way. Collective. bytes: of the exchange memory. Returns the lanes that all devices have room for.
     int choose(const device_settings& s, std::size_t bytes) {
-        settings_ = s, bytes_ = bytes;
+        settings_ = s;
+        bytes_ = bytes;
         const std::vector<device::gpu_card> cards = show(links_.card());
         int lanes = agree_on_settings(cards);
         if (settings_.staged) return lanes;
@@ -103,7 +104,10 @@ public:
         for (const auto w :
              {device::gpu_way::shared, device::gpu_way::nvlink, device::gpu_way::pcie, device::gpu_way::unseen}) {
             bool has = false;
-            for (const auto& p : links_.peers()) has = has || p.way == w, maps = maps || p.opened.at != nullptr;
+            for (const auto& p : links_.peers()) {
+                has = has || p.way == w;
+                maps = maps || p.opened.at != nullptr;
+            }
             if (has) text += joined({" ", device::name_of(w)});
         }
         if (maps) text += joined({", memory by ", device::name_of(memory_.kind), found_out()});
@@ -120,7 +124,10 @@ public:
     }
 
     // Unmaps the peers' memory. Requires: no kernel of this rank runs any more.
-    void unmap() { switch_.close(), links_.close(); }
+    void unmap() {
+        switch_.close();
+        links_.close();
+    }
     // Unmaps the peers' memory, and frees this rank's if no peer may use it any more.
     void close(bool may_free) {
         switch_.close();
@@ -228,7 +235,10 @@ private:
         bool all = true;
         core().exchange_each(mine, [&](int r, const finding& f) {
             if (f.peer < 0 || !all) return;
-            all = false, obstacle_ = f.why, obstacle_rank_ = r, obstacle_peer_ = f.peer;
+            all = false;
+            obstacle_ = f.why;
+            obstacle_rank_ = r;
+            obstacle_peer_ = f.peer;
         });
         return all;
     }
@@ -237,14 +247,17 @@ private:
     bool proves(const std::vector<device::gpu_card>& cards, device::handle_kind kind) {
         using phase = device::mapping_proof::phase;
         device::mapping_proof p;
-        p.me = side_.rank(), p.ranks = side_.size(), p.salt = cards[0].process + static_cast<std::uint64_t>(kind);
+        p.me = side_.rank();
+        p.ranks = side_.size();
+        p.salt = cards[0].process + static_cast<std::uint64_t>(kind);
         p.limit_ns = 5'000'000'000;
         for (int r = 0; r < p.ranks; ++r) p.memory[r] = links_.peers()[static_cast<std::size_t>(r)].memory;
         std::byte* words = nullptr;
         const auto run = [&](phase now, device::gpu_obstacle why) {
             together(core(), "try its peers' memory", [&] {
                 if (words == nullptr) words = runtime_.allocate_host(sizeof(std::uint64_t) * device::max_ranks);
-                p.now = now, p.wrong = reinterpret_cast<std::uint64_t*>(runtime_.mapped(words));
+                p.now = now;
+                p.wrong = reinterpret_cast<std::uint64_t*>(runtime_.mapped(words));
                 runtime_.run_lanes(p, 1);
             });
             for (int r = 0; r < p.ranks; ++r)

@@ -60,7 +60,9 @@ struct staged_call {
         const auto range = [&](std::size_t k, bool parts, std::size_t at) {
             device::staging_range r;
             r.count = s.count - k * most < most ? s.count - k * most : most;
-            r.at = at + k * most, r.pitch = s.count, r.blocks = parts ? static_cast<unsigned>(n) : 1;
+            r.at = at + k * most;
+            r.pitch = s.count;
+            r.blocks = parts ? static_cast<unsigned>(n) : 1;
             return r;
         };
         const bool takes_nothing = (C == collective::reduce && call.o.root != call.g.rank()) ||
@@ -90,15 +92,18 @@ struct staged_call {
         device::staging_range last;
         for (std::size_t at = 0; at < t.end(); at += most) {
             device::staging_range from, to;
-            from.at = at, from.count = t.end() - at < most ? t.end() - at : most;
+            from.at = at;
+            from.count = t.end() - at < most ? t.end() - at : most;
             std::vector<std::size_t> inside; // elements of each rank's part in this piece
             for (std::size_t k = 0; k < static_cast<std::size_t>(call.g.size()); ++k) {
                 const std::size_t begin = t.offsets()[k] > at ? t.offsets()[k] : at;
                 const std::size_t part_end = t.offsets()[k] + t.sizes()[k], piece_end = at + from.count;
                 const std::size_t end = part_end < piece_end ? part_end : piece_end;
                 inside.push_back(end > begin ? end - begin : 0);
-                if (static_cast<int>(k) == call.g.rank() && end > begin)
-                    to.at = begin - t.offsets()[k], to.count = end - begin;
+                if (static_cast<int>(k) == call.g.rank() && end > begin) {
+                    to.at = begin - t.offsets()[k];
+                    to.count = end - begin;
+                }
             }
             pieces.template put<in_type>(
                 in, from,

@@ -50,7 +50,11 @@ public:
         object_ = {};
     }
     // Leaves the memory mapped, for a kernel that cannot be ended.
-    void abandon() { close_file(), object_ = {}, is_open_ = false; }
+    void abandon() {
+        close_file();
+        object_ = {};
+        is_open_ = false;
+    }
 
 private:
     communicator_core& core() { return side_.internals(); }
@@ -95,13 +99,16 @@ private:
     bool proves(const std::vector<std::byte*>& memories) {
         using phase = device::switch_proof::phase;
         device::switch_proof p;
-        p.me = side_.rank(), p.ranks = side_.size(), p.of_all = object_.at;
+        p.me = side_.rank();
+        p.ranks = side_.size();
+        p.of_all = object_.at;
         for (std::size_t r = 0; r < memories.size(); ++r) p.memory[r] = memories[r];
         std::byte* word = nullptr;
         const auto run = [&](phase now) {
             return all_could("try the switch", [&] {
                 if (word == nullptr) word = runtime_.allocate_host(sizeof(std::uint64_t));
-                p.now = now, p.wrong = reinterpret_cast<std::uint64_t*>(runtime_.mapped(word));
+                p.now = now;
+                p.wrong = reinterpret_cast<std::uint64_t*>(runtime_.mapped(word));
                 runtime_.run_lanes(p, 1);
                 if (runtime_.load_host(reinterpret_cast<std::uint64_t*>(word)) != 0)
                     fail(errc::unsupported, side_.rank(), -1, "", "the switch's sums are wrong");

@@ -122,9 +122,10 @@ public:
             call_.shape.count, [=](std::size_t) { return room; },
             [&](piece p) {
                 device::own_cuts cuts;
-                for (int k = 0; k < call_.domains.size(); ++k)
-                    pieces::send(cuts, k, {call_.shape.in_at + p.at, p.count}),
-                        pieces::receive(cuts, k, block(call_.domains.node(), k, p));
+                for (int k = 0; k < call_.domains.size(); ++k) {
+                    pieces::send(cuts, k, {call_.shape.in_at + p.at, p.count});
+                    pieces::receive(cuts, k, block(call_.domains.node(), k, p));
+                }
                 pieces::move(call_.in, call_.out, cuts, call_.before);
                 if (!call_.domains.is_on_rail()) return;
                 // This domain's blocks come last in the staging buffer, because they are not copied in.
@@ -238,7 +239,9 @@ private:
                 device::table_cuts cuts;
                 for (int k = 0; k < call_.domains.rails() && first + k < call_.map.size(d); ++k) {
                     const piece own = part_of(parts, d, first + k, p);
-                    cuts.sizes[k] = own.count, cuts.in_at[k] = own.at, cuts.out_at[k] = filled[k];
+                    cuts.sizes[k] = own.count;
+                    cuts.in_at[k] = own.at;
+                    cuts.out_at[k] = filled[k];
                     filled[k] += own.count;
                 }
                 if (cuts.largest(0, call_.domains.rails()) != 0) call_.launch_reduction(cuts);

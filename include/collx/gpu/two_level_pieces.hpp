@@ -68,8 +68,10 @@ public:
     }
     void reduce_inside(piece p) {
         device::table_cuts cuts;
-        for (int k = 0; k < domains.size(); ++k)
-            cuts.sizes[k] = share_of(p, k).count, cuts.in_at[k] = share_of(p, k).at;
+        for (int k = 0; k < domains.size(); ++k) {
+            cuts.sizes[k] = share_of(p, k).count;
+            cuts.in_at[k] = share_of(p, k).at;
+        }
         launch_reduction(cuts);
     }
     template <class F>
@@ -96,8 +98,14 @@ public:
     }
 
     // ------------------------------------------------------------------------------------------ kernels and orders
-    static void send(device::own_cuts& cuts, int k, piece p) { cuts.sizes[0][k] = p.count, cuts.at[0][k] = p.at; }
-    static void receive(device::own_cuts& cuts, int k, piece p) { cuts.sizes[1][k] = p.count, cuts.at[1][k] = p.at; }
+    static void send(device::own_cuts& cuts, int k, piece p) {
+        cuts.sizes[0][k] = p.count;
+        cuts.at[0][k] = p.at;
+    }
+    static void receive(device::own_cuts& cuts, int k, piece p) {
+        cuts.sizes[1][k] = p.count;
+        cuts.at[1][k] = p.at;
+    }
     template <class A, class B>
     static void move(const A& from, const B& to, const device::own_cuts& cuts, const inside_call<Call>& inside) {
         device_exchange::over_links(inside, from, to, cuts, call_sign::of_parts());

@@ -63,13 +63,16 @@ private:
     void scan_inside(piece p) const {
         using text = std::conditional_t<Exclusive, algo::one_shot_exclusive_scan, algo::one_shot_scan>;
         device::table_cuts cuts;
-        cuts.sizes[0] = p.count, cuts.in_at[0] = cuts.out_at[0] = p.at;
+        cuts.sizes[0] = p.count;
+        cuts.in_at[0] = cuts.out_at[0] = p.at;
         launch(call_.in, beginning_of<in_type>(call_.operation, call_.map.ranks()), text{}, cuts, call_.before);
     }
     void put_before(piece p) const {
         device::table_cuts cuts;
-        for (int k = 0; k < call_.domains.size(); ++k)
-            cuts.sizes[k] = call_.share_of(p, k).count, cuts.out_at[k] = call_.share_of(p, k).at;
+        for (int k = 0; k < call_.domains.size(); ++k) {
+            cuts.sizes[k] = call_.share_of(p, k).count;
+            cuts.out_at[k] = call_.share_of(p, k).at;
+        }
         launch(call_.come(), without_hooks<in_type>(call_.operation), algo::preceding<Exclusive>{}, cuts, call_.after);
     }
 

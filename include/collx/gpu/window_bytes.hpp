@@ -162,7 +162,9 @@ private:
                  "device window: %s", route_.obstacle().c_str());
     }
     void lay_out(const device_window_part& mine) {
-        table_.rank = rank(), table_.ranks = ranks(), table_.lines = mine.lines;
+        table_.rank = rank();
+        table_.ranks = ranks();
+        table_.lines = mine.lines;
         table_.timeout_ns = static_cast<std::uint64_t>(core().settings.timeout_ns);
         for (int r = 0; r < ranks(); ++r) {
             const auto& p = route_.peers()[static_cast<std::size_t>(r)];

@@ -53,7 +53,8 @@ T unpacked_object(const Comm& comm, int peer, const std::string& text) {
         archive(x);
         if (from.peek() == std::istringstream::traits_type::eof()) return x;
     } catch (const cereal::Exception& e) {
-        why = e.what(), what = why.c_str();
+        why = e.what();
+        what = why.c_str();
     } catch (const std::length_error&) {
         what = "a container in it is longer than there can be";
     } catch (const std::bad_alloc&) {
@@ -73,7 +74,10 @@ std::vector<T> unpacked_objects(const Comm& comm, const std::vector<std::string>
 inline std::vector<std::string> cut_text(const std::string& all, const std::vector<std::size_t>& lengths) {
     std::vector<std::string> texts;
     std::size_t at = 0;
-    for (const std::size_t length : lengths) texts.push_back(all.substr(at, length)), at += length;
+    for (const std::size_t length : lengths) {
+        texts.push_back(all.substr(at, length));
+        at += length;
+    }
     return texts;
 }
 template <class Comm, class T>

@@ -7,6 +7,7 @@
 
 #include <cstdarg>
 
+#include <collx/core/provided.hpp>
 #include <collx/interop/libibverbs_queue_pair.hpp>
 #include <collx/net.hpp>
 
@@ -201,7 +202,7 @@ inline sole_ptr<verbs_device> open_libibverbs(const verbs_choice& which) {
 
 inline constexpr verbs_component verbs_of_libibverbs{"libibverbs", open_libibverbs,
                                                      []() -> const char* { return verbs_reason; }};
-inline const bool has_libibverbs = (verbs_library = &verbs_of_libibverbs, true);
+inline const bool has_libibverbs = provided(verbs_library, &verbs_of_libibverbs);
 
 } // namespace detail
 

@@ -12,6 +12,7 @@
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 
+#include <collx/core/provided.hpp>
 #include <collx/core/sealing.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -117,7 +118,8 @@ inline constexpr seal_component seals_of_openssl{"OpenSSL", [](const secret& ses
                                                      return sole_ptr<sealer>(
                                                          new openssl_sealer(session, is_connecting, hides));
                                                  }};
-inline const bool has_openssl = (macs = macs != nullptr ? macs : &macs_of_openssl, seals = &seals_of_openssl, true);
+inline const bool has_openssl =
+    provided(macs, macs != nullptr ? macs : &macs_of_openssl) && provided(seals, &seals_of_openssl);
 
 } // namespace detail
 

@@ -16,6 +16,7 @@
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/core/provided.hpp>
 #include <collx/net.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -195,7 +196,7 @@ inline constexpr pmix_component pmix_of_library{
     [](name_view key, const deadline& until) { return process_pmix().get(key, until); },
     [](name_view name, int ranks, const deadline& until) { process_pmix().barrier(name, ranks, until); },
     [] { return process_pmix().next_turn(); }};
-inline const bool has_pmix = (pmix = &pmix_of_library, true);
+inline const bool has_pmix = provided(pmix, &pmix_of_library);
 
 } // namespace detail
 

@@ -9,6 +9,7 @@
 #include <sodium/utils.h>
 
 #include <collx/core/authentication.hpp>
+#include <collx/core/provided.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -24,7 +25,7 @@ inline void sign_by_sodium(const unsigned char* key, const void* text, std::size
 inline constexpr mac_component macs_of_sodium{
     "libsodium", sign_by_sodium,
     [](const unsigned char* a, const unsigned char* b, std::size_t n) { return ::sodium_memcmp(a, b, n) == 0; }};
-inline const bool has_sodium = (macs = &macs_of_sodium, true);
+inline const bool has_sodium = provided(macs, &macs_of_sodium);
 
 } // namespace detail
 

@@ -72,8 +72,10 @@ struct communicator_core {
             if (p == task_state::done) break;
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             progress_or_move();
-            if (p == task_state::moved) wait.reset(), watch.note_progress(until, timeout_ns);
-            else if (carried) wait.reset();
+            if (p == task_state::moved) {
+                wait.reset();
+                watch.note_progress(until, timeout_ns);
+            } else if (carried) wait.reset();
             else if (wait.pause()) check(until, timeout_ns, op.waiting_for);
         }
         if (recorder) [[unlikely]]

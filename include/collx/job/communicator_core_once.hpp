@@ -34,9 +34,11 @@ COLLX_BEGIN_NAMESPACE
         else if (!net.is_one_host()) detail::by_channels->open_tree(net); // notifications of failures need a path
         if (waits && parent == nullptr) {
             home->settle_cores();
-            settings.waiting = home->settings.waiting, settings.ranks_per_core = home->settings.ranks_per_core;
+            settings.waiting = home->settings.waiting;
+            settings.ranks_per_core = home->settings.ranks_per_core;
         }
-        net.share_cores(settings.ranks_per_core), schedules.share_cores(settings.ranks_per_core);
+        net.share_cores(settings.ranks_per_core);
+        schedules.share_cores(settings.ranks_per_core);
         if (settings.is_talkative) home->note_made(net, members, parent == nullptr);
     } catch (...) { // memory may run out anywhere
         // Ranks that did attach must not wait for this rank.
@@ -76,7 +78,8 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
     for (auto& p : pending) p.op->recorded = 0; // ordinals of the old record
     recorder = sole_ptr<detail::flight_recorder>();
     if (last != 0) recorder = make_sole<detail::flight_recorder>(*this, last, directory, observer);
-    settings.record = last, settings.record_directory = directory;
+    settings.record = last;
+    settings.record_directory = directory;
 }
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::record_if_wanted() {

@@ -132,7 +132,8 @@ private:
         int first = of_rank, ranks = 1, r = next(of_rank);
         bool sends = words.of(of_rank).what() == awaited::why::room, has_me = of_rank == me_;
         for (; r >= 0 && r != of_rank && ranks <= core_.net.size(); r = next(r), ++ranks) {
-            first = r < first ? r : first, has_me |= r == me_;
+            first = r < first ? r : first;
+            has_me |= r == me_;
             sends &= words.of(r).what() == awaited::why::room;
         }
         const bool is_closed = r == of_rank;

@@ -48,9 +48,11 @@ public:
     // One look. moves: how often an outstanding operation advanced so far.
     void look(looking& l, std::uint64_t moves, std::int64_t timeout_ns, awaited waiting_for) {
         l.note(moves, timeout_ns);
-        next_watch_ns_ = l.next_watch_ns, suspect_ = l.suspect;
+        next_watch_ns_ = l.next_watch_ns;
+        suspect_ = l.suspect;
         check(l.until, timeout_ns, waiting_for);
-        l.next_watch_ns = next_watch_ns_, l.suspect = suspect_;
+        l.next_watch_ns = next_watch_ns_;
+        l.suspect = suspect_;
     }
 
     // The first rank of a job of threads whose function threw, -1: none.

@@ -14,7 +14,10 @@ namespace detail {
         if (const failure f = other->net.failed())
             core_.give_up(failure(f.code(), core_.rank_of(*other, f.rank()), f.short_of()), -1);
     const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : core_.settings.timeout_ns;
-    if (until == 0) next_watch_ns_ = 0, suspect_ = -1;
+    if (until == 0) {
+        next_watch_ns_ = 0;
+        suspect_ = -1;
+    }
     if (until <= 0) until = later(now, limit);
     if (now >= next_watch_ns_) look_around(now, limit, waiting_for);
     if (now < until) return;
@@ -45,8 +48,10 @@ namespace detail {
     // others.
     int silent = -1, count = 0;
     for (int other = 0; other < net.size(); ++other)
-        if (other != net.rank() && now - net.waits().of(other).said_at_ns() > waiting_word::fresh_ns(limit))
-            silent = other, ++count;
+        if (other != net.rank() && now - net.waits().of(other).said_at_ns() > waiting_word::fresh_ns(limit)) {
+            silent = other;
+            ++count;
+        }
     if (count == 1) return failure(errc::timeout, silent);
     return last.is_circle && count == 0 ? failure::circle_of(last.rank) : failure(errc::timeout, waiting_for);
 }

@@ -51,7 +51,10 @@ public:
 
     // Begins a call that continues after it has returned. The record belongs to the next operation that is started.
     std::uint64_t begin_async(const call_words& w) { return unstarted_ = enter(w); }
-    void started(operation& op) { op.recorded = unstarted_, unstarted_ = 0; }
+    void started(operation& op) {
+        op.recorded = unstarted_;
+        unstarted_ = 0;
+    }
     void ended(operation& op, task_state s);
 
     // Sets the operation that the blocking call runs, null: none.

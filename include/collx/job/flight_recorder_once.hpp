@@ -67,10 +67,16 @@ namespace detail {
     ::clock_gettime(CLOCK_REALTIME, &real);
     head_ = static_cast<record_file*>(p);
     ring_ = reinterpret_cast<call_record*>(head_ + 1);
-    head_->version = record_file::right_version, head_->record_bytes = sizeof(call_record);
-    head_->host = host_id(), head_->communicator = c.id;
-    head_->monotonic_ns = now_ns(), head_->real_ns = std::int64_t{real.tv_sec} * 1'000'000'000 + real.tv_nsec;
-    head_->rank = c.net.rank(), head_->size = c.net.size(), head_->job_rank = c.home->rank, head_->capacity = last;
+    head_->version = record_file::right_version;
+    head_->record_bytes = sizeof(call_record);
+    head_->host = host_id();
+    head_->communicator = c.id;
+    head_->monotonic_ns = now_ns();
+    head_->real_ns = std::int64_t{real.tv_sec} * 1'000'000'000 + real.tv_nsec;
+    head_->rank = c.net.rank();
+    head_->size = c.net.size();
+    head_->job_rank = c.home->rank;
+    head_->capacity = last;
     std::memcpy(head_->magic, record_file::right_magic, sizeof head_->magic);
 }
 
@@ -108,7 +114,10 @@ COLLX_ONCE void flight_recorder::called(const char* algorithm) {
 }
 
 COLLX_ONCE void flight_recorder::end(std::uint64_t ordinal) {
-    if (ordinal == blocking_) blocking_ = 0, run_ = nullptr;
+    if (ordinal == blocking_) {
+        blocking_ = 0;
+        run_ = nullptr;
+    }
     call_record* const r = at(ordinal);
     if (r == nullptr || r->outcome != call_outcome::under_way) return;
     note_end(*r, call_outcome::done, {});
@@ -123,13 +132,18 @@ COLLX_ONCE void flight_recorder::ended(operation& op, task_state s) {
 }
 
 COLLX_ONCE void flight_recorder::note_end(call_record& r, call_outcome o, errc code) const {
-    r.end_ns = now_ns(), r.outcome = o, r.code = code;
+    r.end_ns = now_ns();
+    r.outcome = o;
+    r.code = code;
     if (o == call_outcome::done) r.peer = r.step = r.steps = r.piece = r.pieces = -1;
 }
 COLLX_ONCE void flight_recorder::note_place(call_record& r, const operation& op) const {
     const operation::place p = op.where();
     if (op.waiting_for >= 0 && op.waiting_for != core_.net.rank()) r.peer = op.waiting_for; // not a strand of its own
-    r.step = p.step, r.steps = p.steps, r.piece = p.piece, r.pieces = p.pieces;
+    r.step = p.step;
+    r.steps = p.steps;
+    r.piece = p.piece;
+    r.pieces = p.pieces;
 }
 
 // An exception from the observer ends the communicator, as one from an operator does.
@@ -149,7 +163,10 @@ COLLX_ONCE void flight_recorder::show_failed(const call_record& r) const noexcep
 }
 
 [[gnu::cold]] COLLX_ONCE void flight_recorder::fail(std::uint64_t ordinal, errc code) noexcept {
-    if (ordinal == blocking_) blocking_ = 0, run_ = nullptr;
+    if (ordinal == blocking_) {
+        blocking_ = 0;
+        run_ = nullptr;
+    }
     if (ordinal == unstarted_) unstarted_ = 0;
     call_record* const r = at(ordinal);
     if (r == nullptr || r->outcome != call_outcome::under_way) return;

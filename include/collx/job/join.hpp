@@ -63,7 +63,8 @@ inline void settings_from(const job_description& d, job_settings& s) {
     s.timeout_ns = d.timeout_ns;
     if (d.checked >= 0) s.checked = d.checked == 1;
     s.single_copy = d.single_copy;
-    s.record = d.record, s.record_directory = d.record_directory;
+    s.record = d.record;
+    s.record_directory = d.record_directory;
     s.is_talkative = d.debug == debug_level::info;
     s.has_topology = has_topology();
 }

@@ -82,7 +82,7 @@ template <class IsRemote>
         addresses.push_back(connectors.back()->address());
     }
     growing_array<counted_ptr<job>> jobs;
-    if (net != nullptr) jobs = net->threads_on_hosts(host_of, over);
+    if (net_starter != nullptr) jobs = net_starter->threads_on_hosts(host_of, over);
     growing_array<counted_ptr<arena>> memory(static_cast<std::size_t>(n));
     job_settings s = settings_across_hosts(settings_for(n));
     s.over = over;
@@ -91,7 +91,7 @@ template <class IsRemote>
         for (int p = 0; p < n; ++p)
             if (host_of[static_cast<std::size_t>(p)] != host_of[static_cast<std::size_t>(r)])
                 connector->connect(p, addresses[static_cast<std::size_t>(p)]);
-        if (net != nullptr) {
+        if (net_starter != nullptr) {
             connector->stand_before(jobs[static_cast<std::size_t>(r)]->connector);
             jobs[static_cast<std::size_t>(r)]->connector = connector;
             continue;

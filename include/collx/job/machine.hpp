@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <collx/bootstrap/environment.hpp>
+#include <collx/core/provided.hpp>
 #include <collx/core/regular_file.hpp>
 #include <collx/job/communicator_core.hpp>
 #include <collx/plan/by_links.hpp>
@@ -187,7 +188,10 @@ private:
     void read() {
         int place = 0, here = 0;
         for (int r = 0; r < c_.net.size(); ++r)
-            if (host(r) == host(rank())) place += r < rank(), ++here;
+            if (host(r) == host(rank())) {
+                place += r < rank();
+                ++here;
+            }
         own_ = read_own_machine(env_, rank(), place, here);
         mine_.site = own_.site;
         mine_.hash = topo::content_hash(own_.machine);
@@ -212,7 +216,10 @@ private:
             while (h < hosts.size() && hosts[h] != host(r)) ++h;
             while (k < owners.size() && all_[static_cast<std::size_t>(owners[k])].hash != w.hash) ++k;
             if (k == owners.size()) owners.push_back(r);
-            if (h == hosts.size()) hosts.push_back(host(r)), made->kind_of.push_back(static_cast<int>(k));
+            if (h == hosts.size()) {
+                hosts.push_back(host(r));
+                made->kind_of.push_back(static_cast<int>(k));
+            }
             made->standing.push_back({static_cast<int>(h), w.site});
         }
         std::vector<std::string> texts(owners.size());
@@ -298,7 +305,8 @@ inline std::vector<std::int32_t> found_by_search(const communicator_core& c) {
     for (std::size_t r = 0; r < n; ++r) is_sound = is_sound && says[4 + r] >= 0 && says[4 + r] < c.net.size();
     if (!is_sound) c.give_up(failure(errc::protocol, 0), 0);
     auto made = make_sole<member_links>();
-    made->order.has_rails = says[0] != 0, made->order.is_complete = says[1] != 0;
+    made->order.has_rails = says[0] != 0;
+    made->order.is_complete = says[1] != 0;
     made->order.along.assign(says.begin() + 4, says.end());
     if (!made->order.is_complete && c.net.rank() == 0)
         std::fprintf(stderr, "collx: warning: no ring joins the GPUs of this communicator on some host in "
@@ -323,7 +331,7 @@ inline std::vector<std::int32_t> found_by_search(const communicator_core& c) {
 inline constexpr topology_component topology_of_file{
     [](communicator_core& c) { machine_of_job(c, environment()).merge(); }, look_up_links, own_card};
 #if !defined(COLLX_COMPILED)
-inline const bool has_topology_of_file = (topology = &topology_of_file, true);
+inline const bool has_topology_of_file = provided(topology, &topology_of_file);
 #endif
 
 } // namespace detail

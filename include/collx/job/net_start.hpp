@@ -15,6 +15,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/core/provided.hpp>
 #include <collx/job/join_hosts.hpp>
 #include <collx/job/remote_calls.hpp>
 #include <collx/job/remote_survivors.hpp>
@@ -151,7 +152,7 @@ inline constexpr net_component net_of_sockets{join_remote, join_with, join_with_
                                               },
                                               agree_on_survivors};
 #if !defined(COLLX_COMPILED)
-inline const bool has_net = (net = &net_of_sockets, true);
+inline const bool has_net = provided(net_starter, &net_of_sockets);
 #endif
 // Its definition tells a basic_communicator that the program has the net component.
 template <class T>

@@ -28,7 +28,8 @@ COLLX_ONCE void outstanding_calls::advance() {
             set_aside(i);
             const bool is_in_thread = core_.caller.is_in_turn(); // no call of the program would get the exception
             if (is_in_thread) core_.helper->keep_exception(*ended);
-            ended->error = failure(errc::aborted, core_.net.rank()), ended->state = task_state::failed;
+            ended->error = failure(errc::aborted, core_.net.rank());
+            ended->state = task_state::failed;
             if (is_in_thread) continue;
             fail_all(ended->error); // the program may take this exception for the end of any of them
             throw;
@@ -49,12 +50,19 @@ COLLX_ONCE void outstanding_calls::drop(operation* op) {
 }
 
 [[gnu::cold]] COLLX_ONCE void outstanding_calls::fail_all(const failure& f) {
-    for (auto& e : list_) e.op->state = task_state::failed, e.op->error = f;
+    for (auto& e : list_) {
+        e.op->state = task_state::failed;
+        e.op->error = f;
+    }
     while (!list_.empty()) set_aside(0);
 }
 
 [[gnu::cold]] COLLX_ONCE void outstanding_calls::leave_all(const failure& aborted) {
-    for (auto& e : list_) e.op->state = task_state::failed, e.op->error = aborted, e.op->is_left = true;
+    for (auto& e : list_) {
+        e.op->state = task_state::failed;
+        e.op->error = aborted;
+        e.op->is_left = true;
+    }
     for (auto op = std::move(failed_); op;) { // one by one: they may be many
         op->is_left = true;
         op = std::move(op->failed_before);

@@ -56,7 +56,10 @@ public:
         const bool is_busy = !core.pending.empty();
         const bool carried = (is_busy || !core.net.is_one_host()) && core.net.move();
         if (is_busy || carried) rest_at_ns_ = later_ns();
-        if (!has_told_ && core.net.failed()) has_told_ = true, core.net.announce_failure();
+        if (!has_told_ && core.net.failed()) {
+            has_told_ = true;
+            core.net.announce_failure();
+        }
         if (!is_busy && (core.net.is_one_host() || now_ns() >= rest_at_ns_)) has_work.store(false);
         return carried || core.pending.moves() != before;
     }
@@ -146,9 +149,14 @@ private:
         for (unsigned idle = 0;;) {
             const round r = go_round();
             if (r.stops) return;
-            if (r.moved) idle = 0, idle_since_ns = 0;
-            else if (!r.has_work) sleep(0), idle = 0, idle_since_ns = 0;
-            else if (++idle <= spins_.load(memory_order::relaxed)) cpu_relax();
+            if (r.moved) {
+                idle = 0;
+                idle_since_ns = 0;
+            } else if (!r.has_work) {
+                sleep(0);
+                idle = 0;
+                idle_since_ns = 0;
+            } else if (++idle <= spins_.load(memory_order::relaxed)) cpu_relax();
             else pause(idle_since_ns);
         }
     }

@@ -26,7 +26,7 @@ struct recorded_calls {
 // are left out. Errors: protocol if it is no such file, or one of another version.
 inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
     recorded_calls r{};
-    constexpr std::int32_t most_ranks = 1 << 20;    // the ranks without records are listed
+    constexpr std::int32_t most_listed = 1 << 20;   // the ranks without records are listed
     constexpr std::int64_t most_ns = INT64_MAX / 3; // three of them are added up
     const auto refuse = [](const char* what) {
         fail(errc::protocol, -1, -1, "give it a file that COLLX_RECORD_DIR made, and use the tools of the same version",
@@ -39,7 +39,7 @@ inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
     if (h.version != h.right_version || h.record_bytes != sizeof(call_record)) refuse("it is of another version");
     const std::size_t room = (size - sizeof h) / sizeof(call_record);
     if (h.capacity < 1 || static_cast<std::size_t>(h.capacity) > room) refuse("it is shorter than it says");
-    if (h.size < 1 || h.size > most_ranks || h.rank < 0 || h.rank >= h.size) refuse("its rank is none");
+    if (h.size < 1 || h.size > most_listed || h.rank < 0 || h.rank >= h.size) refuse("its rank is none");
     for (const std::int64_t ns : {h.monotonic_ns, h.real_ns})
         if (ns < 0 || ns > most_ns) refuse("its clocks are none");
     const auto capacity = static_cast<std::uint64_t>(h.capacity);
@@ -166,9 +166,10 @@ inline std::string to_chrome_trace(const std::vector<recorded_calls>& all) {
     };
     double first = 1e300, last = 0;
     for (const recorded_calls& r : all)
-        for (const call_record& c : r.calls)
-            first = std::min(first, time(r, c.begin_ns)),
+        for (const call_record& c : r.calls) {
+            first = std::min(first, time(r, c.begin_ns));
             last = std::max(last, time(r, std::max(c.begin_ns, c.end_ns)));
+        }
     chrome_trace trace;
     int pid = chrome_trace::simulated;
     for (const auto& ranks : detail::by_communicator(all)) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <collx/core/provided.hpp>
 #include <collx/exec/remote.hpp>
 #include <collx/exec/remote_once.hpp>
 #include <collx/job/communicator_core.hpp>
@@ -24,7 +25,7 @@ namespace detail {
 inline constexpr remote_calls calls_of_channels{find_remote, remote_steps::want, remote_steps::run, open_tree<links>,
                                                 exchange_of_core};
 #if !defined(COLLX_COMPILED)
-inline const bool works_by_channels = (by_channels = &calls_of_channels, true);
+inline const bool works_by_channels = provided(by_channels, &calls_of_channels);
 #endif
 
 } // namespace detail

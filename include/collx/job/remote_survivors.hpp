@@ -42,7 +42,10 @@ public:
         for (int k = 0; k < me_ && !is_decided_; ++k)
             if (follow(k)) is_decided_ = true;
             else end_core(k);
-        if (!is_decided_) coordinate(), is_decided_ = true;
+        if (!is_decided_) {
+            coordinate();
+            is_decided_ = true;
+        }
         core_ = nullptr;
         links_.leave_core();
         links_.part_all();
@@ -104,7 +107,10 @@ private:
             for (; links_.hear(k, h); moved = true)
                 if (obey(k, h)) return true;
             if (!links_.is_connected(k) && now_ns() >= connect_at_ns) {
-                if (links_.is_gone(k) || !links_.connect(k)) return links_.set_gone(k), false;
+                if (links_.is_gone(k) || !links_.connect(k)) {
+                    links_.set_gone(k);
+                    return false;
+                }
                 connect_at_ns = now_ns() + pause_ns;
                 pause_ns = 2 * pause_ns < most_ns ? 2 * pause_ns : most_ns;
             }
@@ -114,10 +120,15 @@ private:
             if (moved || !wait.pause()) continue;
             if (links_.is_gone(k)) return false;
             const std::int64_t now = now_ns();
-            if (links_.is_silent(k, now)) return links_.set_gone(k), false;
+            if (links_.is_silent(k, now)) {
+                links_.set_gone(k);
+                return false;
+            }
             if (links_.is_silent_for(k, now, patience_ns() / 8))
-                for (int r = k + 1; r < me_; ++r)
-                    links_.ask_to_connect(r, now), say_here(r); // several hosts may be lost at once
+                for (int r = k + 1; r < me_; ++r) { // several hosts may be lost at once
+                    links_.ask_to_connect(r, now);
+                    say_here(r);
+                }
             // Times out later than a coordinator that came at the same time.
             if (now - begun_ns_ > limit_ns_ + limit_ns_ / 8) fail_late(missing_);
         }
@@ -125,13 +136,13 @@ private:
     // Handles a message of rank k. True when it is the commit.
     bool obey(int k, const heard& h) {
         switch (h.word.what) {
-            case kind::waits: return missing_ = h.word.rank < 0 ? k : h.word.rank, false;
+            case kind::waits: missing_ = h.word.rank < 0 ? k : h.word.rank; return false;
             case kind::propose:
                 core_->accepted_ballot = h.word.ballot;
                 core_->accepted_members = h.bits;
                 links_.say(k, kind::accept, h.word.ballot, h.bits);
                 return false;
-            case kind::commit: return decided_ = h.bits, true;
+            case kind::commit: decided_ = h.bits; return true;
             case kind::late: // the coordinator has timed out; it may come again while this rank has time left
                 missing_ = h.word.rank < 0 ? k : h.word.rank;
                 if (now_ns() - begun_ns_ > limit_ns_ / 2) fail_late(missing_);
@@ -170,7 +181,8 @@ private:
     [[gnu::cold]] bool take_guests() {
         bool came = false;
         const int refusal = links_.accept([&](int r) {
-            at(r).has_come = at(r).was_asked = false, at(r).told = -1;
+            at(r).has_come = at(r).was_asked = false;
+            at(r).told = -1;
             came = true;
         });
         if (refusal != 0 && !is_decided_) links_.fail_full(refusal);
@@ -192,11 +204,16 @@ private:
                 p.has_accepted = true;
             } else if (h.word.what == kind::commit || h.word.what == kind::out) { // it was asked, and has continued
                 if (!is_in(h.bits, me_)) fail_left_out(me_);
-                decided_ = h.bits, is_decided_ = true;
+                decided_ = h.bits;
+                is_decided_ = true;
                 return true;
             }
         }
-        if (!links_.is_live(r)) return links_.drop(r), p.has_come = p.was_asked = false, true;
+        if (!links_.is_live(r)) {
+            links_.drop(r);
+            p.has_come = p.was_asked = false;
+            return true;
+        }
         if (!p.has_come || p.was_asked || proposal.empty()) return moved;
         p.was_asked = true;
         links_.say(r, is_in(proposal, r) ? kind::propose : kind::out, me_ + 1, proposal);
@@ -221,7 +238,10 @@ private:
         for (int r = missing; r < n_; ++r) {
             if (r == me_ || at(r).has_come || links_.is_gone(r)) continue;
             // If rank r has continued already, it answers. If not, it looks for no connections, and comes by itself.
-            if (r > me_) links_.ask(r, now, begun_ns_), say_here(r);
+            if (r > me_) {
+                links_.ask(r, now, begun_ns_);
+                say_here(r);
+            }
             links_.probe(r, now);
         }
         // A rank that came once and left again has timed out waiting for another one.

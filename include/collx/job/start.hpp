@@ -47,7 +47,7 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
              "this process is a fork() of a rank");
     if (process_job) return require_same(process_job, over);
     job_description d = describe_job();
-    auto j = net != nullptr ? net->join(d, over) : join_near(d, over);
+    auto j = net_starter != nullptr ? net_starter->join(d, over) : join_near(d, over);
     process_job = j = join_custom(j);
     return j;
 }

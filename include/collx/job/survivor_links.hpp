@@ -57,8 +57,12 @@ public:
         stream_hello h = hub_->hello(id_, me_, r, shape_);
         h.from_side = stream_hello::side::higher; // no rank waits for a welcome here
         const job_protection& by = hub_->protected_by();
-        if (by.key) return l.proof = make_sole<greeting>(std::move(s), h, by.key, hub_->calls()), true;
-        return open(r, std::move(s), &h), l.is_new = true;
+        if (by.key) {
+            l.proof = make_sole<greeting>(std::move(s), h, by.key, hub_->calls());
+            return true;
+        }
+        open(r, std::move(s), &h);
+        return l.is_new = true;
     }
     // Takes connections that came, and calls f(rank) for each. The latest one of a rank counts: an earlier one was cut
     // or given up. Returns what socket_hub::look() does.
@@ -115,14 +119,20 @@ public:
     [[gnu::cold]] bool hear(int r, heard& h) {
         link& l = at(r);
         if (!l.connection || !l.rx.has_message()) return false;
-        if (!l.rx.is_expected(word_bytes(), survival_word::tag)) return l.connection->close(), false;
+        if (!l.rx.is_expected(word_bytes(), survival_word::tag)) {
+            l.connection->close();
+            return false;
+        }
         const std::byte* slot = l.rx.peek(word_bytes());
         std::memcpy(&h.word, slot, sizeof h.word);
         h.bits = none();
         std::memcpy(h.bits.data(), slot + sizeof h.word, bits_bytes());
         l.rx.release(word_bytes());
         const survival_word& w = h.word;
-        if (w.ballot < 0 || w.ballot > n_ || w.rank < -1 || w.rank >= n_) return l.connection->close(), false;
+        if (w.ballot < 0 || w.ballot > n_ || w.rank < -1 || w.rank >= n_) {
+            l.connection->close();
+            return false;
+        }
         return true;
     }
 
@@ -138,7 +148,10 @@ public:
     // Whether neither the rank nor its host has answered for longer than the patience.
     bool is_silent(int r, std::int64_t now) {
         link& l = at(r);
-        if (is_established(r)) return l.silent_since_ns = 0, false;
+        if (is_established(r)) {
+            l.silent_since_ns = 0;
+            return false;
+        }
         if (l.silent_since_ns == 0) l.silent_since_ns = now;
         return now - l.silent_since_ns > patience_ns_;
     }
@@ -202,7 +215,10 @@ private:
         if (how == greeted::insecure)
             fail(errc::security, me_, r, security_remedy, "rank %d did not prove to have this job's key", r);
         l.is_gone = how == greeted::gone && listener_probe::is_closed_by(proof->error());
-        if (how == greeted::done) open(r, proof->release_socket(), nullptr, proof->session()), l.is_new = true;
+        if (how == greeted::done) {
+            open(r, proof->release_socket(), nullptr, proof->session());
+            l.is_new = true;
+        }
         return true;
     }
     bool is_established(int r) {

@@ -83,7 +83,8 @@ private:
         for (int r = 0; r < c_.net.size(); ++r) {
             if (is_gone(r)) continue;
             if (!has_come(r)) return false;
-            note.members[r / 64] |= std::uint64_t{1} << (r % 64), ++count;
+            note.members[r / 64] |= std::uint64_t{1} << (r % 64);
+            ++count;
         }
         (void)propose_place(c_, round_, links_layout::for_ranks(count));
         return true;

@@ -23,12 +23,17 @@ attempted try_together(communicator_core& c, F&& f) {
     try {
         f();
     } catch (const error& e) {
-        a.mine = std::current_exception(), code = static_cast<std::int32_t>(e.code());
+        a.mine = std::current_exception();
+        code = static_cast<std::int32_t>(e.code());
     } catch (...) { // the other ranks wait
-        a.mine = std::current_exception(), code = static_cast<std::int32_t>(errc::resource);
+        a.mine = std::current_exception();
+        code = static_cast<std::int32_t>(errc::resource);
     }
     c.exchange_each(code, [&](int r, std::int32_t its) {
-        if (its >= 0 && a.first < 0) a.first = r, a.why = static_cast<errc>(its);
+        if (its >= 0 && a.first < 0) {
+            a.first = r;
+            a.why = static_cast<errc>(its);
+        }
     });
     return a;
 }

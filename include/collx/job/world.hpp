@@ -38,10 +38,10 @@ struct net_component {
     growing_array<std::uint64_t> (*survivors)(communicator_core&, std::uint32_t round, sole_ptr<kept>& answers);
 };
 #if defined(COLLX_COMPILED)
-extern const net_component* const net; // a constant: communicators may be made before main()
+extern const net_component* const net_starter; // a constant: communicators may be made before main()
 #else
 // Written by: the initialisation of a program that includes collx/net.hpp; read by: start-up.
-inline const net_component* net = nullptr;
+inline const net_component* net_starter = nullptr;
 #endif
 
 // Errors: unsupported in a program without that component.
@@ -51,8 +51,8 @@ inline const net_component* net = nullptr;
          "%s, and this program was compiled for the threads and processes of one host", why.c_str());
 }
 inline const net_component& require_net(int rank, const char* why) {
-    if (net == nullptr) fail_for_net(rank, why);
-    return *net;
+    if (net_starter == nullptr) fail_for_net(rank, why);
+    return *net_starter;
 }
 
 template <class S>

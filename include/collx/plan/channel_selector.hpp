@@ -14,6 +14,7 @@
 #include <collx/algo/recursive_doubling.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/algo/scan.hpp>
+#include <collx/core/provided.hpp>
 #include <collx/plan/bind_named.hpp>
 #include <collx/plan/host_selector.hpp>
 #include <collx/plan/problem.hpp>
@@ -36,7 +37,7 @@ inline constexpr selection all_over_channels[] = {select_over_channels<static_ca
 inline constexpr const selection* over_channels =
     all_over_channels<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, static_cast<int>(collective::barrier)>;
 #if !defined(COLLX_COMPILED)
-inline const bool selects_over_channels = (selections_over_channels = over_channels, true);
+inline const bool selects_over_channels = provided(selections_over_channels, over_channels);
 #endif
 } // namespace detail
 

@@ -55,7 +55,8 @@ namespace detail {
 }
 constexpr choices::situation situation_on(const node_view& hosts, const problem& p) {
     choices::situation s = situation_of(p);
-    s.hosts = hosts.nodes(), s.largest_host = hosts.largest();
+    s.hosts = hosts.nodes();
+    s.largest_host = hosts.largest();
     return s;
 }
 } // namespace detail

@@ -124,8 +124,10 @@ public:
 
     // Adds the bytes that this rank has moved through the windows.
     void add_moved(links::traffic& t) const {
-        for (const auto& w : windows_)
-            t.window_bytes_written += w->state.bytes_written, t.window_bytes_read += w->state.bytes_read;
+        for (const auto& w : windows_) {
+            t.window_bytes_written += w->state.bytes_written;
+            t.window_bytes_read += w->state.bytes_read;
+        }
     }
 
     // Shrinks the rings where more than two ranks share a core, because their rings share its caches. All ranks of a

@@ -57,8 +57,10 @@ struct footprint {
     int count = 0;
     for (const auto& strand : p.strands)
         for (const auto& s : strand)
-            if ((s.what & sched::send) != 0 && !has[static_cast<std::size_t>(s.peer_to)])
-                has[static_cast<std::size_t>(s.peer_to)] = true, ++count;
+            if ((s.what & sched::send) != 0 && !has[static_cast<std::size_t>(s.peer_to)]) {
+                has[static_cast<std::size_t>(s.peer_to)] = true;
+                ++count;
+            }
     return count;
 }
 
@@ -78,7 +80,10 @@ struct footprint {
         c.order = b.orders[i].data();
     };
     for (auto& strand : b.steps.strands)
-        for (auto& s : strand) own(s.src.chunks), own(s.dst.chunks);
+        for (auto& s : strand) {
+            own(s.src.chunks);
+            own(s.dst.chunks);
+        }
 }
 
 // Whether a step does more with a tmp chunk than combine it with what it receives.

@@ -122,7 +122,10 @@ constexpr void count(facts& f, const schedule& s, int rank) {
         for (const step& st : strand) {
             ++steps;
             const int chunks = st.src.where != place::none ? st.src.chunks.count : st.dst.chunks.count;
-            if ((st.what & send) != 0) ++messages, sent += chunks;
+            if ((st.what & send) != 0) {
+                ++messages;
+                sent += chunks;
+            }
             if ((st.what & send) != 0 && chunks > f.max_message_chunks) f.max_message_chunks = chunks;
             const bool zero_copy = (st.what & to_all) != 0;
             for_each_access(st, rank, s.ranks, s.chunks, [&](const access& a) {

@@ -188,22 +188,40 @@ private:
     // Finds the channel from `peer`; false: it holds no message, or an error. Only one strand of a rank may use an end
     // of a channel: with several, the order of their messages would be arbitrary.
     constexpr bool take(running& me, int peer, int& id) {
-        if (!is_rank(peer)) return stop(me, fail(problem::bad_peer, me, peer)), false;
+        if (!is_rank(peer)) {
+            stop(me, fail(problem::bad_peer, me, peer));
+            return false;
+        }
         id = find_channel(peer, me.rank);
         channel& c = channels_[sized(id)];
         if (c.receiver < 0) c.receiver = me.id;
-        if (c.receiver != me.id) return stop(me, fail(problem::shared_channel, me, peer)), false;
-        if (c.head == c.tail) return block(me, state::message, id), false;
+        if (c.receiver != me.id) {
+            stop(me, fail(problem::shared_channel, me, peer));
+            return false;
+        }
+        if (c.head == c.tail) {
+            block(me, state::message, id);
+            return false;
+        }
         return true;
     }
 
     constexpr bool offer(running& me, int peer, int& id) {
-        if (!is_rank(peer)) return stop(me, fail(problem::bad_peer, me, peer)), false;
+        if (!is_rank(peer)) {
+            stop(me, fail(problem::bad_peer, me, peer));
+            return false;
+        }
         id = find_channel(me.rank, peer);
         channel& c = channels_[sized(id)];
         if (c.sender < 0) c.sender = me.id;
-        if (c.sender != me.id) return stop(me, fail(problem::shared_channel, me, peer)), false;
-        if (c.tail - c.head == sized(depth_)) return block(me, state::credit, id), false;
+        if (c.sender != me.id) {
+            stop(me, fail(problem::shared_channel, me, peer));
+            return false;
+        }
+        if (c.tail - c.head == sized(depth_)) {
+            block(me, state::credit, id);
+            return false;
+        }
         return true;
     }
 

@@ -208,7 +208,8 @@ constexpr verdict races_of_roots(schedule s, schedule then) {
     for (unsigned r = 0; r < s.programs.size(); ++r) { // a strand that one of them lacks has no steps there
         auto &a = s.programs[r].strands, &b = then.programs[r].strands;
         const std::size_t strands = a.size() > b.size() ? a.size() : b.size();
-        a.resize(strands), b.resize(strands);
+        a.resize(strands);
+        b.resize(strands);
     }
     s.uses |= then.uses;
     s.signals = s.signals > then.signals ? s.signals : then.signals;

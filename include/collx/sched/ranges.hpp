@@ -156,8 +156,11 @@ constexpr verdict out_of_range(const schedule& s) {
             if (const int last = last_chunk(c, chunks); last >= most) most = last + 1;
     };
     for (const auto& strand : p.strands)
-        for (const step& st : strand)
-            look(st.src.where, st.src.chunks), look(st.own, st.src.chunks), look(st.dst.where, st.dst.chunks);
+        for (const step& st : strand) {
+            look(st.src.where, st.src.chunks);
+            look(st.own, st.src.chunks);
+            look(st.dst.where, st.dst.chunks);
+        }
     return most;
 }
 constexpr int scratch_named(const schedule& s) {

@@ -95,12 +95,16 @@ work summed(const sched::schedule& s, const call_shape& c, const cores& on, cons
         for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands)
             for (const sched::step& st : strand)
                 add(mine, r, st, chunk * (st.what == sched::send ? st.src : st.dst).chunks.count);
-        for (int t = 0; t < term_count; ++t) most[t] = std::max(most[t], mine[t]), all[t] += mine[t];
+        for (int t = 0; t < term_count; ++t) {
+            most[t] = std::max(most[t], mine[t]);
+            all[t] += mine[t];
+        }
     }
     const double sharing = std::max(1.0, static_cast<double>(s.ranks) / on.count);
     work w;
     for (int t = 0; t < term_count; ++t) w.of[t] = std::max(most[t], all[t] / on.count);
-    w.of[call] = sharing, w.of[task] = c.is_short ? 0 : sharing;
+    w.of[call] = sharing;
+    w.of[task] = c.is_short ? 0 : sharing;
     w.of[round] = overlaps_next_call(s) ? 0 : std::max(0, sched::rounds(s, pass)) * sharing;
     w.of[l2_byte] = w.of[byte] * missing(2 * c.bytes * sharing, on.l2_bytes);
     w.of[far_byte] = w.of[byte] * missing(2 * c.bytes * s.ranks, on.last_bytes);

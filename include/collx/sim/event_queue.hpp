@@ -26,17 +26,23 @@ public:
         const auto [it, is_new] = bucket_of_.try_emplace(at, 0);
         if (is_new) {
             times_.push(at);
-            if (free_.empty()) free_.push_back(static_cast<int>(buckets_.size())), buckets_.emplace_back();
-            it->second = free_.back(), free_.pop_back();
+            if (free_.empty()) {
+                free_.push_back(static_cast<int>(buckets_.size()));
+                buckets_.emplace_back();
+            }
+            it->second = free_.back();
+            free_.pop_back();
         }
         buckets_[static_cast<std::size_t>(it->second)].push_back(e);
     }
     // Requires: not empty().
     Event take() {
         if (next_ == current_.size()) {
-            now_ = times_.top(), times_.pop();
+            now_ = times_.top();
+            times_.pop();
             const auto it = bucket_of_.find(now_);
-            current_.clear(), next_ = 0;
+            current_.clear();
+            next_ = 0;
             std::swap(current_, buckets_[static_cast<std::size_t>(it->second)]);
             free_.push_back(it->second);
             bucket_of_.erase(it);

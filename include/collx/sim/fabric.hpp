@@ -117,8 +117,10 @@ private:
         switch_ports p;
         for (const int site : sites)
             for (const int i : g.arcs_of(site))
-                if (const topo::arc& a = g.arc_at(i); a.to == s && a.type == topo::link_type::nvlink)
-                    p.to.push_back(i), p.from.push_back(a.back);
+                if (const topo::arc& a = g.arc_at(i); a.to == s && a.type == topo::link_type::nvlink) {
+                    p.to.push_back(i);
+                    p.from.push_back(a.back);
+                }
         return p.to.size() == sites.size() ? p : switch_ports{};
     }
     static std::vector<int> pxn_way(const topo::graph& g, const std::vector<int>& own, int from, int to) {

@@ -43,12 +43,17 @@ public:
     // Adds a flow. `most`: its highest rate in bytes/s, 0: none. The route must outlive it.
     int start(const route& r, double bytes, double most, picoseconds now) {
         int id = static_cast<int>(flows_.size());
-        if (!free_.empty()) id = free_.back(), free_.pop_back();
-        else flows_.emplace_back();
+        if (!free_.empty()) {
+            id = free_.back();
+            free_.pop_back();
+        } else flows_.emplace_back();
         flow& f = at(id);
         const double cap = most > 0 ? most / 1e12 : std::numeric_limits<double>::infinity();
         f = {&r, bytes, 0, cap, now, f.version + 1, f.mark};
-        for (const int l : r.links) on_[sized(l)].push_back(id), touched_.push_back(l);
+        for (const int l : r.links) {
+            on_[sized(l)].push_back(id);
+            touched_.push_back(l);
+        }
         return id;
     }
     void end(int id) {
@@ -77,7 +82,8 @@ public:
                 flow& f = at(id);
                 if (f.next_rate == f.rate) continue;
                 f.left -= f.rate * static_cast<double>(now - f.since);
-                f.rate = f.next_rate, f.since = now;
+                f.rate = f.next_rate;
+                f.since = now;
                 const double rest = std::ceil(std::max(f.left, 0.0) / f.rate - 1e-3);
                 require_in_time(rest);
                 set(id, ++f.version, now + std::max<picoseconds>(0, static_cast<picoseconds>(rest)));
@@ -99,7 +105,8 @@ private:
 
     // Finds the flows and links that are connected to this link.
     void collect(int seed) {
-        found_.clear(), links_.assign(1, seed);
+        found_.clear();
+        links_.assign(1, seed);
         link_mark_[sized(seed)] = epoch_;
         for (std::size_t next = 0; next < links_.size(); ++next)
             for (const int id : on_[sized(links_[next])]) {
@@ -107,12 +114,17 @@ private:
                 at(id).mark = epoch_;
                 found_.push_back(id);
                 for (const int l : at(id).path->links)
-                    if (link_mark_[sized(l)] != epoch_) link_mark_[sized(l)] = epoch_, links_.push_back(l);
+                    if (link_mark_[sized(l)] != epoch_) {
+                        link_mark_[sized(l)] = epoch_;
+                        links_.push_back(l);
+                    }
             }
     }
     void fill() {
-        for (const int l : links_)
-            room_[sized(l)] = rate_of_[sized(l)], count_[sized(l)] = static_cast<int>(on_[sized(l)].size());
+        for (const int l : links_) {
+            room_[sized(l)] = rate_of_[sized(l)];
+            count_[sized(l)] = static_cast<int>(on_[sized(l)].size());
+        }
         open_ = found_;
         while (!open_.empty()) {
             double level = std::numeric_limits<double>::infinity();
@@ -125,12 +137,16 @@ private:
                 const auto& path = at(id).path->links;
                 if (at(id).most <= full || std::any_of(path.begin(), path.end(), [&](int l) {
                         return room_[sized(l)] / count_[sized(l)] <= full;
-                    }))
-                    decided_.push_back(id), at(id).next_rate = level;
-                else at(id).next_rate = -1;
+                    })) {
+                    decided_.push_back(id);
+                    at(id).next_rate = level;
+                } else at(id).next_rate = -1;
             }
             for (const int id : decided_)
-                for (const int l : at(id).path->links) room_[sized(l)] -= level, --count_[sized(l)];
+                for (const int l : at(id).path->links) {
+                    room_[sized(l)] -= level;
+                    --count_[sized(l)];
+                }
             open_.erase(std::remove_if(open_.begin(), open_.end(), [&](int id) { return at(id).next_rate >= 0; }),
                         open_.end());
         }

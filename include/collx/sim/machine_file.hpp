@@ -62,7 +62,8 @@ public:
         for (std::size_t at = 0; at < text.size();) {
             const std::size_t end = std::min(text.find('\n', at), text.size());
             std::string rest = text.substr(at, end - at);
-            at = end + 1, ++line_;
+            at = end + 1;
+            ++line_;
             if (rest.empty() || rest[0] == '#') continue;
             if (is_first && rest != "collx-machine 1") wrong("not a machine file", "it begins with: collx-machine 1");
             if (!is_first) add(rest);
@@ -106,7 +107,8 @@ private:
             if (m_.cpu.empty()) wrong("cpu without a name", "name the processor that was measured");
             m_.cpu_line = line_;
         } else if (key == "cores") {
-            m_.on.count = static_cast<int>(alone(key, rest, 1, 1 << 20)), m_.cores_line = line_;
+            m_.on.count = static_cast<int>(alone(key, rest, 1, 1 << 20));
+            m_.cores_line = line_;
         } else if (key == "l2_bytes") {
             m_.on.l2_bytes = static_cast<std::size_t>(alone(key, rest, 1, 1e15));
         } else if (key == "line_ns") {
@@ -143,10 +145,17 @@ private:
             const double v = number(name, word(rest), 0);
             int t = 0;
             while (t < term_count && name != name_of(static_cast<term>(t))) ++t;
-            if (name == "points") once(has_points, name), c.points = static_cast<int>(std::min(v, 1e9));
-            else if (name == "residual") once(has_residual, name), c.residual = v;
-            else if (t == term_count) wrong("unknown cost '" + name + "'", "call_ns, round_ns, byte_ns, ...");
-            else once(seen[t], name), c.of[t] = v;
+            if (name == "points") {
+                once(has_points, name);
+                c.points = static_cast<int>(std::min(v, 1e9));
+            } else if (name == "residual") {
+                once(has_residual, name);
+                c.residual = v;
+            } else if (t == term_count) wrong("unknown cost '" + name + "'", "call_ns, round_ns, byte_ns, ...");
+            else {
+                once(seen[t], name);
+                c.of[t] = v;
+            }
         }
         if (std::none_of(seen, seen + term_count, [](bool x) { return x; }))
             wrong(key + " " + whose + " names no cost", "call_ns, round_ns, byte_ns, ...");

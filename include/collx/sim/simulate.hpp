@@ -14,6 +14,7 @@
 #include <collx/sim/cost_model.hpp>
 #include <collx/sim/event_queue.hpp>
 #include <collx/sim/flows.hpp>
+#include <collx/sim/placed_routes.hpp>
 #include <collx/sim/recording.hpp>
 #include <collx/sim/result.hpp>
 
@@ -25,24 +26,14 @@ namespace detail {
 class simulation {
 public:
     simulation(const recording& s, fabric& f, const cost_model& m, const options& o)
-        : s_(s), fabric_(f), model_(m), options_(o), flows_(f.links()) {
-        check(m), check(s, f, o);
-        orders_ = o.orders;
-        if (orders_.empty()) orders_.emplace_back();
-        if (orders_[0].empty())
-            for (int r = 0; r < s.ranks; ++r) orders_[0].push_back(r);
+        : s_(checked(s, f, m, o)), model_(m), options_(o), flows_(f.links()), routes_(s.ranks, f, o) {
         depth_ = std::max(o.depth, s.depth);
-        for (const auto& ways : o.ways) {
-            next_.emplace_back();
-            for (const auto& way : ways) next_.back().push_back(f.measured(way));
-        }
-        if (o.by_switch) join_switch();
-        const double shares = static_cast<double>(orders_.size()) * o.pieces * std::max(1, s.chunks);
+        const double shares = static_cast<double>(routes_.orders()) * o.pieces * std::max(1, s.chunks);
         chunk_bytes_ = o.bytes / shares;
         result_.link_bytes.assign(f.links().size(), 0);
-        said_.resize(orders_.size() * sized(s.ranks) * sized(s.signals));
+        said_.resize(sized(routes_.orders()) * sized(s.ranks) * sized(s.signals));
         waiting_.resize(said_.size());
-        for (int k = 0; k < static_cast<int>(orders_.size()); ++k)
+        for (int k = 0; k < routes_.orders(); ++k)
             for (const short_strand& one : s.strands) add(k, one);
     }
 
@@ -92,22 +83,22 @@ private:
         picoseconds begin = 0, latency = 0;
     };
 
+    static const recording& checked(const recording& s, const fabric& f, const cost_model& m, const options& o) {
+        check(m);
+        check(s, f, o);
+        return s;
+    }
     static std::size_t sized(int i) { return static_cast<std::size_t>(i); }
     strand& at(int i) { return strands_[sized(i)]; }
-    int place(const strand& s, int rank) const { return orders_[sized(s.order)][sized(rank)]; }
-    const route& route_of(const strand& s, int from, int to) {
-        if (!next_.empty() && to == (from + 1) % s_.ranks)
-            if (const route& r = next_[sized(s.order)][sized(from)]; !r.links.empty()) return r;
-        return fabric_.between(place(s, from), place(s, to));
-    }
     const route& way_of(channel& c, const strand& s, int from, int to) {
-        if (c.way == nullptr) c.way = &route_of(s, from, to);
+        if (c.way == nullptr) c.way = &routes_.between(s.order, from, to);
         return *c.way;
     }
 
     void add(int order, const short_strand& one) {
         strand s;
-        s.rank = one.rank, s.order = order;
+        s.rank = one.rank;
+        s.order = order;
         s.begin = s.at = s_.steps.data() + one.begin;
         s.end = s_.steps.data() + one.end;
         strands_.push_back(s);
@@ -152,7 +143,8 @@ private:
                     me.at = me.begin;
                     continue;
                 }
-                me.is_over = true, last_ = std::max(last_, now_);
+                me.is_over = true;
+                last_ = std::max(last_, now_);
                 return;
             }
             const short_step& st = *me.at;
@@ -177,35 +169,28 @@ private:
     static bool is_empty(const channel& c) { return c.arrived == c.taken; }
     bool may_begin(int id, strand& me, const short_step& st) {
         if ((st.what & sched::recv) != 0) {
-            if (me.in_peer != st.peer_from)
-                me.in_peer = st.peer_from, me.in = channel_of(me.order, st.peer_from, me.rank);
+            if (me.in_peer != st.peer_from) {
+                me.in_peer = st.peer_from;
+                me.in = channel_of(me.order, st.peer_from, me.rank);
+            }
             channel& c = channels_[sized(me.in)];
-            if (is_empty(c)) return c.receiver = id, false;
+            if (is_empty(c)) {
+                c.receiver = id;
+                return false;
+            }
         }
         if ((st.what & sched::send) != 0) {
-            if (me.out_peer != st.peer_to) me.out_peer = st.peer_to, me.out = channel_of(me.order, me.rank, st.peer_to);
+            if (me.out_peer != st.peer_to) {
+                me.out_peer = st.peer_to;
+                me.out = channel_of(me.order, me.rank, st.peer_to);
+            }
             channel& c = channels_[sized(me.out)];
-            if (c.sent - c.taken >= depth_) return c.sender = id, false;
+            if (c.sent - c.taken >= depth_) {
+                c.sender = id;
+                return false;
+            }
         }
         return true;
-    }
-
-    // A sum of the switch leaves every rank once and arrives at one rank; a store leaves one rank and arrives at every
-    // rank. All links of such a route carry it at once, at the rate of the slowest.
-    void join_switch() {
-        const switch_ports& p = fabric_.switch_of_all();
-        for (const auto& order : orders_)
-            for (const int r : order) {
-                route sum{{p.from[sized(r)]}}, store{{p.to[sized(r)]}};
-                for (const int k : order) sum.links.push_back(p.to[sized(k)]), store.links.push_back(p.from[sized(k)]);
-                const double latency = fabric_.measured({p.to[sized(r)], p.from[sized(r)]}).latency_ns;
-                sum = fabric_.measured(sum.links), store = fabric_.measured(store.links);
-                sum.latency_ns = store.latency_ns = latency;
-                sums_.push_back(std::move(sum)), stores_.push_back(std::move(store));
-            }
-    }
-    const route& of_switch(const std::vector<route>& ways, const strand& s) const {
-        return ways[sized(s.order) * sized(s_.ranks) + sized(s.rank)];
     }
 
     double bytes_of(const short_step& st) const { return chunk_bytes_ * st.chunks; }
@@ -214,9 +199,10 @@ private:
         me.is_spread = false;
         const double bytes = bytes_of(st);
         if (options_.by_switch) { // packs are stored as they come: both flows at once. What a get reads is there
-            if ((st.what & sched::fold) != 0) start(id, me.rank, me.rank, bytes, -1, &of_switch(sums_, me));
+            if ((st.what & sched::fold) != 0)
+                start(id, me.rank, me.rank, bytes, -1, &routes_.sum_to(me.order, me.rank));
             if ((st.what & (sched::fold | sched::to_all)) != 0)
-                start(id, me.rank, me.rank, bytes, -1, &of_switch(stores_, me));
+                start(id, me.rank, me.rank, bytes, -1, &routes_.store_of(me.order, me.rank));
             return me.pending == 0 && compute(id, me, st);
         }
         if ((st.what & sched::get) != 0) start(id, st.peer_from, me.rank, bytes, -1);
@@ -235,7 +221,10 @@ private:
         const int operands = (st.what & sched::fold) != 0 ? std::max(0, st.peer_to - st.peer_from - 1) : 1;
         if (has_operator && !options_.by_switch) ns += model_.reduce_ns_per_byte * bytes_of(st) * operands;
         if (me.rank == options_.slow_rank) ns *= options_.slowdown;
-        if (ns > 0) return push(now_ + to_picoseconds(ns), event::computed, id), false;
+        if (ns > 0) {
+            push(now_ + to_picoseconds(ns), event::computed, id);
+            return false;
+        }
         return begin_spread(id, me, st);
     }
     void spread(int id) {
@@ -262,20 +251,24 @@ private:
         return is_over;
     }
     static bool next(strand& me) {
-        if (++me.done == me.at->times) ++me.at, me.done = 0;
+        if (++me.done == me.at->times) {
+            ++me.at;
+            me.done = 0;
+        }
         return true;
     }
 
     void start(int id, int from, int to, double bytes, int into, const route* way = nullptr) {
         strand& me = at(id);
         const route& r = way != nullptr ? *way
-                         : into < 0     ? route_of(me, from, to)
+                         : into < 0     ? routes_.between(me.order, from, to)
                                         : way_of(channels_[sized(into)], me, from, to);
         const double wire = bytes * model_.wire_bytes_per_byte;
         const double slow = from == options_.slow_rank ? options_.slowdown : 1;
         double most = model_.most_bytes_per_s * model_.wire_bytes_per_byte;
         if (slow > 1) most = (most > 0 ? std::min(most, r.bytes_per_s) : r.bytes_per_s) / slow;
-        ++me.pending, ++result_.messages;
+        ++me.pending;
+        ++result_.messages;
         const bool is_near = r.links.empty() || (into < 0 && way == nullptr && model_.pushes);
         const double latency =
             is_near ? 0 : (model_.hop.of(r.worst) + (model_.with_link_latency ? r.latency_ns : 0)) * slow;
@@ -315,13 +308,19 @@ private:
         const bool all = st.peer_from == sched::all_ranks;
         for (int k = all ? 0 : st.peer_from; k < (all ? s_.ranks : st.peer_from + 1); ++k) {
             const std::size_t c = counter(me.order, k, st.index);
-            if (!has_said(c, iteration)) return waiting_[c].push_back(id), false;
+            if (!has_said(c, iteration)) {
+                waiting_[c].push_back(id);
+                return false;
+            }
             if (k == me.rank) continue;
-            const route& r = route_of(me, k, me.rank);
+            const route& r = routes_.between(me.order, k, me.rank);
             const double ns = model_.hop.of(r.worst) + (model_.with_link_latency ? r.latency_ns : 0);
             seen = std::max(seen, said_[c][sized(iteration)] + to_picoseconds(ns));
         }
-        if (seen > now_) return push(seen, event::resumed, id), false;
+        if (seen > now_) {
+            push(seen, event::resumed, id);
+            return false;
+        }
         return true;
     }
 
@@ -364,13 +363,10 @@ private:
     }
 
     const recording& s_;
-    fabric& fabric_;
     const cost_model model_;
     const options options_;
     flow_set flows_;
-    std::vector<std::vector<int>> orders_;
-    std::vector<std::vector<route>> next_; // of each order, from each place to the next
-    std::vector<route> sums_, stores_;     // by the switch, of each rank of each order
+    placed_routes routes_;
     std::vector<strand> strands_;
     std::vector<channel> channels_;
     std::unordered_map<std::uint64_t, int> number_of_;

@@ -37,7 +37,9 @@ inline std::string to_goal(const recording& s, double bytes, double reduce_ns_pe
     for (const short_strand& strand : s.strands) {
         if (strand.rank != rank) {
             text += std::string(rank < 0 ? "" : "}\n") + "\nrank " + std::to_string(strand.rank) + " {\n";
-            rank = strand.rank, label = 0, cpu = 0;
+            rank = strand.rank;
+            label = 0;
+            cpu = 0;
         }
         int before = 0;
         const auto line = [&](const std::string& what) {

@@ -66,10 +66,12 @@ public:
         const double with_hops = pipeline(all_reduce, exchange, hop);
         gather_ = p_.zero == 3 ? data_ns(algo::ring_all_gather{}, 1 / layers) : 0;
         const double whole = pipeline(all_reduce, exchange, hop);
-        t.tensor_ns = with_tensor - bare, t.expert_ns = with_expert - with_tensor,
+        t.tensor_ns = with_tensor - bare;
+        t.expert_ns = with_expert - with_tensor;
         t.pipeline_ns = with_hops - with_expert;
         const double after = exposed_gradients(t.passes[0].back());
-        t.data_ns = whole - with_hops + after, t.step_ns = whole + after;
+        t.data_ns = whole - with_hops + after;
+        t.step_ns = whole + after;
         t.memory = memory_of(m_, p_);
         t.data_bytes = data_bytes();
         return t;

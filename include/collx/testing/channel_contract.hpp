@@ -104,7 +104,10 @@ private:
     }
     template <class Link>
     static void move(Link& link, int turns) {
-        for (int i = 0; i < turns; ++i) link.move_sender(), link.move_receiver();
+        for (int i = 0; i < turns; ++i) {
+            link.move_sender();
+            link.move_receiver();
+        }
     }
     bool breaks(const char* rule, const char* what, std::uint64_t message) {
         found_.add(rule, std::string(what) + " (message " + std::to_string(message) + ")");

@@ -34,7 +34,10 @@ struct three_endpoints {
     sole_ptr<E> at[3];
     endpoint_address where[3];
     explicit three_endpoints(int connected = 3) { // ranks from this one on are not connected yet
-        for (int r = 0; r < 3; ++r) at[r] = make_sole<E>(r, 3), where[r] = at[r]->address();
+        for (int r = 0; r < 3; ++r) {
+            at[r] = make_sole<E>(r, 3);
+            where[r] = at[r]->address();
+        }
         for (int r = 0; r < connected; ++r) connect(r);
     }
     void connect(int r) {
@@ -156,10 +159,15 @@ private:
     bool takes_last(three_endpoints<E>& all, int message) {
         auto& rx = all.at[0]->rx(1);
         bool is_gone = false;
-        const auto is_over = [&] { return is_gone = all.at[0]->is_gone(1), is_gone || rx.has_message(); };
+        const auto is_over = [&] {
+            is_gone = all.at[0]->is_gone(1);
+            return is_gone || rx.has_message();
+        };
         const bool is_early = wait(all, is_over) && is_gone && !rx.has_message();
-        if (!takes(all, 1, 0, static_cast<std::uint64_t>(message), 100))
-            return found_.add("last_words", "what was committed before the end did not arrive"), false;
+        if (!takes(all, 1, 0, static_cast<std::uint64_t>(message), 100)) {
+            found_.add("last_words", "what was committed before the end did not arrive");
+            return false;
+        }
         if (is_early) found_.add("gone", "a peer is gone before what it sent has arrived");
         return !is_early;
     }

@@ -202,9 +202,12 @@ public:
     gpu_facts facts(int device) const {
         gpu_facts f;
         std::snprintf(f.bus_id, sizeof f.bus_id, "0000:%02x:00.0", static_cast<unsigned>(device) & 0xffu);
-        f.uuid[0] = 0xfa'ce, f.uuid[1] = static_cast<std::uint64_t>(gpus_->what().first_uuid + device);
-        f.processors = gpus_->what().processors, f.can_cooperate = gpus_->what().cooperates;
-        f.handles = gpus_->what().handles, f.multicasts = gpus_->what().multicasts;
+        f.uuid[0] = 0xfa'ce;
+        f.uuid[1] = static_cast<std::uint64_t>(gpus_->what().first_uuid + device);
+        f.processors = gpus_->what().processors;
+        f.can_cooperate = gpus_->what().cooperates;
+        f.handles = gpus_->what().handles;
+        f.multicasts = gpus_->what().multicasts;
         return f;
     }
     gpu_access access(int from, int to) const { return gpus_->what().access(from, to); }
@@ -259,7 +262,9 @@ public:
     }
     void close_multicast(gpu_mapping& m) const {
         if (m.file >= 0) ::close(m.file);
-        gpus_->close(m.at), gpus_->free(m.at); // made or opened: the other call finds nothing
+        // made or opened: the other call finds nothing
+        gpus_->close(m.at);
+        gpus_->free(m.at);
         m = {};
     }
 

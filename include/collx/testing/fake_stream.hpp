@@ -63,7 +63,8 @@ public:
     void begin_capture() {
         static std::atomic<std::uint64_t> captures{0};
         const std::lock_guard lock(mutex_);
-        is_capturing_ = true, capture_ = ++captures;
+        is_capturing_ = true;
+        capture_ = ++captures;
         captured_.clear();
     }
     std::vector<std::function<void()>> end_capture() {

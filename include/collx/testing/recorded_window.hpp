@@ -73,7 +73,7 @@ public:
     void put_signal(int peer, std::size_t place, const X& x, line from = line::here()) {
         window_.put_signal(peer, place, x);
         const std::size_t n = elements(x).size();
-        access(kind::put, peer, place, n, from, 0, n * sizeof(T) <= detail::window_line::carried_bytes);
+        access(kind::put, peer, place, n, from, 0, n * sizeof(T) <= collx::detail::window_line::carried_bytes);
         add(kind::signal, peer, from);
     }
     template <class X>
@@ -99,7 +99,7 @@ public:
         return fetch(peer, place, x, plus{}, from);
     }
     T exchange(int peer, std::size_t place, const T& expected, const T& desired, line from = line::here()) {
-        access(kind::fetch, peer, place, 1, from, name_of<detail::swapped>());
+        access(kind::fetch, peer, place, 1, from, name_of<collx::detail::swapped>());
         return window_.exchange(peer, place, expected, desired);
     }
 

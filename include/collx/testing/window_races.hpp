@@ -121,7 +121,8 @@ private:
             case kind::signal: {
                 given& g = signals_[pair(u.window, r, peer)];
                 me.knows[r] = after;
-                g.clocks.push_back(me.knows), g.numbers.push_back(me.next);
+                g.clocks.push_back(me.knows);
+                g.numbers.push_back(me.next);
                 break;
             }
             case kind::flush: me.knows[there(u.window, r, peer)] = after; break;
@@ -144,11 +145,17 @@ private:
             first = &u;
         }
         clock all = ranks_[0].knows;
-        for (std::size_t r = 0; r < n_; ++r) join(all, ranks_[r].knows), all[r] = ranks_[r].next + 1;
+        for (std::size_t r = 0; r < n_; ++r) {
+            join(all, ranks_[r].knows);
+            all[r] = ranks_[r].next + 1;
+        }
         for (std::size_t r = 0; r < n_ && first->what == kind::fence; ++r)
             for (std::size_t q = 0; q < n_; ++q)
                 all[there(first->window, r, q)] = all[stored(first->window, r, q)] = ranks_[r].next + 1;
-        for (rank_state& r : ranks_) r.knows = all, ++r.next;
+        for (rank_state& r : ranks_) {
+            r.knows = all;
+            ++r.next;
+        }
         return true;
     }
 
@@ -181,7 +188,8 @@ private:
             for (std::size_t s = 0; s < n_; ++s) is_known = is_known && is_done(a, s);
             if (!is_known) kept.push_back(std::move(a));
         }
-        all.swap(kept), least = 2 * all.size() + 64;
+        all.swap(kept);
+        least = 2 * all.size() + 64;
     }
     // Adds a race, one for each pair of ranks and places in the program. a was read before b, but the program may have
     // meant the other order: see missing_order.
@@ -201,7 +209,10 @@ private:
         window_race x{cause::no_signal, first.who, second.who, from, end - from, it.signals_before};
         if (is_same) x.why = cause::operators;
         else if (has_heard) x.why = first.use->travels ? cause::travels : cause::unflushed;
-        else if (it.what != missing_order::no_signal) x.why = cause::unwaited, ++x.signal;
+        else if (it.what != missing_order::no_signal) {
+            x.why = cause::unwaited;
+            ++x.signal;
+        }
         races_.push_back(x);
     }
     bool is_like(const window_use_at& a, const window_use_at& b) const {

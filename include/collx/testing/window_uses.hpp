@@ -77,7 +77,8 @@ public:
     // did themselves, but completes no put.
     void met(int rank, code_line from = code_line::here()) {
         window_use u;
-        u.what = window_use::kind::meet, u.from = from;
+        u.what = window_use::kind::meet;
+        u.from = from;
         add(rank, u);
     }
     // The number of a rank's next window: all ranks make them in the same order.

@@ -82,7 +82,10 @@ public:
     endpoint(int rank, int size)
         : inner_(rank, size), random_(Plan.seed * 2 + static_cast<std::uint64_t>(rank)),
           peers_(static_cast<std::size_t>(size)) {
-        for (int p = 0; p < size; ++p) tx(p).mine = this, tx(p).rank = p;
+        for (int p = 0; p < size; ++p) {
+            tx(p).mine = this;
+            tx(p).rank = p;
+        }
     }
     endpoint(const endpoint&) = delete;
     ~endpoint() { // sends what is delayed

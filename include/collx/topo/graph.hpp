@@ -83,7 +83,8 @@ public:
                 const link_speed sum{there.bytes_per_s + speed.bytes_per_s, there.latency_ns, there.lanes + speed.lanes,
                                      reverse.bytes_per_s + back};
                 check(a, b, type, sum);
-                there.bytes_per_s = sum.bytes_per_s, reverse.bytes_per_s = sum.back_bytes_per_s;
+                there.bytes_per_s = sum.bytes_per_s;
+                reverse.bytes_per_s = sum.back_bytes_per_s;
                 there.lanes = reverse.lanes = sum.lanes;
                 return i;
             }

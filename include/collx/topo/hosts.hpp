@@ -42,8 +42,10 @@ inline std::vector<int> own_cards(const graph& g) {
         for (const int c : g.all(site_type::nic, g.at(s).host)) {
             const path p = find_path(g, s, c);
             if (p.type == path_class::dis) continue;
-            if (nearest.empty() || p.type < best.type || (p.type == best.type && p.bytes_per_s > best.bytes_per_s))
-                best = p, nearest.clear();
+            if (nearest.empty() || p.type < best.type || (p.type == best.type && p.bytes_per_s > best.bytes_per_s)) {
+                best = p;
+                nearest.clear();
+            }
             if (p.type == best.type && p.bytes_per_s == best.bytes_per_s) nearest.push_back(c);
         }
         if (!nearest.empty()) own[static_cast<std::size_t>(s)] = nearest[turns[nearest]++ % nearest.size()];

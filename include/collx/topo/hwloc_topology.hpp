@@ -128,7 +128,10 @@ private:
         if (words != nullptr && std::sscanf(words->c_str(), "%4x [%4x:", &type, &vendor) != 2)
             of.wrong("pci_type=\"" + *words + "\"", "as hwloc writes it: 0302 [10de:20b0] ...");
         if (words == nullptr && !is_bridge) (void)of.needed("pci_type");
-        d.type = type << 8, d.vendor = vendor, d.numa = node, d.bridges = above_;
+        d.type = type << 8;
+        d.vendor = vendor;
+        d.numa = node;
+        d.bridges = above_;
         d.bytes_per_s = of.rate("pci_link_speed", 0) * 1e9;
         note_index(of, d.bus_id);
         devices_.push_back(std::move(d));
@@ -211,7 +214,10 @@ private:
         const matrix m = matrix_of(e);
         const attributes_of of{e, file_};
         std::vector<int> gpus, cpus; // -1: another object
-        for (const std::string& object : m.objects) gpus.push_back(gpu_of(object, of)), cpus.push_back(cpu_of(object));
+        for (const std::string& object : m.objects) {
+            gpus.push_back(gpu_of(object, of));
+            cpus.push_back(cpu_of(object));
+        }
         int switches = -1;
         for (std::size_t a = 0; a < m.objects.size(); ++a)
             for (std::size_t b = 0; b < m.objects.size(); ++b) {

@@ -46,8 +46,10 @@ inline std::vector<island> islands_of(const graph& g, const std::vector<int>& me
     std::vector<int> local(static_cast<std::size_t>(g.size()), -1), place(static_cast<std::size_t>(g.size()), -1);
     std::vector<island> all;
     for (const int m : members) // the islands, in order
-        if (int& p = place[static_cast<std::size_t>(number[static_cast<std::size_t>(m)])]; p < 0)
-            p = static_cast<int>(all.size()), all.emplace_back();
+        if (int& p = place[static_cast<std::size_t>(number[static_cast<std::size_t>(m)])]; p < 0) {
+            p = static_cast<int>(all.size());
+            all.emplace_back();
+        }
     const auto island_at = [&](int s) {
         const int p = place[static_cast<std::size_t>(number[static_cast<std::size_t>(s)])];
         return p < 0 ? nullptr : &all[static_cast<std::size_t>(p)];
@@ -63,7 +65,8 @@ inline std::vector<island> islands_of(const graph& g, const std::vector<int>& me
         if (in == nullptr) continue;
         in->local.link(local[static_cast<std::size_t>(a.from)], local[static_cast<std::size_t>(a.to)], a.type,
                        {a.bytes_per_s, a.latency_ns, a.lanes, b.bytes_per_s});
-        in->arc_of.push_back(i), in->arc_of.push_back(i + 1);
+        in->arc_of.push_back(i);
+        in->arc_of.push_back(i + 1);
     }
     for (const int m : members) island_at(m)->members.push_back(local[static_cast<std::size_t>(m)]);
     for (const int c : g.all(site_type::nic))
@@ -82,11 +85,17 @@ inline std::vector<island> islands_of(const graph& g, const std::vector<int>& me
 inline std::string shape_of(const island& in) {
     std::string shape;
     const auto add = [&](double number) { shape.append(reinterpret_cast<const char*>(&number), sizeof number); };
-    for (int s = 0; s < in.local.size(); ++s)
-        add(static_cast<int>(in.local.at(s).type)), add(in.local.at(s).host - in.local.at(0).host);
+    for (int s = 0; s < in.local.size(); ++s) {
+        add(static_cast<int>(in.local.at(s).type));
+        add(in.local.at(s).host - in.local.at(0).host);
+    }
     for (int i = 0; i < in.local.arcs(); ++i) {
         const arc& a = in.local.arc_at(i);
-        add(a.from), add(a.to), add(static_cast<int>(a.type)), add(a.bytes_per_s), add(a.latency_ns);
+        add(a.from);
+        add(a.to);
+        add(static_cast<int>(a.type));
+        add(a.bytes_per_s);
+        add(a.latency_ns);
     }
     for (const int m : in.members) add(m);
     add(-1);

@@ -98,7 +98,10 @@ inline std::vector<int> aligned(const std::vector<int>& ring, const std::vector<
             now.push_back(ring[turn < k ? (turn + i) % k : (2 * k + turn - i) % k]);
             same += i < lead.size() && rail_of[static_cast<std::size_t>(now.back())] == lead[i];
         }
-        if (same > most) most = same, best = now;
+        if (same > most) {
+            most = same;
+            best = now;
+        }
     }
     return best;
 }

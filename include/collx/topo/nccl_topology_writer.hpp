@@ -64,14 +64,19 @@ private:
         double rate = 0;
         int links = 0;
         for (const int i : g_.arcs_of(gpu))
-            if (const arc& a = g_.arc_at(i); a.type == link_type::nvlink)
-                links += a.lanes, rate = a.bytes_per_s / 1e9 / a.lanes;
+            if (const arc& a = g_.arc_at(i); a.type == link_type::nvlink) {
+                links += a.lanes;
+                rate = a.bytes_per_s / 1e9 / a.lanes;
+            }
         int best = known[0].sm;
         double least = std::numeric_limits<double>::infinity();
         for (const auto& k : known)
             for (const rate_basis basis : {rate_basis::published, rate_basis::nccl}) {
                 const double off = std::abs(nvlink_rate(k.sm, basis) - rate) + 1e-3 * std::abs(k.most_links - links);
-                if (links != 0 && off < least) best = k.sm, least = off;
+                if (links != 0 && off < least) {
+                    best = k.sm;
+                    least = off;
+                }
             }
         return best;
     }
@@ -106,7 +111,11 @@ private:
                 for (const rate_basis basis : {rate_basis::published, rate_basis::nccl}) {
                     const std::string word = std::string(words[g]) + " GT/s PCIe";
                     const double off = std::abs(pcie_rate(word, width, basis) * 1e9 - bytes_per_s);
-                    if (off < best) best = off, generation = g, lanes = width;
+                    if (off < best) {
+                        best = off;
+                        generation = g;
+                        lanes = width;
+                    }
                 }
         e.attributes.emplace_back("link_speed", std::string(words[generation]) + " GT/s PCIe");
         e.attributes.emplace_back("link_width", std::to_string(lanes));

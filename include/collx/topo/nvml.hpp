@@ -54,9 +54,13 @@ inline nvml_functions load_nvml(const char* library = "libnvidia-ml.so.1") {
     const auto find = [&](auto& to, const char* name) {
         to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(::dlsym(handle, name));
     };
-    find(f.init, "nvmlInit_v2"), find(f.shutdown, "nvmlShutdown"), find(f.count, "nvmlDeviceGetCount_v2");
-    find(f.by_index, "nvmlDeviceGetHandleByIndex_v2"), find(f.pci_info, "nvmlDeviceGetPciInfo_v3");
-    find(f.capability, "nvmlDeviceGetCudaComputeCapability"), find(f.link_state, "nvmlDeviceGetNvLinkState");
+    find(f.init, "nvmlInit_v2");
+    find(f.shutdown, "nvmlShutdown");
+    find(f.count, "nvmlDeviceGetCount_v2");
+    find(f.by_index, "nvmlDeviceGetHandleByIndex_v2");
+    find(f.pci_info, "nvmlDeviceGetPciInfo_v3");
+    find(f.capability, "nvmlDeviceGetCudaComputeCapability");
+    find(f.link_state, "nvmlDeviceGetNvLinkState");
     find(f.remote_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
     find(f.remote_type, "nvmlDeviceGetNvLinkRemoteDeviceType");
     if (f.is_there()) return f;
@@ -112,9 +116,14 @@ inline nvml_gpu links_of(const nvml_functions& f, nvml_functions::device device,
 inline nvml_view discover_nvlinks(const nvml_functions& f) {
     constexpr unsigned most_gpus = 1024;
     nvml_view view;
-    if (!f.is_there()) return view.problem = "NVML is not there", view;
-    if (const int code = f.init(); code != 0)
-        return view.problem = "nvmlInit_v2 failed with " + std::to_string(code), view;
+    if (!f.is_there()) {
+        view.problem = "NVML is not there";
+        return view;
+    }
+    if (const int code = f.init(); code != 0) {
+        view.problem = "nvmlInit_v2 failed with " + std::to_string(code);
+        return view;
+    }
     unsigned count = 0;
     if (const int code = f.count(&count); code != 0)
         view.problem = "nvmlDeviceGetCount_v2 failed with " + std::to_string(code);

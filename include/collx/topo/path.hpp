@@ -68,7 +68,10 @@ public:
             const std::size_t middle = (low + high) / 2;
             path way = shortest(rates[middle]);
             if (way.arcs.empty()) high = middle;
-            else found = std::move(way), low = middle + 1;
+            else {
+                found = std::move(way);
+                low = middle + 1;
+            }
         }
         return found;
     }

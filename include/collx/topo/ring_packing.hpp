@@ -26,11 +26,16 @@ public:
 
     // Up to `most` rings of `rate` bytes/s. in_pairs: each ring together with its reverse.
     std::vector<stop_ring> find(double rate, int most, long budget, bool in_pairs) {
-        rate_ = rate, most_ = most, steps_left_ = budget, in_pairs_ = in_pairs;
+        rate_ = rate;
+        most_ = most;
+        steps_left_ = budget;
+        in_pairs_ = in_pairs;
         left_.resize(static_cast<std::size_t>(g_.arcs()));
         // A little more than the rate, so that k shares of a k-th fit.
         for (int i = 0; i < g_.arcs(); ++i) left_[static_cast<std::size_t>(i)] = g_.arc_at(i).bytes_per_s * (1 + 1e-9);
-        found_.clear(), best_.clear(), choices_.clear();
+        found_.clear();
+        best_.clear();
+        choices_.clear();
         begin_ring();
         return best_;
     }

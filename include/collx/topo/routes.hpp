@@ -55,8 +55,11 @@ private:
         return std::move(ways_);
     }
     void walk(int from, int to, int relays) {
-        to_ = to, relays_ = relays, steps_ = 0;
-        sites_.assign(1, from), arcs_.clear();
+        to_ = to;
+        relays_ = relays;
+        steps_ = 0;
+        sites_.assign(1, from);
+        arcs_.clear();
         extend(0);
     }
     // Depth first. With relays: exactly that many GPUs, by NVLink only. Without: no GPU, at most one link between CPUs.
@@ -77,9 +80,11 @@ private:
             if (class_of(g_, a) > (most_ >= path_class::p2c ? std::max(most_, path_class::phb) : most_)) continue;
             if (std::find(sites_.begin(), sites_.end(), a.to) != sites_.end() || crosses_again(a)) continue;
             if (ways_.size() >= most_ways || ++steps_ > most_steps) return;
-            sites_.push_back(a.to), arcs_.push_back(i);
+            sites_.push_back(a.to);
+            arcs_.push_back(i);
             extend(gpus);
-            sites_.pop_back(), arcs_.pop_back();
+            sites_.pop_back();
+            arcs_.pop_back();
         }
     }
     bool crosses_again(const arc& a) const {

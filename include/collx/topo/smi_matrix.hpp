@@ -70,7 +70,8 @@ inline smi_matrix read_smi_matrix(const std::string& text, const std::string& fi
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t end = std::min(text.find('\n', at), text.size());
         const std::vector<std::string> words = detail::words_of(text.substr(at, end - at));
-        at = end + 1, ++line;
+        at = end + 1;
+        ++line;
         if (words.empty()) continue;
         if (m.names.empty()) {
             m.names = detail::columns_of(words, file, line);

@@ -98,7 +98,10 @@ private:
             if (at_ >= text_.size() || here() == '<') wrong("a value has no end", "close the quotes");
             if (starts("&#")) add_character(v);
             else if (here() == '&') v += entity();
-            else v += here(), step();
+            else {
+                v += here();
+                step();
+            }
         }
         ++at_;
         return v;
@@ -107,7 +110,10 @@ private:
         static constexpr std::pair<const char*, char> known[] = {
             {"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}, {"&quot;", '"'}, {"&apos;", '\''}};
         for (const auto& [name, letter] : known)
-            if (starts(name)) return at_ += std::strlen(name), letter;
+            if (starts(name)) {
+                at_ += std::strlen(name);
+                return letter;
+            }
         wrong("an unknown entity", "write & as &amp;");
     }
     // &#10; or &#xA;: hwloc writes white space in values like that.

@@ -334,7 +334,10 @@ private:
     static void insert(arena_header& h, int i, arena_header::range r) {
         for (int k = h.free_count; k > i; --k) {
             assign(h.free[k], h.free[k - 1]);
-            if (k == h.free_count) ++h.free_count, in_order();
+            if (k == h.free_count) {
+                ++h.free_count;
+                in_order();
+            }
         }
         assign(h.free[i], r);
         if (i == h.free_count) ++h.free_count;
@@ -344,7 +347,11 @@ private:
     // a holder that died with it.
     [[gnu::cold]] locked acquire(arena_header& h) const {
         const std::uint32_t me = static_cast<std::uint32_t>(::getpid()) | (is_number_hidden_ ? hidden : 0);
-        const auto checked = [&] { return is_sound(h) ? locked::yes : (release(h), locked::damaged); };
+        const auto checked = [&] {
+            if (is_sound(h)) return locked::yes;
+            release(h);
+            return locked::damaged;
+        };
         for (const std::int64_t begin = now_ns();;) {
             std::uint32_t holder = 0;
             if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return checked();

@@ -184,7 +184,10 @@ public:
     // it is faster to go on along the ring, because those lines have left the receiver's cache when they are written
     // again.
     void restart_if_empty() {
-        if (!is_remote_ && position_ != 0 && is_drained()) position_ = 0, restart_ = slot_header::restart_bit;
+        if (!is_remote_ && position_ != 0 && is_drained()) {
+            position_ = 0;
+            restart_ = slot_header::restart_bit;
+        }
     }
     void commit(std::size_t bytes, std::uint32_t tag = 0) {
         auto& slot = memory_.slot(next_);
@@ -239,7 +242,8 @@ public:
         slot.bytes = static_cast<std::uint32_t>(bytes) | slot_header::single_copy_bit;
         slot.tag = tag;
         slot.number.store(++next_, memory_order::release);
-        ++messages, ++single_copy_messages;
+        ++messages;
+        ++single_copy_messages;
         payload_bytes += bytes;
         single_copy_until_ = next_;
     }

@@ -64,7 +64,10 @@ class counted<T>::endpoint {
 
 public:
     endpoint(int rank, int size) : inner_(rank, size), peers_(static_cast<std::size_t>(size)) {
-        for (int p = 0; p < size; ++p) tx(p).mine = this, tx(p).rank = p;
+        for (int p = 0; p < size; ++p) {
+            tx(p).mine = this;
+            tx(p).rank = p;
+        }
     }
     endpoint(const endpoint&) = delete;
     endpoint_address address() { return inner_.address(); }

@@ -192,7 +192,10 @@ private:
         std::memcpy(&f, at, sizeof f);
         if (f.magic != custom_frame::magic_value) return true;
         for (custom_guest* g : guests_)
-            if (g->id() == f.communicator) return g->take(peer, f, at + sizeof f, bytes - sizeof f), true;
+            if (g->id() == f.communicator) {
+                g->take(peer, f, at + sizeof f, bytes - sizeof f);
+                return true;
+            }
         if (left_.has(f.communicator)) return true;
         if (kept_.size() == most_kept) return false;
         kept_.push_back({f, peer, growing_array<std::byte>(at + sizeof f, at + bytes)});

@@ -33,7 +33,8 @@ public:
 
     void begin(atomic<std::uint64_t>& failed, waiting_words waits = {}) override {
         const turn_taken here(hub_->its_turn());
-        failed_ = &failed, waits_ = waits;
+        failed_ = &failed;
+        waits_ = waits;
         hub_->enter(*this);
     }
     [[gnu::cold]] sending_end tx(int port, int p) override {
@@ -183,7 +184,8 @@ private:
             if (peers_[p].ports) send_to(static_cast<int>(p));
     }
     custom_frame of_this(custom_frame f) const {
-        f.communicator = id_, f.from = static_cast<std::uint32_t>(rank_);
+        f.communicator = id_;
+        f.from = static_cast<std::uint32_t>(rank_);
         return f;
     }
     bool say(int p, const custom_frame& f, const std::byte* payload = nullptr, std::size_t bytes = 0) {
@@ -222,7 +224,8 @@ private:
     bool say_with_credit(int p, int port, custom_frame f, const std::byte* payload = nullptr, std::size_t bytes = 0) {
         stream_ports& ports = *at(p).ports;
         const std::uint64_t taken = ports.taken_here(port);
-        f.at_port = static_cast<std::uint8_t>(port), f.taken = static_cast<std::uint32_t>(taken);
+        f.at_port = static_cast<std::uint8_t>(port);
+        f.taken = static_cast<std::uint32_t>(taken);
         if (!say(p, f, payload, bytes)) return false;
         ports.note_told(port, taken);
         return true;
@@ -241,7 +244,10 @@ private:
                              from + done, here))
             return false;
         done += here;
-        if (done == bytes) ports.pass_next(port), done = 0;
+        if (done == bytes) {
+            ports.pass_next(port);
+            done = 0;
+        }
         return true;
     }
 
@@ -282,7 +288,10 @@ private:
         if (bytes != 0) std::memcpy((is_short ? slot.payload : ports.place_in(port)) + done, payload, bytes);
         done += bytes;
         has_moved_ = true;
-        if (done == f.bytes) done = 0, ports.deliver(port, ports.count_received(port));
+        if (done == f.bytes) {
+            done = 0;
+            ports.deliver(port, ports.count_received(port));
+        }
         return true;
     }
     bool hear_failure(peer& q, const custom_frame& f) {

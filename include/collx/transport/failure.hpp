@@ -137,7 +137,10 @@ struct waiting_words {
 struct waiting_chain {
     int first = -1, next = -1, left = 0; // next: whose word is owed; -1: none
     void begin(const waiting_words& words, int rank) {
-        if (words.at != nullptr) first = next = rank, left = words.ranks;
+        if (words.at != nullptr) {
+            first = next = rank;
+            left = words.ranks;
+        }
     }
     template <class Say>
     void send(const waiting_words& words, Say&& say) {
@@ -170,7 +173,10 @@ inline chain_end follow_chain(const waiting_words& words, int first, awaited nex
         r = words.of(r).peer();
     }
     if (r < 0) return {-1};
-    if (r != first) first = r, next = awaited(words.of(r).peer(), words.of(r).what()); // a circle that `first` leads to
+    if (r != first) { // a circle that `first` leads to
+        first = r;
+        next = awaited(words.of(r).peer(), words.of(r).what());
+    }
     bool is_certain = next.what != awaited::why::one_of_several;
     r = next.rank;
     for (steps = 0; r != first; ++steps) { // again: words may change while they are read

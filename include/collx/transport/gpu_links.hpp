@@ -114,8 +114,10 @@ public:
         const int here = runtime_.current();
         const gpu_facts f = runtime_.facts(here);
         std::memcpy(c.uuid, f.uuid, sizeof c.uuid);
-        c.device = static_cast<std::int16_t>(here), c.processors = static_cast<std::int16_t>(f.processors);
-        c.can_cooperate = f.can_cooperate, c.offers = static_cast<unsigned char>(f.handles);
+        c.device = static_cast<std::int16_t>(here);
+        c.processors = static_cast<std::int16_t>(f.processors);
+        c.can_cooperate = f.can_cooperate;
+        c.offers = static_cast<unsigned char>(f.handles);
         c.multicasts = f.multicasts;
         return c;
     }
@@ -123,12 +125,16 @@ public:
     gpu_card card(gpu_mapping& memory) {
         gpu_card c = card();
         c.address = reinterpret_cast<std::uintptr_t>(memory.at);
-        c.bytes = memory.bytes, c.kind = memory.kind;
+        c.bytes = memory.bytes;
+        c.kind = memory.kind;
         if (memory.at == nullptr) return c;
         try {
             c.handle = runtime_.export_memory(memory);
             c.has_handle = true;
-            if (c.kind == handle_kind::file) files_.open(), files_.announce(c.handle);
+            if (c.kind == handle_kind::file) {
+                files_.open();
+                files_.announce(c.handle);
+            }
         } catch (const error&) { // peers in other processes will report it
         }
         return c;
@@ -159,7 +165,8 @@ public:
     void close() {
         for (peer& p : peers_) {
             if (p.opened.at != nullptr) runtime_.close_memory(p.opened);
-            p.opened = gpu_mapping(), p.memory = nullptr;
+            p.opened = gpu_mapping();
+            p.memory = nullptr;
         }
     }
 

@@ -96,7 +96,10 @@ public:
     // The same without the moved_beside objects. Any thread may call it, also while another is in a call.
     bool move_remote() { return remote_ != nullptr && remote_->move(); }
     // Makes each move() move `b`, too.
-    void add_beside(moved_beside* b) { b->next = beside_, beside_ = b; }
+    void add_beside(moved_beside* b) {
+        b->next = beside_;
+        beside_ = b;
+    }
     void remove_beside(const moved_beside* b) noexcept {
         moved_beside** at = &beside_;
         while (*at != nullptr && *at != b) at = &(*at)->next;
@@ -142,14 +145,18 @@ public:
     bool may_single_copy() const { return !pids_.empty() && single_copy_ != single_copy_mode::never; }
     // False where the kernel refuses (errno says why).
     bool read_private(int peer, void* to, std::uint64_t address, std::size_t bytes) const {
-        if (pids_.empty()) return copy_bytes(to, reinterpret_cast<const void*>(address), bytes), true;
+        if (pids_.empty()) {
+            copy_bytes(to, reinterpret_cast<const void*>(address), bytes);
+            return true;
+        }
         if (bytes >= detail::least_aliased_bytes && detail::are_page_aliases(to, reinterpret_cast<void*>(address)))
             return read_aliased(peer, static_cast<std::byte*>(to), address, bytes);
         while (bytes != 0) {
             const iovec local{to, bytes}, there{reinterpret_cast<void*>(address), bytes};
             const ssize_t got = ::process_vm_readv(pids_[static_cast<std::size_t>(peer)], &local, 1, &there, 1, 0);
             if (got <= 0) return false;
-            to = static_cast<std::byte*>(to) + got, address += static_cast<std::uint64_t>(got),
+            to = static_cast<std::byte*>(to) + got;
+            address += static_cast<std::uint64_t>(got);
             bytes -= static_cast<std::size_t>(got);
         }
         return true;
@@ -213,8 +220,10 @@ public:
         std::uint64_t window_bytes_written = 0, window_bytes_read = 0; // in windows and in other ranks' buffers
 
         traffic& operator+=(const traffic& o) {
-            messages += o.messages, bytes += o.bytes;
-            window_bytes_written += o.window_bytes_written, window_bytes_read += o.window_bytes_read;
+            messages += o.messages;
+            bytes += o.bytes;
+            window_bytes_written += o.window_bytes_written;
+            window_bytes_read += o.window_bytes_read;
             return *this;
         }
     };
@@ -222,7 +231,10 @@ public:
     traffic sent() const {
         traffic t;
         for (const auto& ends : sending_)
-            for (const auto& end : ends) t.messages += end.messages, t.bytes += end.payload_bytes;
+            for (const auto& end : ends) {
+                t.messages += end.messages;
+                t.bytes += end.payload_bytes;
+            }
         return t;
     }
     // The same, to one peer.
@@ -231,7 +243,8 @@ public:
         for (const auto& ends : sending_) {
             if (ends.empty()) continue;
             const sending_end& end = ends[static_cast<std::size_t>(peer)];
-            t.messages += end.messages, t.bytes += end.payload_bytes;
+            t.messages += end.messages;
+            t.bytes += end.payload_bytes;
         }
         return t;
     }

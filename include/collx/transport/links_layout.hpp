@@ -51,7 +51,11 @@ struct links_layout {
         // when the next takes it, so few long messages are under way at once. Each is long, because a rank that finds
         // no room waits for its next turn. docs/channels_and_windows.md has the times.
         std::size_t most = std::size_t{2} << 20;
-        if (run_in_turn(ranks_per_core)) c.ring_slots = 4, c.slot_bytes = 64 * 1024, most *= 2;
+        if (run_in_turn(ranks_per_core)) {
+            c.ring_slots = 4;
+            c.slot_bytes = 64 * 1024;
+            most *= 2;
+        }
         while (c.slot_bytes > 16 * 1024 &&
                c.slot_bytes * static_cast<std::size_t>(c.ring_slots) * static_cast<std::size_t>(n - 1) > most)
             c.slot_bytes /= 2;

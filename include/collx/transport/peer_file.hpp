@@ -56,7 +56,9 @@ inline std::uint64_t numbered_in() {
 // Requires: the file stays open until the others have taken it.
 inline memory_handle handle_of_file(int file) {
     file_handle f;
-    f.process = static_cast<std::int32_t>(::getpid()), f.file = file, f.numbered = numbered_in();
+    f.process = static_cast<std::int32_t>(::getpid());
+    f.file = file;
+    f.numbered = numbered_in();
     return f.pack();
 }
 // Errors: unsupported where the kernel refuses, or the number of the process means another one here; peer_failed where
@@ -143,7 +145,8 @@ public:
                 const shown s{file_handle::of(*all[k]).secret, me};
                 const bool is_sent = collx::detail::send_packet(unsent[k].get(), &s, sizeof s, file);
                 if (!is_sent && (errno == EAGAIN || errno == EWOULDBLOCK)) continue; // its queue is full: it receives
-                unsent[k].close(), --left;
+                unsent[k].close();
+                --left;
                 if (!is_sent && std::exchange(awaited[k], char{0})) --left;
             }
             for (;;) {
@@ -156,10 +159,12 @@ public:
                 if ((!has_file && p != collx::detail::packet::no_room) || s.secret != secret_ || k >= all.size() ||
                     !awaited[k])
                     continue;
-                awaited[k] = 0, --left;
+                awaited[k] = 0;
+                --left;
                 if (!has_file) continue; // file_of() says what is short
                 file_handle f = file_handle::of(*all[k]);
-                f.is_received = true, f.file = got.get();
+                f.is_received = true;
+                f.file = got.get();
                 *all[k] = f.pack();
                 received_.push_back(std::move(got));
             }

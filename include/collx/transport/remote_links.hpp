@@ -14,7 +14,6 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/detail/lane_maker.hpp>
-#include <collx/transport/detail/poll_set.hpp>
 #include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/detail/remote_peers.hpp>
 #include <collx/transport/detail/stream_transfers.hpp>
@@ -35,7 +34,8 @@ public:
         if (failed_ != nullptr) leave();
     }
     void begin(atomic<std::uint64_t>& failed, waiting_words waits = {}) override {
-        failed_ = &failed, waits_ = waits;
+        failed_ = &failed;
+        waits_ = waits;
         name_ = hub_->helpers().enter(*this);
         if (!shares_) hub_->count_own(1);
     }
@@ -51,8 +51,10 @@ public:
 
     bool move() override {
         bool moved = false, helps = false;
-        if (const detail::turn_tried here(turn_); here && failed_ != nullptr)
-            moved = move_all(), helps = !moved && (++idle_turns_ & 7) == 0;
+        if (const detail::turn_tried here(turn_); here && failed_ != nullptr) {
+            moved = move_all();
+            helps = !moved && (++idle_turns_ & 7) == 0;
+        }
         if (helps) help_others();
         return moved;
     }
@@ -107,14 +109,14 @@ public:
             if (!shares_) hub_->helpers().stop_watching(stream_to(p).fd());
             hub_->linger(std::move(peers_.at(p).connection));
         }
-        peers_.active.clear(), peers_.wanted.clear();
-        for (const int p : peers_.greeting) peers_.at(p).greeting = nullptr;
-        peers_.greeting.clear();
-        lanes_.stop(), poll_.close(), failed_ = nullptr;
+        peers_.drop_all();
+        lanes_.stop();
+        failed_ = nullptr;
     }
     void forget() override {
         failed_ = nullptr;
-        peers_.forget(), hub_->forget();
+        peers_.forget();
+        hub_->forget();
     }
 
     int rank() const { return rank_; }
@@ -122,15 +124,12 @@ public:
     remote_memory* memory() override { return hub_->verbs() != nullptr && !shares_ ? &memory_ : nullptr; }
     int connections() override {
         const detail::turn_taken here(turn_);
-        int n = 0;
-        for (const int p : peers_.active) n += stream_to(p).is_shared() ? 0 : stream_to(p).opened_lanes();
-        return n;
+        return peers_.own_connections();
     }
 
 private:
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
     static constexpr unsigned looks_before_thorough = 127;
-    static constexpr std::size_t few_streams = 1; // more are polled all at once: one call for each costs more
 
     void help() override {
         if (const detail::turn_tried here(turn_); here) (void)move_all(true);
@@ -141,7 +140,8 @@ private:
             if (!shares_) hub_->helpers().watch(stream_to(p).fd(), name_);
     }
     [[gnu::cold]] void leave() {
-        hub_->helpers().leave(name_), hub_->note_left(id_);
+        hub_->helpers().leave(name_);
+        hub_->note_left(id_);
         if (!shares_) return hub_->count_own(-1);
         while (hub_->shared().take_arrival(id_) >= 0) {
         }
@@ -157,7 +157,11 @@ private:
     // ------------------------------------------------------------------ connecting
     [[gnu::cold]] stream& made(int p) {
         auto& c = peers_.at(p).connection;
-        if (!c) c = hub_->make_stream(shape_, ports_, shares_), c->set_copy_mode(copy_), c->set_waiting_words(waits_);
+        if (!c) {
+            c = hub_->make_stream(shape_, ports_, shares_);
+            c->set_copy_mode(copy_);
+            c->set_waiting_words(waits_);
+        }
         return *c;
     }
     [[gnu::cold]] stream& wanted(int p) {
@@ -170,10 +174,13 @@ private:
         } else if (p < rank_) {
             connect(p);
         } else { // the higher rank mostly connects by itself
-            peers_.at(p).try_at_ns = now_ns() + first_try_ns;
-            peers_.wanted.push_back(p);
+            try_again(p, first_try_ns);
         }
         return s;
+    }
+    void try_again(int p, std::int64_t after_ns) {
+        peers_.at(p).try_at_ns = now_ns() + after_ns;
+        peers_.wanted.push_back(p);
     }
     [[gnu::cold]] void connect(int p) {
         const detail::stream_hello h = hub_->hello(id_, rank_, p, shape_);
@@ -192,21 +199,17 @@ private:
     // The system refused at once, as it always does for unix sockets. EAGAIN: the listener has a long queue. A peer
     // that has closed its listener may have left last messages at ours (see move_one()).
     [[gnu::cold]] void not_connected(int p, int error) {
-        detail::remote_peer& q = peers_.at(p);
-        const bool is_refused = error == ECONNREFUSED && p > rank_ && ++q.refusals < 2;
-        if (is_refused || (hub_->is_unix() && error == EAGAIN))
-            return q.try_at_ns = now_ns() + 1'000'000, peers_.wanted.push_back(p);
+        const bool is_refused = error == ECONNREFUSED && p > rank_ && ++peers_.at(p).refusals < 2;
+        if (is_refused || (hub_->is_unix() && error == EAGAIN)) return try_again(p, 1'000'000);
         if (detail::is_out_of_descriptors(error) || detail::would_block(error))
             return report(failure::no_descriptor(rank_, error));
         if (error == EKEYREJECTED) return report(failure(errc::security, p));
         peers_.lose(p);
     }
     [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket, const detail::secret& session) {
-        using side = detail::stream_hello::side;
         const int p = h.from;
-        if (p < 0 || p >= peers_.count() || p == rank_ || h.to != rank_ ||
-            h.depth != static_cast<std::uint32_t>(shape_.depth) || h.slot_bytes != shape_.slot_bytes ||
-            (h.from_side == side::higher) != (p > rank_))
+        if (!h.is_to(rank_) || p >= peers_.count() || h.depth != static_cast<std::uint32_t>(shape_.depth) ||
+            h.slot_bytes != shape_.slot_bytes)
             return;
         stream& s = made(p);
         const stream::phase now = s.state();
@@ -221,7 +224,10 @@ private:
             return; // our connection stays
         if (now == stream::phase::left || now == stream::phase::lost) return;
         peers_.stop_greeting(p);
-        if (now == stream::phase::waiting) s.close(), detail::remove_rank(peers_.active, p);
+        if (now == stream::phase::waiting) {
+            s.close();
+            detail::remove_rank(peers_.active, p);
+        }
         detail::remove_rank(peers_.wanted, p);
         s.open(std::move(socket), nullptr, false, sealed(session, false));
         if (p < rank_) s.say_welcome();
@@ -251,19 +257,14 @@ private:
             } else if (is_refused ? p < rank_ || ++q.refusals >= 2 : is_unreachable) {
                 peers_.lose(p);
             } else { // pushed out by strangers, or it gave way to a connection that is to come
-                q.try_at_ns = now_ns() + (is_refused ? 1'000'000 : next_try_ns / 4);
-                peers_.wanted.push_back(p);
+                try_again(p, is_refused ? 1'000'000 : next_try_ns / 4);
             }
         }
         return moved;
     }
     [[gnu::cold]] void activate(int p) {
-        peers_.active.push_back(p);
+        peers_.activate(p);
         hub_->helpers().watch(stream_to(p).fd(), name_);
-        if (poll_.is_open()) return poll_.add(stream_to(p).fd(), static_cast<std::uint64_t>(p));
-        if (peers_.active.size() <= few_streams) return;
-        poll_.open();
-        for (const int other : peers_.active) poll_.add(stream_to(other).fd(), static_cast<std::uint64_t>(other));
     }
 
     // ------------------------------------------------------------------ moving
@@ -292,11 +293,12 @@ private:
             if (const failure f = lanes_.move(*hub_, rank_, [this](int p) -> stream& { return stream_to(p); }); f)
                 report(f);
         bool moved = !peers_.greeting.empty() && greet();
-        const bool asks_first = shares_ ? is_helped || visit_shared(moved)
-                                        : poll_.is_open() && !is_thorough; // at times every peer, whatever its state
+        const bool asks_first = shares_
+                                    ? is_helped || visit_shared(moved)
+                                    : peers_.poll.is_open() && !is_thorough; // at times every peer, whatever its state
         if (asks_first && !shares_ &&
             ((looks_ & 15) == 0 || peers_.any([](stream& s) { return !s.receives_by_verbs(); })))
-            moved = poll_.visit_readable(hub_->calls(), [&](std::uint64_t p) {
+            moved = peers_.poll.visit_readable(hub_->calls(), [&](std::uint64_t p) {
                 return move_one(static_cast<int>(p), true);
             }) || moved;
         for (std::size_t i = 0; i < peers_.active.size(); ++i) {
@@ -313,7 +315,8 @@ private:
         moved = hub_->shared().visit_readable([&](int of_job) {
             for (const int p : peers_.active)
                 if (job_rank(p) == of_job) return move_one(p, true);
-            return hub_->shared().pump(of_job), false;
+            hub_->shared().pump(of_job);
+            return false;
         }) || moved;
         return true;
     }
@@ -338,13 +341,11 @@ private:
         }
         detail::remove_rank(peers_.active, p);
         if (s.state() == stream::phase::left) return true;
-        detail::remote_peer& q = peers_.at(p);
         // It gave way to a connection that is to come. If the peer's process has ended, that connection may wait at our
         // listener with its last messages: only the second refusal counts.
-        if (was_waiting && !s.is_nonsense() && (!s.is_refused() || ++q.refusals < 2)) {
-            q.try_at_ns = now_ns() + (s.is_refused() ? 1'000'000 : next_try_ns / 4);
+        if (was_waiting && !s.is_nonsense() && (!s.is_refused() || ++peers_.at(p).refusals < 2)) {
+            try_again(p, s.is_refused() ? 1'000'000 : next_try_ns / 4);
             s.close();
-            peers_.wanted.push_back(p);
             return true;
         }
         if (s.is_nonsense()) report(failure(s.is_insecure() ? errc::security : errc::protocol, p));
@@ -392,7 +393,6 @@ private:
     detail::turn turn_;
     detail::remote_peers peers_;
     detail::stream_transfers memory_{hub_, turn_, peers_};
-    detail::poll_set poll_;
     detail::lane_maker lanes_;
     unsigned idle_turns_ = 0, looks_ = 0;
 };

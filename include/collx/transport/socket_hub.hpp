@@ -80,9 +80,15 @@ public:
         wait_for_leavers(until);
     }
     // Sets where all ranks listen, if the constructor knew only some. Call it before others use this hub.
-    void learn(detail::growing_array<socket_address> peers) { peers_ = std::move(peers), end_start(); }
+    void learn(detail::growing_array<socket_address> peers) {
+        peers_ = std::move(peers);
+        end_start();
+    }
     // From now on a process with another key is a stranger: all ranks of the job have proved their key to each other.
-    void end_start() { is_starting_ = false, odd_.clear(); }
+    void end_start() {
+        is_starting_ = false;
+        odd_.clear();
+    }
     // The next rank of a communicator that came while the job starts, with another protection than this rank's, as
     // numbered there; -1: none. It knew the job's name, so it is no stranger.
     int take_odd(std::uint64_t communicator) {
@@ -126,11 +132,13 @@ public:
     bool may_connect(int job_rank) const { return knows(job_rank) && !detail::is_in(near_, job_rank); }
     // In a child of fork(): nothing here belongs to it.
     void forget() {
-        linger_ns_ = 0, is_forgotten_ = true;
+        linger_ns_ = 0;
+        is_forgotten_ = true;
         trunks_.forget();
         for (leaver& l : lingering_)
             if (l.connection) l.connection->forget();
-        lingering_.clear(), guests_.clear();
+        lingering_.clear();
+        guests_.clear();
         (void)verbs_.release();
     }
     void shorten_linger(std::int64_t ns) { linger_ns_ = ns < linger_ns_ ? ns : linger_ns_; }
@@ -175,7 +183,10 @@ public:
         if (!s.is_open()) return s;
         detail::tune_socket(s.get(), a.is_loopback());
         if (calls_->connect(s.get(), a.get(), a.bytes) != 0 && errno != EINPROGRESS && errno != EINTR) s.close();
-        if (s.is_open() && !detail::is_of_this_user(s.get(), a)) s.close(), errno = EKEYREJECTED;
+        if (s.is_open() && !detail::is_of_this_user(s.get(), a)) {
+            s.close();
+            errno = EKEYREJECTED;
+        }
         return s;
     }
 

@@ -56,7 +56,10 @@ public:
     }
     bool is_shared() const { return leading().is_shared; } // then it has no descriptor
     // Gives up a connection over which nothing was sent but the hello.
-    void close() { leading().socket.close(), leading().phase = phase::closed; }
+    void close() {
+        leading().socket.close();
+        leading().phase = phase::closed;
+    }
     phase state() const { return leading().phase; }
     bool is_live() const { return leading().is_live(); }
     bool is_nonsense() const { return leading().is_nonsense; }
@@ -75,7 +78,8 @@ public:
             moved = receiver_.receive() || moved;
         if (parts_.lanes) moved = receiver_.move_lanes() || moved;
         if (parts_.verbs) moved = receiver_.move_verbs() || moved;
-        return moved && (sender_.send(), true); // returns credits at once
+        if (moved) sender_.send(); // returns credits at once
+        return moved;
     }
 
     void push() { (void)sender_.send(); } // only move() notices the end of the connection
@@ -97,7 +101,8 @@ public:
     bool reaches_memory(int port) const { return sends_by_verbs(port) && !parts_.verbs->has_failed() && is_live(); }
     bool transfer(const verbs_transfer& what, const counted_ptr<transfer_room>& room) {
         if (!parts_.verbs || !parts_.verbs->has_room_for_transfer()) return false;
-        return parts_.verbs->transfer(what, room), true;
+        parts_.verbs->transfer(what, room);
+        return true;
     }
     std::uint64_t transfers() const { return parts_.verbs ? parts_.verbs->transfers() : 0; }
     std::uint64_t transfers_done() const { return parts_.verbs ? parts_.verbs->transfers_done() : 0; }
@@ -143,7 +148,10 @@ public:
     void say_waiting(int first) { words().waiting.begin(words().waits, first); }
     void set_waiting_words(waiting_words w) { words().waits = w; } // where they are read, and received words are stored
     // What still arrives is no longer stored in the user's memory, which may be in use for something else.
-    [[gnu::cold]] void say_bye() { words().owes_bye = true, receiver_.settle(); }
+    [[gnu::cold]] void say_bye() {
+        words().owes_bye = true;
+        receiver_.settle();
+    }
     bool has_said_bye() const { return sender_.has_said_bye(); }
     bool has_said_failure() const { return !is_live() || sender_.has_said_failure(); }
     // The word that ended the communicator, as the other end sent it; 0: nothing.
@@ -155,10 +163,15 @@ public:
     [[gnu::cold]] void settle() {
         parts_.is_settled = true;
         receiver_.settle();
-        if (is_exposed()) return leading().cannot_send = true, receiver_.lose(), sender_.forget();
+        if (is_exposed()) {
+            leading().cannot_send = true;
+            receiver_.lose();
+            return sender_.forget();
+        }
         if (sender_.settle()) return;
-        leading().cannot_send = true,
-        leading().error = ENOMEM; // better send nothing more than use memory that is the user's again
+        // better send nothing more than use memory that is the user's again
+        leading().cannot_send = true;
+        leading().error = ENOMEM;
     }
     // Whether the system has everything that was committed. Messages owed to a rank that has left are no loss.
     bool is_flushed() const {

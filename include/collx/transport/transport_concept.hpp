@@ -98,7 +98,10 @@ constexpr bool require_endpoint() {
         { e.is_gone(0) } -> std::same_as<bool>;
     };
     static_assert(has_news, "collx: an endpoint needs bool is_gone(int peer): its process has ended");
-    constexpr bool has_ends = requires(E & e) { e.tx(0), e.rx(0); };
+    constexpr bool has_ends = requires(E & e) {
+        e.tx(0);
+        e.rx(0);
+    };
     static_assert(has_ends, "collx: an endpoint needs tx(int peer) and rx(int peer), the ends of its channels");
     if constexpr (has_ends)
         return require_sending_end<std::remove_cvref_t<decltype(std::declval<E&>().tx(0))>>() &&

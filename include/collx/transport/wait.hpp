@@ -82,7 +82,11 @@ public:
         return true;
     }
     // Something has moved. asked_at_ns_ stays: messages that keep coming must not put off the slow checks for ever.
-    void reset() { turn_ = 0, since_ = 0, nap_ns_ = 0; }
+    void reset() {
+        turn_ = 0;
+        since_ = 0;
+        nap_ns_ = 0;
+    }
 
 private:
     static constexpr std::int64_t longest_unasked_ns = 1'000'000;

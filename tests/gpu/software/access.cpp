@@ -157,7 +157,8 @@ void reduce_copies(warp& w, const instruction& i, lanes m) {
                 const std::uint64_t x = load(w.reach(l, a + 4 * k, 4, 4, false), 4);
                 const float x0 = i.kind == type::f32 ? value_of<float>(x) : half_at(x, 0, bfloat),
                             x1 = i.kind == type::f32 ? 0 : half_at(x, 1, bfloat);
-                low = first ? x0 : reduced<How>(low, x0), high = first ? x1 : reduced<How>(high, x1);
+                low = first ? x0 : reduced<How>(low, x0);
+                high = first ? x1 : reduced<How>(high, x1);
                 first = false;
             }
             w.row(i.to[k])[l] =

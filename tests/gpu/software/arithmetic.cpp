@@ -177,7 +177,8 @@ std::uint32_t permuted(std::uint64_t a, std::uint64_t b, std::uint64_t how) {
 }
 template <class T>
 T inserted(T a, T b, std::uint64_t at, std::uint64_t length) {
-    at &= 0xff, length &= 0xff;
+    at &= 0xff;
+    length &= 0xff;
     T r = b;
     for (std::uint64_t k = 0; k < length && at + k < 8 * sizeof(T); ++k) {
         const T bit = static_cast<T>(T{1} << (at + k));
@@ -187,7 +188,8 @@ T inserted(T a, T b, std::uint64_t at, std::uint64_t length) {
 }
 template <class T>
 T extracted(T a, std::uint64_t at, std::uint64_t length) {
-    at &= 0xff, length &= 0xff;
+    at &= 0xff;
+    length &= 0xff;
     constexpr std::uint64_t width = 8 * sizeof(T), top = width - 1;
     using U = bits<T>;
     const U raw = static_cast<U>(a);

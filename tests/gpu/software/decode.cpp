@@ -58,14 +58,20 @@ void decode(instruction& i, const opcode& op) {
     if (op.has("sync") && (op.has("warp") || name == "shfl" || name == "vote" || name == "match" || name == "elect")) {
         i.next = flow::meet_warp;
         i.run = agreement_of(op, i);
-        if (i.run == nullptr && !op.has("warp")) i.next = flow::on, i.run = unknown;
+        if (i.run == nullptr && !op.has("warp")) {
+            i.next = flow::on;
+            i.run = unknown;
+        }
         return;
     }
     if ((name == "bar" || name == "barrier") && (op.has("sync") || op.has("red"))) {
         i.next = flow::meet_block;
         i.aligned = name == "bar" || op.has("aligned");
         i.is_all = op.has("and");
-        if (op.has("popc")) i.next = flow::on, i.run = unknown;
+        if (op.has("popc")) {
+            i.next = flow::on;
+            i.run = unknown;
+        }
         return;
     }
     for (const auto find : {arithmetic_of, access_of, conversion_of, agreement_of})

@@ -53,7 +53,11 @@ void run(const std::string& text, one_buffer& m, shape s = {}) {
     launch l;
     l.kernel = code.kernel("k");
     REQUIRE(l.kernel != nullptr);
-    l.grid.x = s.blocks, l.block.x = s.threads, l.seed = s.seed, l.cooperative = s.cooperative, l.resident = 2;
+    l.grid.x = s.blocks;
+    l.block.x = s.threads;
+    l.seed = s.seed;
+    l.cooperative = s.cooperative;
+    l.resident = 2;
     const std::uint64_t parameters[] = {m.at(), s.argument};
     l.parameters.resize(sizeof parameters);
     std::memcpy(l.parameters.data(), parameters, sizeof parameters);
@@ -198,7 +202,10 @@ TEST_CASE("Atomics of all threads come together, and vectors keep their order", 
 
 TEST_CASE("A switch reduces over copies and stores to all of them", "[software_gpu]") {
     one_buffer m(128);
-    for (unsigned i = 0; i < 4; ++i) m[i] = bits(1.0f + static_cast<float>(i)), m[64 + i] = bits(10.0f);
+    for (unsigned i = 0; i < 4; ++i) {
+        m[i] = bits(1.0f + static_cast<float>(i));
+        m[64 + i] = bits(10.0f);
+    }
     run(kernel("multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%f0, %f1, %f2, %f3}, [%d1];\n"
                "multimem.st.relaxed.sys.global.v4.f32 [%d1+16], {%f3, %f2, %f1, %f0};"),
         m, {.threads = 1, .argument = one_buffer::multicast});

@@ -21,8 +21,10 @@ std::uint32_t stack_of(const function& f, unsigned depth) {
 } // namespace
 module::module(std::string_view ptx) :parts_(std::make_unique<parts>(parts{read_module(ptx)})) {
     for (auto& [name, f] : parts_->code.functions) f->stack_bytes = stack_of(*f, 0);
-    for (auto& [name, f] : parts_->code.functions)
-        f->home = this, f->shared_bytes_of_module = parts_->code.shared_bytes;
+    for (auto& [name, f] : parts_->code.functions) {
+        f->home = this;
+        f->shared_bytes_of_module = parts_->code.shared_bytes;
+    }
 }
 module::~module() = default;
 const function* module::kernel(std::string_view name) const {

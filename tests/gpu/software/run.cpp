@@ -45,7 +45,8 @@ void block::come(warp& w, unsigned lane, unsigned id, unsigned expected, bool vo
     if (!b.here.empty() && b.expected != expected)
         w.fail(fault::kind::barrier, lane, "threads came to one barrier with different counts");
     b.expected = expected;
-    b.any = b.any || vote, b.all = b.all && vote;
+    b.any = b.any || vote;
+    b.all = b.all && vote;
     w.at(lane).state = standing::meets_block;
     b.here.emplace_back(&w, lane);
     open_if_complete(b);
@@ -75,7 +76,9 @@ void block::open_if_complete(barrier& b) {
         }
         w->let_go(lane);
     }
-    b.any = false, b.all = true, b.expected = 0;
+    b.any = false;
+    b.all = true;
+    b.expected = 0;
 }
 
 void block::look_again() {

@@ -12,7 +12,10 @@ cudaError_t break_those(const std::function<bool(const stream&)>& which, cudaErr
     const std::lock_guard lock(streams_mutex());
     bool any = false;
     for (stream* s : streams())
-        if (s->capturing && which(*s)) any = true, s->capturing->broken = true;
+        if (s->capturing && which(*s)) {
+            any = true;
+            s->capturing->broken = true;
+        }
     return any ? e : cudaSuccess;
 }
 } // namespace
@@ -74,7 +77,10 @@ bool is_joined(const graph& g) {
             for (std::size_t i = 0; i < reached[k]; ++i)
                 if (const int m = g.streams[k][i].waits_for; m >= 0) {
                     const auto [from, steps] = marks[static_cast<std::size_t>(m)];
-                    if (reached[from] < steps) reached[from] = steps, again = true;
+                    if (reached[from] < steps) {
+                        reached[from] = steps;
+                        again = true;
+                    }
                 }
     }
     for (std::size_t k = 0; k < g.streams.size(); ++k)
@@ -101,9 +107,12 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t on, cudaStreamCaptureMode mode) 
     static std::uint64_t captures = 0; // guarded by streams_mutex()
     auto c = std::make_shared<capture>();
     c->number = ++captures;
-    c->mode = mode, c->thread = std::this_thread::get_id();
-    c->streams = {s}, c->made.streams.resize(1);
-    s->capturing = c, s->place = 0;
+    c->mode = mode;
+    c->thread = std::this_thread::get_id();
+    c->streams = {s};
+    c->made.streams.resize(1);
+    s->capturing = c;
+    s->place = 0;
     return returned(cudaSuccess);
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t on, cudaGraph_t* out) {

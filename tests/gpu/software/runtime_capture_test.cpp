@@ -124,7 +124,12 @@ TEST_CASE("what a capture forbids breaks it") {
     breaks(
         s, relaxed, [&] { return cudaStreamWaitEvent(s, before, 0); }, cudaErrorStreamCaptureIsolation);
     breaks(
-        s, relaxed, [&] { return cudaEventRecord(inside, s), cudaEventQuery(inside); }, cudaErrorCapturedEvent);
+        s, relaxed,
+        [&] {
+            cudaEventRecord(inside, s);
+            return cudaEventQuery(inside);
+        },
+        cudaErrorCapturedEvent);
     breaks(
         s, local, [&] { return cudaMemcpy(&word, d, 4, cudaMemcpyDeviceToHost); }, unsupported);
     const auto implicit = cudaErrorStreamCaptureImplicit;
@@ -138,7 +143,10 @@ TEST_CASE("what a capture forbids breaks it") {
     // Other threads may, and so may relaxed captures.
     const auto from_other_thread = [&](auto call) {
         cudaError_t e = cudaSuccess;
-        std::thread([&] { e = call(), cudaGetLastError(); }).join();
+        std::thread([&] {
+            e = call();
+            cudaGetLastError();
+        }).join();
         return e;
     };
     OK(cudaStreamBeginCapture(s, local));

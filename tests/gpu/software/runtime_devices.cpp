@@ -153,16 +153,28 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int d) {
     std::snprintf(p->name, sizeof p->name, "a GPU in software");
     std::memcpy(&p->uuid, "software GPU 000", 16);
     p->uuid.bytes[15] = static_cast<char>('0' + d);
-    p->major = 9, p->minor = 0, p->multiProcessorCount = processors(), p->cooperativeLaunch = 1, p->warpSize = 32;
-    p->maxThreadsPerBlock = 1024, p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;
-    p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
-    p->maxGridSize[0] = 0x7fffffff, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-    p->sharedMemPerBlock = 48 * 1024, p->sharedMemPerBlockOptin = 227 * 1024,
+    p->major = 9;
+    p->minor = 0;
+    p->multiProcessorCount = processors();
+    p->cooperativeLaunch = 1;
+    p->warpSize = 32;
+    p->maxThreadsPerBlock = 1024;
+    p->maxThreadsPerMultiProcessor = 2048;
+    p->maxBlocksPerMultiProcessor = 32;
+    p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
+    p->maxThreadsDim[2] = 64;
+    p->maxGridSize[0] = 0x7fffffff;
+    p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+    p->sharedMemPerBlock = 48 * 1024;
+    p->sharedMemPerBlockOptin = 227 * 1024;
     p->sharedMemPerMultiprocessor = 228 * 1024;
-    p->regsPerBlock = p->regsPerMultiprocessor = 65536, p->totalConstMem = 65536, p->l2CacheSize = 1 << 20;
+    p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+    p->totalConstMem = 65536;
+    p->l2CacheSize = 1 << 20;
     p->totalGlobalMem = device_bytes;
     p->unifiedAddressing = p->canMapHostMemory = p->concurrentKernels = p->hostNativeAtomicSupported = 1;
-    p->asyncEngineCount = 1, p->pciBusID = d + 1;
+    p->asyncEngineCount = 1;
+    p->pciBusID = d + 1;
     return returned(cudaSuccess);
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int d) {

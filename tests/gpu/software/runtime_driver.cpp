@@ -30,7 +30,10 @@ void* pointer(CUdeviceptr p) { return reinterpret_cast<void*>(static_cast<std::u
 
 CUresult device_attribute(int* value, CUdevice_attribute a, CUdevice) {
     const char* const text = std::getenv("SOFTWARE_GPU_VIRTUAL_MEMORY"); // 0: as if the driver had no virtual memory
-    if (text != nullptr && std::strcmp(text, "0") == 0) return *value = 0, CUDA_SUCCESS;
+    if (text != nullptr && std::strcmp(text, "0") == 0) {
+        *value = 0;
+        return CUDA_SUCCESS;
+    }
     switch (a) {
         case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
         case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
@@ -50,7 +53,8 @@ CUresult create(CUmemGenericAllocationHandle* h, std::size_t bytes, const CUmemA
         return CUDA_ERROR_INVALID_VALUE;
     if ((p->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     auto* const made = new physical;
-    made->device = p->location.id, made->bytes = bytes;
+    made->device = p->location.id;
+    made->bytes = bytes;
     made->file = new_file(bytes, made->device);
     if (made->file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
     *h = handle(made);
@@ -100,7 +104,10 @@ CUresult map(CUdeviceptr at, std::size_t bytes, std::size_t offset, CUmemGeneric
     }
     if (map_file(p.file, bytes, pointer(at)) == nullptr) return CUDA_ERROR_INVALID_VALUE;
     allocation a;
-    a.from = allocation::origin::mapped, a.begin = at, a.bytes = bytes, a.device = p.device;
+    a.from = allocation::origin::mapped;
+    a.begin = at;
+    a.bytes = bytes;
+    a.device = p.device;
     memories().add(a);
     return CUDA_SUCCESS;
 }
@@ -149,7 +156,8 @@ CUresult take(CUmemGenericAllocationHandle* h, void* given, CUmemAllocationHandl
     }
     const std::string link = "/proc/self/fd/" + std::to_string(file);
     auto* const made = new physical;
-    made->file = file, made->bytes = static_cast<std::size_t>(known.st_size);
+    made->file = file;
+    made->bytes = static_cast<std::size_t>(known.st_size);
     if (readlink(link.c_str(), name, sizeof name - 1) < 0 ||
         std::sscanf(name, "/memfd:software-gpu-%d", &made->device) != 1) {
         close(file);
@@ -166,7 +174,9 @@ CUresult multicast_granularity(std::size_t* bytes, const CUmulticastObjectProp*,
 CUresult multicast_create(CUmemGenericAllocationHandle* h, const CUmulticastObjectProp* p) {
     if (p->numDevices < 1 || p->size % granularity != 0) return CUDA_ERROR_INVALID_VALUE;
     auto* const made = new physical;
-    made->is_multicast = true, made->bytes = p->size, made->copies.bytes = p->size;
+    made->is_multicast = true;
+    made->bytes = p->size;
+    made->copies.bytes = p->size;
     made->copies.bound = std::make_shared<std::vector<std::pair<std::size_t, std::pair<address, std::size_t>>>>();
     made->file = memfd_create("software-gpu-multicast", MFD_CLOEXEC);
     if (made->file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -186,7 +196,9 @@ CUresult multicast_bind(CUmemGenericAllocationHandle h, std::size_t at, CUmemGen
     void* const mapped = map_file(p.file, bytes);
     if (mapped == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
     allocation a;
-    a.from = allocation::origin::bound, a.begin = reinterpret_cast<std::uintptr_t>(mapped), a.bytes = bytes,
+    a.from = allocation::origin::bound;
+    a.begin = reinterpret_cast<std::uintptr_t>(mapped);
+    a.bytes = bytes;
     a.device = p.device;
     memories().add(a);
     memories().bind(m.copies, {at, {a.begin, bytes}});
@@ -250,7 +262,10 @@ extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void**
     *f = driver_function(name);
     cudaDriverEntryPointQueryResult how = cudaDriverEntryPointSuccess;
     if (*f == nullptr) how = cudaDriverEntryPointSymbolNotFound;
-    else if (version < version_of(name)) *f = nullptr, how = cudaDriverEntryPointVersionNotSufficent;
+    else if (version < version_of(name)) {
+        *f = nullptr;
+        how = cudaDriverEntryPointVersionNotSufficent;
+    }
     if (found != nullptr) *found = how;
     return returned(cudaSuccess);
 }

@@ -125,7 +125,11 @@ cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** ar
     const unsigned fit = static_cast<unsigned>(processors()) * per_processor(static_cast<unsigned>(threads));
     if (cooperative && blocks > fit) return cudaErrorCooperativeLaunchTooLarge;
     launch l;
-    l.kernel = f, l.grid = grid, l.block = block, l.dynamic_shared_bytes = shared, l.cooperative = cooperative;
+    l.kernel = f;
+    l.grid = grid;
+    l.block = block;
+    l.dynamic_shared_bytes = shared;
+    l.cooperative = cooperative;
     l.resident = fit;
     static std::atomic<std::uint64_t> count{
         std::getenv("SOFTWARE_GPU_SEED") != nullptr ? std::strtoull(std::getenv("SOFTWARE_GPU_SEED"), nullptr, 10) : 0};
@@ -198,7 +202,9 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
     if (pushed.empty()) return returned(cudaErrorMissingConfiguration);
     const configuration c = pushed.back();
     pushed.pop_back();
-    *grid = c.grid, *block = c.block, *shared = c.shared;
+    *grid = c.grid;
+    *block = c.block;
+    *shared = c.shared;
     *static_cast<cudaStream_t*>(s) = c.s;
     return cudaSuccess;
 }
@@ -227,10 +233,13 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* k) {
     const function* const f = kernel_of(k);
     if (f == nullptr) return returned(cudaErrorInvalidDeviceFunction);
     std::memset(static_cast<void*>(a), 0, sizeof *a);
-    a->ptxVersion = facts_of(*f).arch, a->binaryVersion = 90;
+    a->ptxVersion = facts_of(*f).arch;
+    a->binaryVersion = 90;
     a->maxThreadsPerBlock = static_cast<int>(facts_of(*f).max_threads);
-    a->sharedSizeBytes = facts_of(*f).shared_bytes, a->localSizeBytes = facts_of(*f).local_bytes;
-    a->maxDynamicSharedSizeBytes = 48 * 1024, a->numRegs = 32;
+    a->sharedSizeBytes = facts_of(*f).shared_bytes;
+    a->localSizeBytes = facts_of(*f).local_bytes;
+    a->maxDynamicSharedSizeBytes = 48 * 1024;
+    a->numRegs = 32;
     return returned(cudaSuccess);
 }
 cudaError_t cudaFuncSetAttribute(const void* k, cudaFuncAttribute a, int value) {

@@ -149,7 +149,9 @@ cudaError_t allocate(void** p, std::size_t bytes, allocation::origin from) {
     if (bytes > device_bytes - std::min(device_bytes, memories().total(from, current_device())))
         return returned(cudaErrorMemoryAllocation);
     allocation a;
-    a.from = from, a.bytes = bytes, a.device = current_device();
+    a.from = from;
+    a.bytes = bytes;
+    a.device = current_device();
     a.file = new_file(paged(bytes), a.device);
     if (a.file < 0) return returned(cudaErrorMemoryAllocation);
     void* const at = map_file(a.file, paged(bytes));
@@ -238,11 +240,13 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* p) 
     std::memset(static_cast<void*>(out), 0, sizeof *out);
     allocation a;
     if (!memories().find(address_of(p), 1, a)) {
-        out->type = cudaMemoryTypeUnregistered, out->device = cudaInvalidDeviceId;
+        out->type = cudaMemoryTypeUnregistered;
+        out->device = cudaInvalidDeviceId;
         return returned(cudaSuccess);
     }
     out->type = a.from == allocation::origin::pinned ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
-    out->device = a.device, out->devicePointer = const_cast<void*>(p);
+    out->device = a.device;
+    out->devicePointer = const_cast<void*>(p);
     if (a.from == allocation::origin::pinned) out->hostPointer = const_cast<void*>(p);
     return returned(cudaSuccess);
 }
@@ -263,8 +267,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     if (const cudaError_t e = enqueue(s, [=] { std::memcpy(to, from, bytes); }); e != cudaSuccess) return returned(e);
     // ... and written before it returns, unless a graph will do that.
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    if (target != side::pageable || (cudaStreamIsCapturing(s, &status), status != cudaStreamCaptureStatusNone))
-        return returned(cudaSuccess);
+    if (target == side::pageable) cudaStreamIsCapturing(s, &status);
+    if (target != side::pageable || status != cudaStreamCaptureStatusNone) return returned(cudaSuccess);
     return cudaStreamSynchronize(s);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k) {
@@ -317,7 +321,11 @@ cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t h, unsigned) {
         return returned(cudaErrorInvalidResourceHandle);
     }
     allocation a;
-    a.from = allocation::origin::opened, a.bytes = s.bytes, a.device = s.device, a.file = file, a.handle = name;
+    a.from = allocation::origin::opened;
+    a.bytes = s.bytes;
+    a.device = s.device;
+    a.file = file;
+    a.handle = name;
     void* const at = map_file(file, paged(s.bytes));
     if (at == nullptr) {
         close(file);

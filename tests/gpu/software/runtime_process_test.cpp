@@ -89,13 +89,15 @@ CUdeviceptr map_granule(CUmemGenericAllocationHandle h) {
 }
 void allow(CUdeviceptr at, int device) {
     CUmemAccessDesc a{};
-    a.location.type = CU_MEM_LOCATION_TYPE_DEVICE, a.location.id = device;
+    a.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    a.location.id = device;
     a.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     REQUIRE(driver<decltype(cuMemSetAccess)>("cuMemSetAccess")(at, granule, &a, 1) == CUDA_SUCCESS);
 }
 CUmemGenericAllocationHandle make_granule() {
     CUmemAllocationProp p{};
-    p.type = CU_MEM_ALLOCATION_TYPE_PINNED, p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     CUmemGenericAllocationHandle h = 0;
     const auto create = driver<decltype(cuMemCreate)>("cuMemCreate");

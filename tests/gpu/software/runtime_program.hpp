@@ -123,7 +123,9 @@ inline void register_program(const char* ptx, const stub_list& stubs, embedded& 
     f.bytes = 64 + text;
     entry_header e;
     e.bytes = text;
-    std::memcpy(data.data(), &f, 16), std::memcpy(data.data() + 16, &e, 64), std::memcpy(data.data() + 80, ptx, text);
+    std::memcpy(data.data(), &f, 16);
+    std::memcpy(data.data() + 16, &e, 64);
+    std::memcpy(data.data() + 80, ptx, text);
     kept.wrapper.data = data.data();
     void** const home = __cudaRegisterFatBinary(&kept.wrapper);
     for (const auto& [stub, name] : stubs)

@@ -46,7 +46,9 @@ std::set<event*>& events() {
 
 stream* new_stream(int device, bool is_blocking, bool is_legacy) {
     auto* const s = new stream;
-    s->device = device, s->is_blocking = is_blocking, s->is_legacy = is_legacy;
+    s->device = device;
+    s->is_blocking = is_blocking;
+    s->is_legacy = is_legacy;
     streams().insert(s);
     std::thread([s] { s->serve(); }).detach();
     static const int at_exit = std::atexit([] {
@@ -242,7 +244,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flags) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
     auto* const made = new event;
-    made->device = current_device(), made->has_time = (flags & cudaEventDisableTiming) == 0;
+    made->device = current_device();
+    made->has_time = (flags & cudaEventDisableTiming) == 0;
     events().insert(made);
     *out = reinterpret_cast<cudaEvent_t>(made);
     return returned(cudaSuccess);
@@ -267,13 +270,15 @@ cudaError_t cudaEventRecord(cudaEvent_t given, cudaStream_t on) {
     if (!s->capturing) {
         if (s->is_legacy)
             if (e = refuse_of_captured_blocking(s->device); e != cudaSuccess) return returned(e);
-        x->in.reset(), x->mark = -1;
+        x->in.reset();
+        x->mark = -1;
         x->recorded = enqueue_now(*s, {});
         return returned(cudaSuccess);
     }
     capture& c = *s->capturing;
     if (c.broken) return returned(cudaErrorStreamCaptureInvalidated);
-    x->in = s->capturing, x->mark = c.made.marks++;
+    x->in = s->capturing;
+    x->mark = c.made.marks++;
     c.made.streams[s->place].push_back({{}, x->mark, -1});
     x->steps = c.made.streams[s->place].size();
     return returned(cudaSuccess);
@@ -291,7 +296,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t given, unsigned) {
         if (s->is_legacy) return returned(cudaErrorStreamCaptureImplicit);
         if (s->capturing && s->capturing != c) return returned(cudaErrorStreamCaptureMerge);
         if (!s->capturing) { // joins the capture
-            s->capturing = c, s->place = c->streams.size();
+            s->capturing = c;
+            s->place = c->streams.size();
             c->streams.push_back(s);
             c->made.streams.emplace_back();
         }

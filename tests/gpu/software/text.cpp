@@ -30,11 +30,16 @@ public:
         while (!in_.ended()) {
             if (in_.is(".version") || in_.is(".address_size")) skip_directive();
             else if (in_.take_if(".target")) read_target();
-            else if (in_.is(".section")) in_.take(), in_.take(), in_.skip_braces();
-            else if (in_.is(".visible") || in_.is(".weak") || in_.is(".common")) in_.take();
+            else if (in_.is(".section")) {
+                in_.take();
+                in_.take();
+                in_.skip_braces();
+            } else if (in_.is(".visible") || in_.is(".weak") || in_.is(".common")) in_.take();
             else if (in_.take_if(".extern")) is_extern_ = true;
-            else if (in_.is(".global") || in_.is(".const")) in_.take(), read_global();
-            else if (in_.take_if(".shared")) read_shared();
+            else if (in_.is(".global") || in_.is(".const")) {
+                in_.take();
+                read_global();
+            } else if (in_.take_if(".shared")) read_shared();
             else if (in_.take_if(".entry")) read_function(true);
             else if (in_.take_if(".func")) read_function(false);
             else if (in_.take_if(".pragma")) in_.skip_behind(";");
@@ -99,7 +104,8 @@ private:
         const auto put = [&] {
             const std::uint64_t x = static_cast<std::uint64_t>(whole());
             if (at + unit > g.bytes) in_.fail("too many values for " + d.name);
-            std::memcpy(g.begin + at, &x, unit), at += unit;
+            std::memcpy(g.begin + at, &x, unit);
+            at += unit;
         };
         if (in_.take_if("=")) {
             if (in_.take_if("{")) {
@@ -148,12 +154,15 @@ private:
         auto& held = module_.functions[name];
         if (!held) held = std::make_unique<function>();
         f_ = held.get();
-        f_->name = name, f_->is_kernel = is_kernel;
-        f_->facts.max_threads = max_threads_, f_->facts.arch = arch_;
+        f_->name = name;
+        f_->is_kernel = is_kernel;
+        f_->facts.max_threads = max_threads_;
+        f_->facts.arch = arch_;
         max_threads_ = 1024;
         if (in_.take_if(";")) return; // a declaration only
         scopes_.assign(1, {});
-        labels_.clear(), jumps_.clear();
+        labels_.clear();
+        jumps_.clear();
         std::uint32_t at = 0;
         for (const declared& d : parameters) {
             const std::uint32_t offset = is_kernel ? rounded(at, d.align) : add_to_frame(d);
@@ -174,9 +183,13 @@ private:
         }
         in_.expect("{");
         for (int depth = 1; depth > 0;) {
-            if (in_.take_if("{")) ++depth, scopes_.emplace_back();
-            else if (in_.take_if("}")) --depth, depth > 0 ? scopes_.pop_back() : void();
-            else read_statement();
+            if (in_.take_if("{")) {
+                ++depth;
+                scopes_.emplace_back();
+            } else if (in_.take_if("}")) {
+                --depth;
+                depth > 0 ? scopes_.pop_back() : void();
+            } else read_statement();
         }
         instruction last; // ends a body that has no final return
         last.next = f_->is_kernel ? flow::end : flow::back;
@@ -205,7 +218,8 @@ private:
             do max_threads_ *= static_cast<unsigned>(whole());
             while (in_.take_if(","));
         } else if (in_.is(".minnctapersm") || in_.is(".maxnreg")) {
-            in_.take(), whole();
+            in_.take();
+            whole();
         } else if (in_.is(".noreturn") || in_.is(".attribute")) {
             in_.take();
             if (in_.is("(")) in_.skip_behind(")");
@@ -306,7 +320,8 @@ private:
     place place_of(std::string_view name) {
         place p;
         if (const variable* v = find_variable(name)) {
-            p.from = v->from, p.offset = v->offset;
+            p.from = v->from;
+            p.offset = v->offset;
             return p;
         }
         if (const auto g = module_.globals.find(name); g != module_.globals.end()) {
@@ -378,7 +393,10 @@ private:
         } else {
             const std::string_view w = in_.take();
             s.slot = find_register(w);
-            if (s.slot < 0 && op.name() == "bra") return jumps_.emplace_back(f_->code.size(), std::string(w)), void();
+            if (s.slot < 0 && op.name() == "bra") {
+                jumps_.emplace_back(f_->code.size(), std::string(w));
+                return void();
+            }
             if (s.slot < 0 && w.starts_with("%")) {
                 i.hardware = special_named(w);
                 return;
@@ -402,7 +420,10 @@ private:
     // call (result), name, (arguments);
     void read_call(instruction& i) {
         std::vector<variable> results;
-        if (in_.is("(")) results = read_names(), in_.take_if(",");
+        if (in_.is("(")) {
+            results = read_names();
+            in_.take_if(",");
+        }
         const std::string name(in_.take());
         if (find_register(name) >= 0) in_.fail("calls of a function by its address are not read");
         std::vector<variable> arguments;

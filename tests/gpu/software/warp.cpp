@@ -59,13 +59,17 @@ warp::~warp() {
 warp::warp(block& b, unsigned first, unsigned count) : block_(b), threads_(count) {
     const function& kernel = *b.of().what.kernel;
     const extent size = b.of().what.block;
-    if (auto& kept = spare_registers(); !kept.empty()) registers_ = std::move(kept.back()), kept.pop_back();
+    if (auto& kept = spare_registers(); !kept.empty()) {
+        registers_ = std::move(kept.back());
+        kept.pop_back();
+    }
     registers_.assign(std::size_t{kernel.registers} * warp_size, 0xcdcdcdcdcdcdcdcd); // initially arbitrary
     frames_ = b.frames_begin() + std::size_t{first} * kernel.stack_bytes;
     stack_bytes_ = kernel.stack_bytes;
     for (unsigned l = 0; l < count; ++l) {
         const unsigned n = first + l;
-        threads_[l].in = &kernel, threads_[l].number = n;
+        threads_[l].in = &kernel;
+        threads_[l].number = n;
         threads_[l].id = {n % size.x, n / size.x % size.y, n / size.x / size.y};
         all_ |= lanes{1} << l;
     }
@@ -117,7 +121,10 @@ void warp::call(const instruction& i, lanes m, std::uint32_t at) {
         std::byte* const mine = frame_of(l);
         for (const auto& a : i.arguments) std::memcpy(mine + (frame - t.frame) + a.there, mine + a.here, a.bytes);
         t.calls.push_back({t.in, at, t.base, t.frame});
-        t.in = i.callee, t.at = 0, t.base = base, t.frame = frame;
+        t.in = i.callee;
+        t.at = 0;
+        t.base = base;
+        t.frame = frame;
     });
 }
 
@@ -127,7 +134,10 @@ void warp::go_back(lanes m) {
         const thread::call c = t.calls.back();
         t.calls.pop_back();
         const std::byte* const theirs = frame_of(l);
-        t.in = c.from, t.at = c.at, t.base = c.base, t.frame = c.frame;
+        t.in = c.from;
+        t.at = c.at;
+        t.base = c.base;
+        t.frame = c.frame;
         for (const auto& r : t.in->code[t.at].results) std::memcpy(frame_of(l) + r.here, theirs + r.there, r.bytes);
         ++t.at;
     });
@@ -163,7 +173,10 @@ bool warp::meet(const instruction& i, lanes group, lanes guarded, std::uint32_t 
             if (const lanes unnamed = same & ~with; unnamed != 0)
                 fail(fault::kind::barrier, static_cast<unsigned>(std::countr_zero(unnamed)),
                      "a thread must name itself");
-            each(same, [&](unsigned l) { threads_[l].state = standing::meets_warp, threads_[l].with = with; });
+            each(same, [&](unsigned l) {
+                threads_[l].state = standing::meets_warp;
+                threads_[l].with = with;
+            });
             lanes here = 0;
             each(with, [&](unsigned l) {
                 const thread& t = threads_[l];

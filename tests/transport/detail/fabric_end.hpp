@@ -269,7 +269,8 @@ private:
                 net.misuse(device, r == nullptr               ? "a write with a remote key that is not one"
                                    : !r->holds(w.to, w.bytes) ? "a write to where the peer has registered nothing"
                                                               : "a read of what the peer lets others write only");
-                fail("the peer does not allow this write"), to.fail("a write of the peer was not allowed");
+                fail("the peer does not allow this write");
+                to.fail("a write of the peer was not allowed");
                 return false;
             }
             if (s.is_alone && !s.is_read && net.options.is_messy && roll(2) == 0) {
@@ -296,7 +297,8 @@ private:
         posted_receive& r = *to.receives.front();
         if (r.bytes < s.head.size()) {
             net.misuse(to.device, "a receive shorter than the head that came");
-            fail("the peer refused the head"), to.fail("a head did not fit into its receive");
+            fail("the peer refused the head");
+            to.fail("a head did not fit into its receive");
             return false;
         }
         place_all();
@@ -333,7 +335,9 @@ private:
     template <class List>
     void leave(List& list, posted_send& s, const collx::verbs_write& w, moment* done) {
         auto late = std::make_unique<straggler>();
-        late->bytes.resize(w.bytes), late->to = w.to, late->remote_key = w.remote_key;
+        late->bytes.resize(w.bytes);
+        late->to = w.to;
+        late->remote_key = w.remote_key;
         late->made.store(1, std::memory_order_release);
         writer.copy(late->bytes.data(), w.from, w.bytes, &s.posted, &late->made, &late->ready, done);
         list.push_back(std::move(late));

@@ -116,7 +116,11 @@ public:
     }
 
 private:
-    static bool skip(const char*& at, char c) { return *at == c && (++at, true); }
+    static bool skip(const char*& at, char c) {
+        if (*at != c) return false;
+        ++at;
+        return true;
+    }
     static bool number(const char*& at, int& n) { return (n = static_cast<int>(read_digits(at, most_ranks))) >= 0; }
     pmi_block blocks_[most_blocks];
     int count_ = 0;

@@ -28,8 +28,10 @@ enum class came : unsigned char { whole, late, lost };
 [[gnu::cold]] inline came send_all(int fd, const void* data, std::size_t bytes, const deadline& until) {
     for (const char* at = static_cast<const char*>(data); bytes > 0;) {
         const ssize_t n = without_eintr([&] { return ::send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); });
-        if (n > 0) at += n, bytes -= static_cast<std::size_t>(n);
-        else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return came::lost;
+        if (n > 0) {
+            at += n;
+            bytes -= static_cast<std::size_t>(n);
+        } else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return came::lost;
         else if (!wait_for_event(fd, POLLOUT, until)) return came::late;
     }
     return came::whole;
@@ -37,8 +39,10 @@ enum class came : unsigned char { whole, late, lost };
 [[gnu::cold]] inline came receive_all(int fd, void* data, std::size_t bytes, const deadline& until) {
     for (char* at = static_cast<char*>(data); bytes > 0;) {
         const ssize_t n = without_eintr([&] { return ::recv(fd, at, bytes, MSG_DONTWAIT); });
-        if (n > 0) at += n, bytes -= static_cast<std::size_t>(n);
-        else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return came::lost;
+        if (n > 0) {
+            at += n;
+            bytes -= static_cast<std::size_t>(n);
+        } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return came::lost;
         else if (!wait_for_event(fd, POLLIN, until)) return came::late;
     }
     return came::whole;

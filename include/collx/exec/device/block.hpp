@@ -118,8 +118,10 @@ protected:
 
     COLLX_HD void disagree(int peer, const unit16& theirs, const unit16& expected) {
         std::uint64_t* d = args_.host->differs[peer];
-        Env::store_relaxed(d, theirs.low), Env::store_relaxed(d + 1, theirs.high);
-        Env::store_relaxed(d + 2, expected.low), Env::store_relaxed(d + 3, expected.high);
+        Env::store_relaxed(d, theirs.low);
+        Env::store_relaxed(d + 1, theirs.high);
+        Env::store_relaxed(d + 2, expected.low);
+        Env::store_relaxed(d + 3, expected.high);
         const std::uint64_t why = stop_word::disagreement(rank_, peer);
         Env::store_release(&args_.host->disagreement, why);
         stop_all(why);
@@ -182,8 +184,10 @@ private:
         COLLX_ROLLED
         for (unsigned k = t; k < max_ranks; k += step) {
             const std::uint64_t sent = c.sent[k], received = c.received[k];
-            shared_.sent[k] = message_counts::data(sent), shared_.empty[0][k] = message_counts::empty(sent);
-            shared_.received[k] = message_counts::data(received), shared_.empty[1][k] = message_counts::empty(received);
+            shared_.sent[k] = message_counts::data(sent);
+            shared_.empty[0][k] = message_counts::empty(sent);
+            shared_.received[k] = message_counts::data(received);
+            shared_.empty[1][k] = message_counts::empty(received);
             shared_.drained[k] = 0;
             shared_.announced[k] = shared_.compared[k] = false;
         }
@@ -305,7 +309,10 @@ private:
             const std::uint64_t now = Env::now_ns();
             if (began == 0) began = now;
             if (now - began > args_.timeout_ns) said = wait_state::timed_out;
-            else if (polls == long_wait) said = wait_state::waiting, reported = true;
+            else if (polls == long_wait) {
+                said = wait_state::waiting;
+                reported = true;
+            }
         }
         if (said == wait_state::idle) return true;
         report(said, what, peer);

@@ -67,8 +67,9 @@ public:
 private:
     template <class Call>
     static constexpr int index_of() {
+        const bool is_it[] = {std::is_same_v<Call, Calls>...};
         int k = 0;
-        (void)((std::is_same_v<Call, Calls> || (++k, false)) || ...);
+        while (!is_it[k]) ++k;
         return k;
     }
     static constexpr std::size_t alignment = [] {

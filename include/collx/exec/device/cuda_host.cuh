@@ -25,22 +25,20 @@ inline const char* remedy_for_ended_kernel(cudaError_t e) {
 // The remedy for an error of the runtime; also sets the code to throw.
 inline const char* remedy_for_cuda(cudaError_t e, errc& code) {
     code = errc::invalid_argument;
-    const char* remedy = "see the CUDA runtime's error codes";
     switch (e) {
         case cudaErrorInsufficientDriver:
         case cudaErrorNoDevice:
-            code = errc::unsupported, remedy = "run it on a machine with an NVIDIA GPU and its driver";
-            break;
-        case cudaErrorMemoryAllocation: code = errc::resource, remedy = "free memory of the device"; break;
+            code = errc::unsupported;
+            return "run it on a machine with an NVIDIA GPU and its driver";
+        case cudaErrorMemoryAllocation: code = errc::resource; return "free memory of the device";
         case cudaErrorCooperativeLaunchTooLarge:
             code = errc::resource;
-            remedy = "the kernel's blocks must be resident together: use fewer lanes (device_settings), or leave room "
-                     "beside other kernels";
-            break;
+            return "the kernel's blocks must be resident together: use fewer lanes (device_settings), or leave room "
+                   "beside other kernels";
         case cudaErrorPeerAccessUnsupported:
         case cudaErrorTooManyPeers:
-            code = errc::unsupported, remedy = "the calls go by way of the host with device_settings::staged";
-            break;
+            code = errc::unsupported;
+            return "the calls go by way of the host with device_settings::staged";
         case cudaErrorStreamCaptureUnsupported:
         case cudaErrorStreamCaptureInvalidated:
         case cudaErrorStreamCaptureMerge:
@@ -50,27 +48,22 @@ inline const char* remedy_for_cuda(cudaError_t e, errc& code) {
         case cudaErrorStreamCaptureImplicit:
         case cudaErrorCapturedEvent:
         case cudaErrorStreamCaptureWrongThread:
-            remedy = "while a stream is captured use that stream, and nothing that waits; begin the capture anew";
-            break;
+            return "while a stream is captured use that stream, and nothing that waits; begin the capture anew";
         case cudaErrorMapBufferObjectFailed:
         case cudaErrorInvalidResourceHandle:
-            remedy = "the handle, stream or event is of another device, or no longer there";
-            break;
+            return "the handle, stream or event is of another device, or no longer there";
         case cudaErrorNoKernelImageForDevice:
         case cudaErrorInvalidDeviceFunction:
         case cudaErrorUnsupportedPtxVersion:
-            code = errc::unsupported,
-            remedy = "compile for this device, -arch=native, with a CUDA that its driver knows";
-            break;
+            code = errc::unsupported;
+            return "compile for this device, -arch=native, with a CUDA that its driver knows";
         case cudaErrorInitializationError:
-            remedy = "a process whose parent used CUDA before fork() cannot: start ranks before that, or with exec";
-            break;
+            return "a process whose parent used CUDA before fork() cannot: start ranks before that, or with exec";
         case cudaErrorLaunchTimeout:
         case cudaErrorIllegalAddress:
-        case cudaErrorLaunchFailure: code = errc::aborted, remedy = remedy_for_ended_kernel(e); break;
-        default: break;
+        case cudaErrorLaunchFailure: code = errc::aborted; return remedy_for_ended_kernel(e);
+        default: return "see the CUDA runtime's error codes";
     }
-    return remedy;
 }
 
 // Throws what the runtime refuses.
@@ -179,7 +172,10 @@ public:
         const beside_captures free_to_load;
         for (const known_kernel* k = first(); k != nullptr; k = k->next_) {
             cudaFuncAttributes a;
-            if (cudaFuncGetAttributes(&a, k->kernel_) != cudaSuccess) return cudaGetLastError(), false;
+            if (cudaFuncGetAttributes(&a, k->kernel_) != cudaSuccess) {
+                cudaGetLastError();
+                return false;
+            }
             if (a.ptxVersion < arch) return false;
         }
         return true;

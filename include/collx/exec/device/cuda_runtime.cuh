@@ -89,7 +89,8 @@ public:
         require_cuda(cudaGetDeviceProperties(&p, device), "asking a device");
         require_cuda(cudaDeviceGetPCIBusId(f.bus_id, sizeof f.bus_id, device), "asking a device");
         std::memcpy(f.uuid, &p.uuid, sizeof f.uuid);
-        f.processors = p.multiProcessorCount, f.can_cooperate = p.cooperativeLaunch != 0;
+        f.processors = p.multiProcessorCount;
+        f.can_cooperate = p.cooperativeLaunch != 0;
         f.handles = cuda_shared::offers(device);
         f.multicasts = cuda_shared::multicasts(device) && known_kernel::are_all_compiled_for(ptx::multimem_arch);
         return f;
@@ -140,8 +141,10 @@ public:
     }
     void free_shared(gpu_mapping& m) const {
         const beside_captures free_to_free;
-        if (m.kind == handle_kind::ipc) free(m.at), m = {};
-        else cuda_shared::drop(m);
+        if (m.kind == handle_kind::ipc) {
+            free(m.at);
+            m = {};
+        } else cuda_shared::drop(m);
     }
     memory_handle export_memory(gpu_mapping& m) const {
         const beside_captures free_to_show;
@@ -201,7 +204,8 @@ public:
         if (s == nullptr) f.device = current();
         else if (status == cudaStreamCaptureStatusNone) f.device = device_of(stream);
         f.is_capturing = status != cudaStreamCaptureStatusNone;
-        f.is_broken = status == cudaStreamCaptureStatusInvalidated, f.capture = capture;
+        f.is_broken = status == cudaStreamCaptureStatusInvalidated;
+        f.capture = capture;
         return f;
     }
     void synchronize(void* s) const {
@@ -272,7 +276,10 @@ private:
     static int device_of(cudaStream_t stream) {
         int device = -1;
         const cudaError_t e = cudaStreamGetDevice(stream, &device);
-        if (e == cudaErrorNotSupported || e == cudaErrorCallRequiresNewerDriver) return cudaGetLastError(), -1;
+        if (e == cudaErrorNotSupported || e == cudaErrorCallRequiresNewerDriver) {
+            cudaGetLastError();
+            return -1;
+        }
         require_cuda(e, "asking a stream");
         return device;
     }

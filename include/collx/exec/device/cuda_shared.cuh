@@ -64,7 +64,8 @@ public:
     static gpu_mapping make_multicast(std::size_t bytes, int devices, handle_kind kind) {
         const functions& f = functions_or_throw();
         CUmulticastObjectProp p{};
-        p.numDevices = static_cast<unsigned>(devices), p.size = bytes;
+        p.numDevices = static_cast<unsigned>(devices);
+        p.size = bytes;
         p.handleTypes = static_cast<unsigned long long>(type_of(kind));
         std::size_t step = 1;
         require(f.multicast.granularity(&step, &p, CU_MULTICAST_GRANULARITY_MINIMUM), "asking how memory is cut");
@@ -72,7 +73,8 @@ public:
             fail(errc::unsupported, -1, -1, "give exchange memory another size: device_settings",
                  "a switch multicasts to multiples of %zu bytes, and exchange memory has %zu", step, bytes);
         gpu_mapping m;
-        m.kind = kind, m.bytes = bytes;
+        m.kind = kind;
+        m.bytes = bytes;
         CUmemGenericAllocationHandle h = 0;
         require(f.multicast.create(&h, &p), "making a multicast object", needs_manager);
         m.driver = h;
@@ -99,7 +101,8 @@ public:
         const beside_captures free_to_allocate;
         require(f.granularity(&step, &p, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED), "asking how memory is cut");
         gpu_mapping m;
-        m.kind = kind, m.bytes = (bytes + step - 1) / step * step;
+        m.kind = kind;
+        m.bytes = (bytes + step - 1) / step * step;
         CUmemGenericAllocationHandle h = 0;
         require(f.create(&h, m.bytes, &p, 0), "allocating exchange memory to be shown to other processes");
         m.driver = h;
@@ -129,7 +132,8 @@ public:
     static gpu_mapping taken(const memory_handle& h, handle_kind kind, std::size_t bytes) {
         const functions& f = functions_or_throw();
         gpu_mapping m;
-        m.kind = kind, m.bytes = bytes;
+        m.kind = kind;
+        m.bytes = bytes;
         CUmemGenericAllocationHandle opened = 0;
         if (kind == handle_kind::file) {
             const descriptor file = file_of(h);
@@ -147,7 +151,8 @@ public:
     // Lets one more device of this process load and store.
     static void grant(std::byte* p, std::size_t bytes, int device) {
         CUmemAccessDesc a{};
-        a.location.type = CU_MEM_LOCATION_TYPE_DEVICE, a.location.id = device;
+        a.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        a.location.id = device;
         a.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         const beside_captures free_to_map;
         require(functions_or_throw().allow(address_of(p), bytes, &a, 1), "giving a device access to exchange memory");
@@ -202,11 +207,17 @@ private:
             find_multicast(x.multicast.bind, "cuMulticastBindMem");
             x.all = true;
             const auto find = [&](auto& to, const char* name) { find_since(12000, x.all, to, name); };
-            find(x.attribute, "cuDeviceGetAttribute"), find(x.granularity, "cuMemGetAllocationGranularity");
-            find(x.create, "cuMemCreate"), find(x.release, "cuMemRelease");
-            find(x.reserve, "cuMemAddressReserve"), find(x.give_back, "cuMemAddressFree");
-            find(x.map, "cuMemMap"), find(x.unmap, "cuMemUnmap"), find(x.allow, "cuMemSetAccess");
-            find(x.show, "cuMemExportToShareableHandle"), find(x.take, "cuMemImportFromShareableHandle");
+            find(x.attribute, "cuDeviceGetAttribute");
+            find(x.granularity, "cuMemGetAllocationGranularity");
+            find(x.create, "cuMemCreate");
+            find(x.release, "cuMemRelease");
+            find(x.reserve, "cuMemAddressReserve");
+            find(x.give_back, "cuMemAddressFree");
+            find(x.map, "cuMemMap");
+            find(x.unmap, "cuMemUnmap");
+            find(x.allow, "cuMemSetAccess");
+            find(x.show, "cuMemExportToShareableHandle");
+            find(x.take, "cuMemImportFromShareableHandle");
             return x;
         }();
         return f;

@@ -151,10 +151,9 @@ private:
                 body(partial(), one(), at, step * V, m);
             }
         } else {
-            unsigned begin = 0; // the first element that goes by packs
             if constexpr (V > 1) {
-                unsigned whole = 0;
-                if (first < elems) begin = first, whole = (elems - first) / V;
+                unsigned begin = first < elems ? first : 0; // the first element that goes by packs
+                unsigned whole = first < elems ? (elems - first) / V : 0;
                 const unsigned block = U * step, even = whole - whole % block, rest = (whole - even) / U;
                 COLLX_ROLLED
                 for (unsigned at = 0; at <= even; at += block) {
@@ -171,7 +170,8 @@ private:
                     COLLX_ROLLED
                     for (unsigned i = from + step - 1 - me; i < to; i += N * step)
                         body(narrow(), std::integral_constant<int, N>(), i, step, to);
-                    from = begin + whole * V, to = elems;
+                    from = begin + whole * V;
+                    to = elems;
                 }
             } else {
                 COLLX_ROLLED
@@ -267,9 +267,8 @@ private:
     COLLX_HD std::uint32_t cell_elems() const { return static_cast<std::uint32_t>(cell_packs() * V); }
     COLLX_HD std::size_t cell_packs() const { return (args_.piece_elems + V - 1) / V; }
 
-    COLLX_HD static constexpr unsigned pairs_of(std::size_t n) { // of lines
-        return (packs_of(n) + pair_packs - 1) / pair_packs;
-    }
+    // Pairs of lines.
+    COLLX_HD static constexpr unsigned pairs_of(std::size_t n) { return (packs_of(n) + pair_packs - 1) / pair_packs; }
 
     // ------------------------------------------------------------------------------------------ memory of the team
     COLLX_HD std::byte* window_at(int rank, int segment, int chunk) const {
@@ -311,11 +310,14 @@ private:
                 sent[b].template load<Env>(at);
                 if (first + b + 1 < end) at += args_.shape.packet_bytes;
             }
-            bool complete = true;
+            int late = -1;
             COLLX_UNROLL
             for (int b = 0; b < peers_at_once; ++b)
-                if (!sent[b].has(flag) && first + b != rank_ && first + b < end) complete = false, missing = first + b;
-            if (!complete) return false;
+                if (!sent[b].has(flag) && first + b != rank_ && first + b < end) late = first + b;
+            if (late >= 0) {
+                missing = late;
+                return false;
+            }
             COLLX_UNROLL
             for (int b = 0; b < peers_at_once; ++b) sent[b].put_into(got[b]);
             return true;

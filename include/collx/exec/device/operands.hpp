@@ -67,7 +67,8 @@ COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
         for (int k = 0; k < V; k += 2) {
             decltype(To::bits) bits[2];
             To::format::two_from_floats(bits, x.v[k], x.v[k + 1]);
-            y.v[k].bits = bits[0], y.v[k + 1].bits = bits[1];
+            y.v[k].bits = bits[0];
+            y.v[k + 1].bits = bits[1];
         }
     } else if constexpr (V % 2 == 0 && std::is_same_v<To, float> && std::is_same_v<From, bf16>) {
         std::uint32_t words[V / 2]; // not split yet: two elements are two instructions
@@ -76,14 +77,16 @@ COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
         for (int k = 0; k < V; k += 2) {
             float two[2];
             From::format::floats_from_word(two, words[k / 2]);
-            y.v[k] = two[0], y.v[k + 1] = two[1];
+            y.v[k] = two[0];
+            y.v[k + 1] = two[1];
         }
     } else if constexpr (V % 2 == 0 && std::is_same_v<To, float> && is_fp8_v<From>) {
         COLLX_UNROLL
         for (int k = 0; k < V; k += 2) {
             float two[2];
             From::format::floats_from_two(two, x.v[k].bits, x.v[k + 1].bits);
-            y.v[k] = two[0], y.v[k + 1] = two[1];
+            y.v[k] = two[0];
+            y.v[k + 1] = two[1];
         }
     } else {
         COLLX_UNROLL

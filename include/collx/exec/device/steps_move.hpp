@@ -98,13 +98,16 @@ COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const 
     x.reads = x.combines || !x.receives;
     x.keeps = m.has(sched::copy);
     x.sends = m.has(sched::send);
-    x.src_at = m.src_at, x.dst_at = m.dst_at;
+    x.src_at = m.src_at;
+    x.dst_at = m.dst_at;
     // What a reduction leaves in `out` is complete, and so is the whole collective of a single rank.
     x.finishes = x.keeps && m.dst_at == place::out && (x.combines || (m.what == sched::copy && m.src_at == place::in));
     x.owner = m.owner(rank_);
     x.peer = m.peer_from;
     const chunk_parts parts = run_plan(args().cuts, m, rank_, piece(), args_.piece_elems, cell_elems());
-    x.from = parts.from, x.to = parts.to, x.count = parts.count;
+    x.from = parts.from;
+    x.to = parts.to;
+    x.count = parts.count;
     x.rx = x.tx = args_.exchange[rank_]; // no address is ever null
     x.is_fast = (!x.reads || is_aligned_at(own_operand(x))) && (!x.keeps || is_aligned_at(result_operand(x)));
     return x;
@@ -114,16 +117,24 @@ template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const chunk_move& m, transfer& x) {
     const message_slots slots = worker::run_enter(this->state(false), ends_of(m));
     stop_if(slots.stops);
-    x.rx = slots.rx + m.at, x.rx_flag = slots.in_number + 1;
-    x.tx = slots.tx + m.at, x.tx_flag = slots.out_number + 1;
+    x.rx = slots.rx + m.at;
+    x.rx_flag = slots.in_number + 1;
+    x.tx = slots.tx + m.at;
+    x.tx_flag = slots.out_number + 1;
 }
 
 // A put sends into my own window. A get receives from a peer's window, or from the words that the peer pushed.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_windows(const chunk_move& m, transfer& x) const {
     const bool puts = sched::is_window(m.dst_at), gets = sched::is_window(m.src_at);
-    if (puts) x.keeps = false, x.sends = true;
-    if (gets) x.receives = true, x.reads = false;
+    if (puts) {
+        x.keeps = false;
+        x.sends = true;
+    }
+    if (gets) {
+        x.receives = true;
+        x.reads = false;
+    }
     x.tx = window_at(rank_, sched::segment_of(m.dst_at), m.dst_chunk);
     const int peer = gets ? m.peer_from : rank_;
     const int segment = sched::segment_of(m.src_at);

@@ -180,8 +180,10 @@ public:
         if constexpr (requires { machine_.rank(); }) mine_is = machine_.rank();
         for (int k = 0; k < shape_.ranks; ++k) {
             std::uint64_t theirs[2], mine[2];
-            for (int i = 0; i < 2; ++i)
-                theirs[i] = machine_.load_host(&h->differs[k][i]), mine[i] = machine_.load_host(&h->differs[k][2 + i]);
+            for (int i = 0; i < 2; ++i) {
+                theirs[i] = machine_.load_host(&h->differs[k][i]);
+                mine[i] = machine_.load_host(&h->differs[k][2 + i]);
+            }
             if ((mine[0] | mine[1]) != 0) fail_for_words(mine_is, k, theirs, mine);
         }
         fail(errc::mismatch, mine_is, mine_is == rank ? peer : rank,
@@ -205,7 +207,8 @@ private:
             wait_report next;
             for (int g = 0; g < max_groups && next.state == wait_state::idle; ++g) next = report(found.peer, lane, g);
             if (next.state == wait_state::idle) break;
-            rank = found.peer, found = next;
+            rank = found.peer;
+            found = next;
         }
         if (found.state == wait_state::aborted && is_aborted())
             fail(errc::aborted, rank, found.peer, "make a new team",

@@ -45,7 +45,10 @@ public:
             window_line& l = *t_->line(t_->rank, line_);
             const std::uint64_t want = l.taken[peer] + count;
             if (Env::load_relaxed(&l.signals[peer]) < want) failed = !run_wait(t_, line_, peer, want);
-            if (!failed) (void)Env::load_acquire(&l.signals[peer]), l.taken[peer] = want;
+            if (!failed) {
+                (void)Env::load_acquire(&l.signals[peer]);
+                l.taken[peer] = want;
+            }
         }
         has_ended_ = env_.any_of_block(failed);
         return !has_ended_;
@@ -111,8 +114,10 @@ private:
         if (Env::load_relaxed(&r.why) == 0) {
             Env::store_relaxed(&r.peer, static_cast<std::uint64_t>(static_cast<std::int64_t>(peer)));
             Env::store_relaxed(&r.line, line);
-            Env::store_relaxed(&r.at, at), Env::store_relaxed(&r.bytes, bytes);
-            Env::store_relaxed(&r.want, want), Env::store_relaxed(&r.have, have);
+            Env::store_relaxed(&r.at, at);
+            Env::store_relaxed(&r.bytes, bytes);
+            Env::store_relaxed(&r.want, want);
+            Env::store_relaxed(&r.have, have);
             Env::store_release(&r.why, static_cast<std::uint64_t>(why));
         }
         Env::store_release(&t->host->gave_up, 1);

@@ -45,7 +45,8 @@ public:
     void add_cost(bool by_reference, std::int64_t ns, std::size_t bytes) {
         if (now_ == phase::kept && by_reference == by_reference_) return watch(ns, bytes);
         sum& of = by_reference ? referring_ : copying_;
-        of.ns += ns, of.bytes += bytes;
+        of.ns += ns;
+        of.bytes += bytes;
     }
 
 private:
@@ -68,7 +69,8 @@ private:
     };
     // Measures the way in use, only to notice a change: a single answer also waits for what was copied before it.
     void watch(std::int64_t ns, std::size_t bytes) {
-        in_use_.ns += ns, in_use_.bytes += bytes;
+        in_use_.ns += ns;
+        in_use_.bytes += bytes;
         if (by_reference_ && in_use_.bytes < unseen_limit) return;
         watched_.add(in_use_.ns, in_use_.bytes);
         in_use_ = {};
@@ -82,13 +84,18 @@ private:
     }
     void turn() {
         const bool has_moved = has_changed();
-        left_bytes_ = measured_bytes, left_messages_ = 8;
+        left_bytes_ = measured_bytes;
+        left_messages_ = 8;
         if (now_ == phase::kept) {
             if (has_moved) kept_bytes_ = least_kept_bytes; // the choice that held so long no longer does
             copying_ = referring_ = {};                    // answers that came after the last measurement
-            return now_ = phase::own, void();
+            now_ = phase::own;
+            return void();
         }
-        if (now_ == phase::own) return now_ = phase::other, void();
+        if (now_ == phase::own) {
+            now_ = phase::other;
+            return void();
+        }
         const std::int64_t copying = copying_.ns_per_mib(), by_reference = referring_.ns_per_mib(),
                            referring = by_reference + answer_ns * (1 << 20) / static_cast<std::int64_t>(bytes_);
         // A way that was never measured is not there: the system refused. Beginning to refer takes a greater gain than
@@ -103,7 +110,8 @@ private:
         by_reference_ = pays;
         chosen_ns_ = watched_.ns_per_mib;
         in_use_ = {};
-        left_bytes_ = kept_bytes_, left_messages_ = 64;
+        left_bytes_ = kept_bytes_;
+        left_messages_ = 64;
         now_ = phase::kept;
     }
 

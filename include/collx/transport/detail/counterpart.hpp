@@ -70,10 +70,12 @@ private:
     static bool put(const sockaddr_storage& from, std::uint32_t (&address)[4], std::uint16_t& port) {
         if (from.ss_family == AF_INET) {
             const auto& a = reinterpret_cast<const sockaddr_in&>(from);
-            address[0] = a.sin_addr.s_addr, port = a.sin_port;
+            address[0] = a.sin_addr.s_addr;
+            port = a.sin_port;
         } else if (from.ss_family == AF_INET6) {
             const auto& a = reinterpret_cast<const sockaddr_in6&>(from);
-            std::memcpy(address, &a.sin6_addr, sizeof address), port = a.sin6_port;
+            std::memcpy(address, &a.sin6_addr, sizeof address);
+            port = a.sin6_port;
         }
         return from.ss_family == AF_INET || from.ss_family == AF_INET6;
     }

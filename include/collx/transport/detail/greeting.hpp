@@ -34,7 +34,10 @@ public:
             one_part m(static_cast<char*>(to) + got_, bytes - got_);
             const ssize_t n = without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_DONTWAIT); });
             if (n < 0 && would_block(errno)) return greeted::not_yet;
-            if (n <= 0) return error_ = n < 0 ? errno : 0, greeted::gone;
+            if (n <= 0) {
+                error_ = n < 0 ? errno : 0;
+                return greeted::gone;
+            }
             got_ += static_cast<std::size_t>(n);
         }
         got_ = 0;
@@ -56,7 +59,10 @@ public:
             const one_part m(static_cast<const char*>(from) + sent_, bytes - sent_);
             const ssize_t n = without_eintr([&] { return calls_->sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
             if (n < 0 && (would_block(errno) || errno == ENOTCONN)) return greeted::not_yet; // still connecting
-            if (n < 0) return error_ = errno, greeted::gone;
+            if (n < 0) {
+                error_ = errno;
+                return greeted::gone;
+            }
             sent_ += static_cast<std::size_t>(n);
         }
         sent_ = 0;
@@ -189,7 +195,10 @@ private:
                 if (g != greeted::done) return g;
                 if (!hello.is_sound(token)) return greeted::gone;
                 if (hello.protected_by != static_cast<std::uint64_t>(asked)) return refuse(asked);
-                if (!key) return state_ = state::over, g;
+                if (!key) {
+                    state_ = state::over;
+                    return g;
+                }
                 answer_.words = key.answer(hello);
                 break;
             case state::answer: g = out_.write(fd, &answer_, sizeof answer_); break;

@@ -105,7 +105,10 @@ private:
     }
     [[gnu::cold]] bool drop_oldest_stranger() {
         for (std::size_t i = 0; i < guests_.size(); ++i)
-            if (guests_[i].rank < 0) return remove(i), true;
+            if (guests_[i].rank < 0) {
+                remove(i);
+                return true;
+            }
         return false;
     }
     [[gnu::cold]] void drop_slow_strangers() {

@@ -27,7 +27,8 @@ public:
             if (w.peer == peer) return;
         for (int k = 1; k < lanes; ++k) {
             way& w = ways_.emplace_back();
-            w.peer = peer, w.job_rank = job_rank;
+            w.peer = peer;
+            w.job_rank = job_rank;
             w.hello = lead;
             w.hello.lane = static_cast<std::uint32_t>(k);
         }
@@ -61,10 +62,15 @@ private:
     // True when the lane is done or given up.
     bool step(way& w, socket_hub& hub, stream& s, int rank, failure& found) {
         const int k = static_cast<int>(w.hello.lane);
-        if (w.socket.is_open() && s.has_arrived(k, w.hello.attempt))
-            return s.use_lane(k, std::move(w.socket), std::move(w.sealed)), true;
+        if (w.socket.is_open() && s.has_arrived(k, w.hello.attempt)) {
+            s.use_lane(k, std::move(w.socket), std::move(w.sealed));
+            return true;
+        }
         if (w.proof) return prove(w, hub, found);
-        if (w.writer) return say(w), false;
+        if (w.writer) {
+            say(w);
+            return false;
+        }
         if (now_ns() < w.try_at_ns) return false;
         w.try_at_ns = now_ns() + next_try_ns;
         if (w.socket.is_open() && is_alive(w.socket.get())) return false;
@@ -84,7 +90,8 @@ private:
             return prove(w, hub, found);
         }
         w.writer = make_sole<word_writer>(hub.calls());
-        return say(w), false;
+        say(w);
+        return false;
     }
     void say(way& w) {
         const greeted how = w.writer->write(w.socket.get(), &w.hello, sizeof w.hello);

@@ -72,7 +72,10 @@ public:
     // The name by which h is known here until it leaves.
     [[gnu::cold]] std::uint64_t enter(helped& h) {
         const turn_taken here(turn_);
-        if (free_.empty()) free_.push_back(places_.size()), places_.emplace_back();
+        if (free_.empty()) {
+            free_.push_back(places_.size());
+            places_.emplace_back();
+        }
         const std::size_t at = free_.back();
         places_[at].who = &h;
         free_.pop_back();
@@ -115,7 +118,10 @@ public:
             for (const place& p : places_) help(p);
             return;
         }
-        (void)poll_.visit_readable(*calls_, [&](std::uint64_t name) { return help_named(name, help), true; });
+        (void)poll_.visit_readable(*calls_, [&](std::uint64_t name) {
+            help_named(name, help);
+            return true;
+        });
         next_ = (next_ + 1) % places_.size();
         help(places_[next_]);
     }

@@ -70,7 +70,8 @@ public:
             if (held_ == 0 && !hold(from + taken, bytes - taken)) break;
             const ssize_t n = pass_on(fd);
             if (n <= 0) break;
-            taken += static_cast<std::size_t>(n), held_ -= static_cast<std::size_t>(n);
+            taken += static_cast<std::size_t>(n);
+            held_ -= static_cast<std::size_t>(n);
         }
         return taken != 0 ? static_cast<ssize_t>(taken) : -1;
     }
@@ -79,7 +80,11 @@ public:
         if (held_ == 0 && in_.is_open()) drop();
     }
     // Drops what the socket has not taken.
-    void drop() { in_.close(), out_.close(), held_ = 0; }
+    void drop() {
+        in_.close();
+        out_.close();
+        held_ = 0;
+    }
 
 private:
     static bool is_unix(int fd) {
@@ -88,10 +93,16 @@ private:
         return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX;
     }
     bool hold(const std::byte* from, std::size_t bytes) {
-        if (!in_.is_open() && !open()) return is_refused_ = true, false;
+        if (!in_.is_open() && !open()) {
+            is_refused_ = true;
+            return false;
+        }
         iovec part{const_cast<std::byte*>(from), bytes < most_bytes ? bytes : most_bytes};
         const ssize_t n = without_eintr([&] { return calls_->vmsplice(in_.get(), &part, 1, SPLICE_F_NONBLOCK); });
-        if (n <= 0) return is_refused_ = true, false;
+        if (n <= 0) {
+            is_refused_ = true;
+            return false;
+        }
         held_ = static_cast<std::size_t>(n);
         return true;
     }
@@ -106,7 +117,8 @@ private:
     [[gnu::cold]] bool open() {
         int ends[2];
         if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;
-        out_ = descriptor(ends[0]), in_ = descriptor(ends[1]);
+        out_ = descriptor(ends[0]);
+        in_ = descriptor(ends[1]);
         (void)::fcntl(in_.get(), F_SETPIPE_SZ, static_cast<int>(most_bytes)); // else it holds less at a time
         return true;
     }

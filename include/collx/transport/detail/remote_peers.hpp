@@ -10,6 +10,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/detail/greeting.hpp>
+#include <collx/transport/detail/poll_set.hpp>
 #include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/stream.hpp>
 
@@ -32,6 +33,7 @@ public:
     growing_array<int> active, greeting; // with a connection; on the way to one
     growing_array<int> wanted;           // higher ranks that have not connected
     growing_array<int> lost;             // ended without a goodbye
+    poll_set poll;
 
     int count() const { return static_cast<int>(all_.size()); }
     remote_peer& at(int p) { return all_[static_cast<std::size_t>(p)]; }
@@ -41,6 +43,12 @@ public:
         for (const int p : active)
             if (is(stream_to(p))) return true;
         return false;
+    }
+    // Connections of this communicator's own.
+    int own_connections() {
+        int n = 0;
+        for (const int p : active) n += stream_to(p).is_shared() ? 0 : stream_to(p).opened_lanes();
+        return n;
     }
     // Whether a connection to it exists, or existed, or is being made.
     bool is_known(int p) {
@@ -54,6 +62,22 @@ public:
     void lose(int p) {
         at(p).lost_at_ns = now_ns();
         if (!is_in(lost, p)) lost.push_back(p);
+    }
+    // Its connection is open. Few are looked at one by one; more are polled all at once.
+    void activate(int p) {
+        active.push_back(p);
+        if (poll.is_open()) return poll.add(stream_to(p).fd(), static_cast<std::uint64_t>(p));
+        if (active.size() <= few_streams) return;
+        poll.open();
+        for (const int other : active) poll.add(stream_to(other).fd(), static_cast<std::uint64_t>(other));
+    }
+    // Nobody is connected to, or on the way to be. Streams are kept.
+    void drop_all() {
+        for (const int p : greeting) at(p).greeting = nullptr;
+        greeting.clear();
+        active.clear();
+        wanted.clear();
+        poll.close();
     }
     // See remote_ranks::find_gone().
     int find_gone(int waiting_for, std::int64_t now) {
@@ -75,6 +99,8 @@ public:
     }
 
 private:
+    static constexpr std::size_t few_streams = 1; // one call for each of more would cost more
+
     growing_array<remote_peer> all_;
 };
 

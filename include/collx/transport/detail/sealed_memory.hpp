@@ -53,12 +53,14 @@ inline std::size_t file_size_limit() {
     bool is_mapping = false;
     for (; bytes >= least_bytes; bytes = bytes / 2 / page_bytes * page_bytes) {
         if (without_eintr([&] { return ::ftruncate(fd.get(), static_cast<off_t>(bytes)); }) != 0) {
-            trouble = errno, is_mapping = false;
+            trouble = errno;
+            is_mapping = false;
             continue;
         }
         void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
         if (base == MAP_FAILED) {
-            trouble = errno, is_mapping = true;
+            trouble = errno;
+            is_mapping = true;
             continue;
         }
         auto a = make_counted<arena>(base, bytes, fd.release());

@@ -49,10 +49,17 @@ public:
                 const iovec& v = m.msg_iov[part];
                 const std::size_t n = v.iov_len - at < most_text - bytes ? v.iov_len - at : most_text - bytes;
                 std::memcpy(out_.data() + head_bytes + bytes, static_cast<const char*>(v.iov_base) + at, n);
-                bytes += n, at += n;
-                if (at == v.iov_len) ++part, at = 0;
+                bytes += n;
+                at += n;
+                if (at == v.iov_len) {
+                    ++part;
+                    at = 0;
+                }
             }
-            if (bytes != 0 && !close_record(bytes)) return errno = EBADMSG, -1;
+            if (bytes != 0 && !close_record(bytes)) {
+                errno = EBADMSG;
+                return -1;
+            }
             taken += bytes;
         }
         return taken != 0 ? static_cast<ssize_t>(taken) : -1; // flush() has set errno
@@ -79,8 +86,14 @@ public:
             const iovec& v = m.msg_iov[part];
             const std::size_t n = v.iov_len - at < text_left_ ? v.iov_len - at : text_left_;
             std::memcpy(static_cast<char*>(v.iov_base) + at, in_.data() + text_at_, n);
-            given += n, at += n, text_at_ += n, text_left_ -= n;
-            if (at == v.iov_len) ++part, at = 0;
+            given += n;
+            at += n;
+            text_at_ += n;
+            text_left_ -= n;
+            if (at == v.iov_len) {
+                ++part;
+                at = 0;
+            }
         }
         return static_cast<ssize_t>(given);
     }
@@ -97,18 +110,29 @@ private:
     }
     // 1: the text of a record is ready; else the result of recvmsg().
     ssize_t next_record(int fd) {
-        if (is_broken_) return errno = EBADMSG, -1;
+        if (is_broken_) {
+            errno = EBADMSG;
+            return -1;
+        }
         for (;;) {
             std::uint32_t length = 0;
             if (got_ - at_ >= head_bytes) {
                 std::memcpy(&length, in_.data() + at_, head_bytes);
-                if (length == 0 || length > most_text) return is_broken_ = true, errno = EBADMSG, -1;
+                if (length == 0 || length > most_text) {
+                    is_broken_ = true;
+                    errno = EBADMSG;
+                    return -1;
+                }
                 const std::size_t whole = head_bytes + length + sealer::tag_bytes;
                 if (got_ - at_ >= whole) {
                     unsigned char* text = in_.data() + at_ + head_bytes;
                     is_broken_ = !by_->open(text - head_bytes, head_bytes, text, length, text + length);
-                    if (is_broken_) return errno = EBADMSG, -1;
-                    text_at_ = at_ + head_bytes, text_left_ = length;
+                    if (is_broken_) {
+                        errno = EBADMSG;
+                        return -1;
+                    }
+                    text_at_ = at_ + head_bytes;
+                    text_left_ = length;
                     at_ += whole;
                     return 1;
                 }
@@ -116,7 +140,8 @@ private:
             if (at_ == got_) at_ = got_ = 0;
             if (in_.size() - at_ < most_record) { // the rest of this record may not fit behind it
                 std::memmove(in_.data(), in_.data() + at_, got_ - at_);
-                got_ -= at_, at_ = 0;
+                got_ -= at_;
+                at_ = 0;
             }
             one_part m(in_.data() + got_, in_.size() - got_);
             const ssize_t n = without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_DONTWAIT); });

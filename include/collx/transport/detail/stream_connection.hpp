@@ -30,7 +30,8 @@ public:
         wire.begin(static_cast<sole_ptr<wire_layer>&&>(sealed));
         socket = static_cast<descriptor&&>(to);
         phase = wait_for_welcome ? stream_phase::waiting : stream_phase::open;
-        error = 0, cannot_send = false;
+        error = 0;
+        cannot_send = false;
     }
     [[gnu::cold]] void open(sole_ptr<wire_layer> part) {
         wire.begin(static_cast<sole_ptr<wire_layer>&&>(part));
@@ -46,7 +47,10 @@ public:
     // Sends sealed bytes. False: not all of them were sent.
     bool flush() { return wire.flush(fd()) || note_send(); }
     bool note_send() { // the other end may have said why before it closed: receiving decides
-        if (!would_block(errno)) cannot_send = true, error = errno;
+        if (!would_block(errno)) {
+            cannot_send = true;
+            error = errno;
+        }
         return false;
     }
     // Another protection, or a broken seal. Always true.

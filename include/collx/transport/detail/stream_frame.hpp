@@ -45,6 +45,10 @@ struct stream_hello {
             different |= static_cast<unsigned char>(token[i]) ^ static_cast<unsigned char>(expected[i]);
         return different == 0 && magic == magic_value && (from_side == side::higher || from_side == side::lower);
     }
+    // Whether another rank sends it to `me`, and says rightly which of the two is higher.
+    bool is_to(int me) const {
+        return from >= 0 && from != me && to == me && (from_side == side::higher) == (from > me);
+    }
 };
 static_assert(sizeof(stream_hello) == 120);
 

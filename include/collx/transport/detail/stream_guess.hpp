@@ -30,7 +30,8 @@ public:
     void note(const stream_frame& f, bool has_lanes) {
         const bool is_large = f.bytes >= stream_frame::least_large_bytes;
         large_port_ = is_large && !has_lanes ? f.at_port : -1;
-        large_bytes_ = f.bytes, filler_bytes_ = filler_of(f);
+        large_bytes_ = f.bytes;
+        filler_bytes_ = filler_of(f);
         medium_port_ = f.bytes > slot_header::inline_bytes && !is_large ? f.at_port : -1;
     }
     // Makes no guess of a large message until the next one has begun.

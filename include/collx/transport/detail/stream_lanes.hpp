@@ -34,7 +34,10 @@ public:
     T& at(std::size_t i) { return at_[(first_ + i) & (at_.size() - 1)]; }
     T& front() { return at(0); }
     void push(const T& x) { at(count_++) = x; }
-    void pop() { ++first_, --count_; }
+    void pop() {
+        ++first_;
+        --count_;
+    }
 
 private:
     growing_array<T> at_;
@@ -176,7 +179,10 @@ public:
     [[gnu::cold]] void receive_elsewhere() {
         for (auto& l : lanes_)
             for (std::size_t i = 0; i < l->in.size(); ++i)
-                if (part& p = l->in.at(i); p.elsewhere != nullptr) p.at = p.elsewhere, p.elsewhere = nullptr;
+                if (part& p = l->in.at(i); p.elsewhere != nullptr) {
+                    p.at = p.elsewhere;
+                    p.elsewhere = nullptr;
+                }
     }
 
 private:
@@ -227,7 +233,9 @@ private:
         while (bytes != 0) {
             part& p = from.front();
             const std::size_t here = bytes < p.left ? bytes : p.left;
-            p.at += here, p.left -= here, bytes -= here;
+            p.at += here;
+            p.left -= here;
+            bytes -= here;
             if (p.left == 0) from.pop();
         }
     }

@@ -62,7 +62,11 @@ public:
 
     bool is_empty() const { return first_ == last_; }
     bool is_full() const { return last_ == most_entries; }
-    void clear() { first_ = last_ = 0, done_bytes_ = 0, referenced_ = 0; }
+    void clear() {
+        first_ = last_ = 0;
+        done_bytes_ = 0;
+        referenced_ = 0;
+    }
     void add(const stream_entry& e) {
         if (e.has_room) {
             std::memcpy(e.room(), &e.head, sizeof e.head);
@@ -96,7 +100,10 @@ public:
                 add(e.room(), e.bytes());
                 continue;
             }
-            if (e.head_bytes != 0) add(&e.head, sizeof e.head), add(zeros, e.head_bytes - sizeof e.head);
+            if (e.head_bytes != 0) {
+                add(&e.head, sizeof e.head);
+                add(zeros, e.head_bytes - sizeof e.head);
+            }
             if (e.is_referenced) break;
             add(e.payload, e.payload_bytes);
         }
@@ -147,7 +154,8 @@ public:
             stream_entry& e = entries_[i];
             if (!e.is_users_memory) continue;
             copy_bytes(to, e.payload, e.payload_bytes);
-            e.payload = to, e.is_users_memory = false;
+            e.payload = to;
+            e.is_users_memory = false;
             to += e.payload_bytes;
         }
         return true;

@@ -9,6 +9,7 @@
 #include <collx/core/copy_bytes.hpp>
 #include <collx/transport/detail/stream_guess.hpp>
 #include <collx/transport/detail/stream_parts.hpp>
+#include <collx/transport/detail/stream_payload.hpp>
 #include <collx/transport/detail/stream_sender.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -17,11 +18,11 @@ namespace detail {
 
 class stream_receiver {
 public:
-    static constexpr std::size_t least_posted_bytes = stream_frame::least_large_bytes;
+    static constexpr std::size_t least_posted_bytes = stream_payload::least_posted_bytes;
     static constexpr int most_looks = 8; // at such a message, until its receiver has said where it wants it
 
     // sender: of the same stream; its slots become free when the other end has received their messages.
-    stream_receiver(stream_parts& of, stream_sender& sender) : of_(of), sender_(sender) {}
+    stream_receiver(stream_parts& of, stream_sender& sender) : of_(of), sender_(sender), payload_(of) {}
 
     void begin() { staged_ = 0; } // a new connection
     // The frame in front waits for a receiver, or a seal holds what it has read.
@@ -31,7 +32,10 @@ public:
         if (!of_.leading.is_live()) return false;
         bool moved = of_.lanes->send();
         if (moved || sender_.is_waiting()) sender_.count_gone();
-        if (of_.lanes->receive()) moved = true, deliver_parts();
+        if (of_.lanes->receive()) {
+            moved = true;
+            payload_.deliver_striped();
+        }
         of_.lanes->look();
         if (of_.lanes->has_ended() && of_.leading.is_live()) moved = end_by_lane() || moved;
         if (is_ending_ && !of_.lanes->is_waiting()) end();
@@ -50,7 +54,10 @@ public:
             int count = 0;
             std::size_t room = 0;
             const auto add = [&](void* at, std::size_t bytes) {
-                if (bytes != 0) parts[count++] = {at, bytes}, room += bytes;
+                if (bytes != 0) {
+                    parts[count++] = {at, bytes};
+                    room += bytes;
+                }
             };
             add(&head, next.is_guess && !next.is_joined ? sizeof head : 0);
             add(filler, next.filler_bytes);
@@ -60,11 +67,11 @@ public:
             m.msg_iov = parts;
             m.msg_iovlen = static_cast<std::size_t>(count);
             const ssize_t got = of_.leading.receive(m);
-            if (got < 0 && would_block(errno)) return has_more_ = false, moved;
-            if (got < 0 && errno == EBADMSG) return of_.leading.note_insecure(); // the other end shall be notified
-            if (got < 0 && of_.leading.error == 0) of_.leading.error = errno;
-            if (got < 0 && errno == EPROTO) of_.leading.is_nonsense = true;
-            if (got <= 0) return end(), true;
+            if (got < 0 && would_block(errno)) {
+                has_more_ = false;
+                return moved;
+            }
+            if (got <= 0) return end_by_leading(got);
             moved = true;
             const auto bytes = static_cast<std::size_t>(got);
             if (!(next.is_guess    ? take_guessed(head, filler, next, bytes)
@@ -74,7 +81,8 @@ public:
             has_more_ = bytes == room;
             // A large message that is complete is handled before the next is read, which may be wanted elsewhere.
             if (!has_more_ || is_held_ ||
-                (payload_left_ == 0 && next.bytes != 0 && next.staged_bytes == 0 && (next.is_guess || !next.is_joined)))
+                (payload_.left() == 0 && next.bytes != 0 && next.staged_bytes == 0 &&
+                 (next.is_guess || !next.is_joined)))
                 return true;
         }
         return moved;
@@ -91,19 +99,22 @@ public:
                                                if (f.what == kind::credit) return bytes == 0;
                                                return f.what == kind::message && of_.ports.put(f, payload, bytes);
                                            });
-        if (of_.verbs->is_nonsense()) return of_.leading.is_nonsense = true, end(), true;
+        if (of_.verbs->is_nonsense()) {
+            of_.leading.is_nonsense = true;
+            end();
+            return true;
+        }
         if (of_.verbs->has_broken()) return end_by_verbs();
         if (is_ending_) end();
         return moved;
     }
     // After a failure, and when this end leaves, nothing goes to users' memory any more.
-    [[gnu::cold]] void settle() {
-        if (payload_left_ != 0 && is_posted_) payload_at_ = of_.ports.last_place(payload_port_);
-        is_posted_ = false;
-        if (of_.lanes) of_.lanes->receive_elsewhere();
-    }
+    [[gnu::cold]] void settle() { payload_.settle(); }
     // Gives the connection up.
-    [[gnu::cold]] void lose() { of_.leading.phase = stream_phase::lost, close_all(); }
+    [[gnu::cold]] void lose() {
+        of_.leading.phase = stream_phase::lost;
+        close_all();
+    }
 
 private:
     using kind = stream_frame::kind;
@@ -112,6 +123,13 @@ private:
     static constexpr std::size_t most_guessed_bytes = stream_guess::most_bytes;
     using expectation = stream_guess::expectation;
 
+    [[gnu::cold]] bool end_by_leading(ssize_t got) {
+        if (got < 0 && errno == EBADMSG) return of_.leading.note_insecure(); // the other end shall be notified
+        if (got < 0 && of_.leading.error == 0) of_.leading.error = errno;
+        if (got < 0 && errno == EPROTO) of_.leading.is_nonsense = true;
+        end();
+        return true;
+    }
     // The other end closes the leading lane first, with a goodbye: without one, and with nothing more to read there,
     // the connection has broken.
     [[gnu::cold]] bool end_by_lane() {
@@ -125,26 +143,27 @@ private:
         if (!is_ending_ && of_.leading.may_have_more()) return moved;
         if (of_.leading.error == 0) of_.leading.error = of_.lanes->error();
         is_ending_ = false;
-        return lose(), true;
+        lose();
+        return true;
     }
     // The queue pair has failed with messages under way. A peer that died or gave up may have said so over the socket.
     [[gnu::cold]] bool end_by_verbs() {
         const bool moved = receive();
         if (!of_.leading.is_live() || is_held_ || has_more_) return moved;
-        return end(), true;
+        end();
+        return true;
     }
     // Where the next bytes are read to.
     expectation expected() const {
-        if (payload_left_ != 0)
-            return {payload_at_, payload_left_, guess_.is_large() ? 0 : stage_bytes - staged_, false};
+        if (payload_.left() != 0)
+            return {payload_.at(), payload_.left(), guess_.is_large() ? 0 : stage_bytes - staged_, false};
         // Where a device may write, nothing is read that does not belong there.
-        if (staged_ != 0 || !goes_to_users() || (of_.verbs && of_.verbs->has_offered()))
+        if (staged_ != 0 || !payload_.goes_to_users() || (of_.verbs && of_.verbs->has_offered()))
             return {nullptr, 0, stage_bytes - staged_, false};
         // A `received` frame may come first, and what is behind it must not lie where it does not belong.
         if (sender_.is_exposed()) return {nullptr, 0, guess_.head_bytes(), false};
-        return guess_.expected(of_.ports, by_device(), stage_bytes);
+        return guess_.expected(of_.ports, static_cast<bool>(of_.verbs), stage_bytes);
     }
-    bool by_device() const { return static_cast<bool>(of_.verbs); }
     bool take_medium(const std::byte* at, std::size_t bytes) {
         stream_frame f;
         std::memcpy(&f, at, bytes < sizeof f ? bytes : sizeof f);
@@ -153,25 +172,28 @@ private:
         std::size_t done = 0;
         if (is_like) {
             if (!read_frame(f)) return false;
-            at += sizeof f, bytes -= sizeof f;
-            done = bytes < payload_left_ ? bytes : payload_left_;
-            if (payload_at_ != at) copy_bytes(payload_at_, at, done);
-            advance_payload(done);
+            at += sizeof f;
+            bytes -= sizeof f;
+            done = bytes < payload_.left() ? bytes : payload_.left();
+            payload_.copy(at, done);
         }
         if (done == bytes) return true;
         std::memcpy(stage_, at + done, staged_ = bytes - done);
         return read_frames();
     }
     bool take(std::size_t bytes) {
-        const std::size_t direct = bytes < payload_left_ ? bytes : payload_left_;
-        if (direct != 0) advance_payload(direct);
+        const std::size_t direct = bytes < payload_.left() ? bytes : payload_.left();
+        if (direct != 0) payload_.advance(direct);
         staged_ += bytes - direct;
         return read_frames();
     }
     // Takes a head, its filler and the payload, which mostly lies in its place already.
     bool take_guessed(stream_frame head, const std::byte* filler, const expectation& next, std::size_t bytes) {
         const std::byte* at = next.at;
-        if (next.is_joined) std::memcpy(&head, at, bytes < sizeof head ? bytes : sizeof head), at += sizeof head;
+        if (next.is_joined) {
+            std::memcpy(&head, at, bytes < sizeof head ? bytes : sizeof head);
+            at += sizeof head;
+        }
         if (bytes < sizeof head) {
             std::memcpy(stage_, &head, staged_ = bytes);
             return true;
@@ -185,8 +207,7 @@ private:
         bytes -= between;
         if (!read_frame(head)) return false;
         if (bytes == 0) return true;
-        if (payload_at_ != at) copy_bytes(payload_at_, at, bytes);
-        advance_payload(bytes);
+        payload_.copy(at, bytes);
         return true;
     }
     struct run {
@@ -206,7 +227,8 @@ private:
         for (std::size_t done = 0; is_sound && done != bytes;) {
             const std::size_t here = bytes - done < stage_bytes - staged_ ? bytes - done : stage_bytes - staged_;
             std::memcpy(stage_ + staged_, copy + done, here);
-            staged_ += here, done += here;
+            staged_ += here;
+            done += here;
             is_sound = read_frames();
         }
         may_hold_ = true;
@@ -214,45 +236,23 @@ private:
         if (filler_of(head) == first.bytes || head.bytes + filler_of(head) < bytes) guess_.forget_large();
         return is_sound;
     }
-    void advance_payload(std::size_t bytes) {
-        payload_at_ += bytes;
-        payload_left_ -= bytes;
-        if (payload_left_ == 0) deliver();
-    }
     // What no end of this version sends ends the stream. Where there is no memory, the other end shall be notified.
     [[gnu::cold]] bool refuse() {
-        if (!of_.leading.lacks_memory) of_.leading.is_nonsense = true, end();
+        if (!of_.leading.lacks_memory) {
+            of_.leading.is_nonsense = true;
+            end();
+        }
         return true;
     }
-    // Hands the message to the receiving end, once all of it has come.
-    void deliver() {
-        if (payload_is_pair_) {
-            payload_is_pair_ = false;
-            if (of_.verbs) of_.verbs->hear_queue_pair(heard_pair_);
-            return;
-        }
-        if (payload_striped_ != 0) return of_.lanes->note_led(payload_striped_), deliver_parts();
-        if (wants_answer_) {
-            // The sender has reset the connection and may have changed its memory, so the bytes may be wrong. The end
-            // of the connection is read next.
-            if (of_.leading.wire.is_reset(of_.leading.fd())) return;
-            ++of_.words.received;
-        }
-        of_.ports.deliver_last(payload_port_);
-    }
     static bool is_whole(kind k) { return k == kind::message || k == kind::answered; }
-    void deliver_parts() {
-        of_.lanes->deliver([this](int p, std::uint64_t number) { of_.ports.deliver(p, number); });
-    }
     bool read_frames() {
         std::size_t at = 0;
         for (;;) {
-            if (payload_left_ != 0) {
-                const std::size_t here = staged_ - at < payload_left_ ? staged_ - at : payload_left_;
+            if (payload_.left() != 0) {
+                const std::size_t here = staged_ - at < payload_.left() ? staged_ - at : payload_.left();
                 if (here == 0) break;
-                copy_bytes(payload_at_, stage_ + at, here);
+                payload_.copy(stage_ + at, here);
                 at += here;
-                advance_payload(here);
                 continue;
             }
             if (staged_ - at < sizeof(stream_frame)) break;
@@ -278,12 +278,8 @@ private:
         if ((!is_whole(f.what) && f.what != kind::striped) || f.bytes < least_posted_bytes ||
             f.at_port >= of_.ports.count())
             return false;
-        return may_hold_ && of_.ports.is_mostly_posted(f.at_port) && wanted_at(f) == nullptr;
+        return may_hold_ && of_.ports.is_mostly_posted(f.at_port) && payload_.wanted_at(f) == nullptr;
     }
-    // Whether users' memory may still be written.
-    bool goes_to_users() const { return !of_.is_settled && of_.words.failure == 0 && !of_.words.owes_bye; }
-    // Where the receiver wants this message; null: nowhere, it goes to a slot.
-    std::byte* wanted_at(const stream_frame& f) const { return goes_to_users() ? of_.ports.wanted_at(f) : nullptr; }
     // False for what no end of this version sends.
     bool read_frame(const stream_frame& f) {
         if (f.magic != stream_frame::magic_value || of_.words.has_heard_bye) return false;
@@ -303,49 +299,17 @@ private:
                 of_.leading.phase = stream_phase::open;
                 return true;
             case kind::bye: return of_.words.hear_bye(f);
-            case kind::queue_pair: return begin_queue_pair(f);
+            case kind::queue_pair: return payload_.begin_queue_pair(f);
             case kind::slots: return !of_.verbs || of_.verbs->hear_slots(f);
             case kind::switched: return of_.verbs && of_.verbs->hear_switched(f);
-            default: return of_.leading.is_insecure = f.what == kind::refused, false;
+            default: of_.leading.is_insecure = f.what == kind::refused; return false;
         }
     }
     // Whether the other end has sent its last frame of this port over the socket.
     bool has_switched(const stream_frame& f) const { return of_.verbs && of_.verbs->has_switched(f.at_port); }
     bool begin_message(const stream_frame& f) {
-        if (!of_.ports.map()) return of_.leading.note_no_memory();
-        if (f.what == kind::striped && (!of_.lanes || f.bytes < stream_lanes::least_bytes)) return false;
-        slot_header* const slot = of_.ports.begin_slot(f);
-        if (slot == nullptr) return false;
-        payload_at_ = slot->payload;
-        if (f.bytes > slot_header::inline_bytes) payload_at_ = of_.ports.take_place(f.at_port, by_device());
-        std::byte* const place = payload_at_;
-        std::byte* const wanted = f.bytes >= least_posted_bytes ? wanted_at(f) : nullptr;
-        is_posted_ = wanted != nullptr;
-        if (f.bytes >= least_posted_bytes) of_.ports.note_posted(f.at_port, is_posted_);
-        if (is_posted_) {
-            slot->bytes |= slot_header::posted_bit;
-            payload_at_ = wanted;
-        }
-        payload_port_ = f.at_port;
-        payload_left_ = f.bytes;
+        if (!payload_.begin(f)) return false;
         guess_.note(f, static_cast<bool>(of_.lanes));
-        payload_striped_ = 0;
-        wants_answer_ = f.what == kind::answered;
-        const std::uint64_t number = of_.ports.count_received(f.at_port);
-        if (f.what == kind::striped) {
-            payload_left_ = of_.lanes->begin_of(1, f.bytes);
-            payload_striped_ = of_.lanes->receive_later(payload_at_, is_posted_ ? place : nullptr, f.bytes);
-            of_.lanes->expect(f.at_port, number, payload_striped_);
-        }
-        if (payload_left_ == 0) deliver();
-        return true;
-    }
-    [[gnu::cold]] bool begin_queue_pair(const stream_frame& f) {
-        if (f.bytes != sizeof heard_pair_) return false;
-        payload_is_pair_ = true;
-        payload_at_ = reinterpret_cast<std::byte*>(&heard_pair_);
-        payload_left_ = f.bytes;
-        is_posted_ = false;
         return true;
     }
     // Whether messages are missing that the other end had sent by verbs when it said goodbye.
@@ -374,17 +338,9 @@ private:
 
     stream_parts& of_;
     stream_sender& sender_;
+    stream_payload payload_;
     bool is_ending_ = false; // the leading lane has ended well, others bring the rest
     bool has_more_ = false;  // maybe, on the leading lane
-    // The payload that is being read.
-    std::byte* payload_at_ = nullptr;
-    std::size_t payload_left_ = 0;
-    int payload_port_ = 0;
-    std::uint64_t payload_striped_ = 0; // its number among the striped; 0: all of it comes here
-    bool is_posted_ = false;            // it goes to the user's memory
-    bool wants_answer_ = false;         // the sender's system may still read it
-    bool payload_is_pair_ = false;      // it is a word: heard_pair_
-    queue_pair_address heard_pair_;
     stream_guess guess_;
     bool may_hold_ = true;
     bool is_held_ = false; // the frame in front waits for the receiver to look

@@ -44,13 +44,20 @@ public:
             const int count = queue_.gather(parts, want);
             const ssize_t sent = count != 0 ? send_parts(parts, count) : send_pages(want);
             if (sent < 0 && queue_.has_referenced() && !unsent_.pages().is_usable()) {
-                queue_.stop_referencing(), drop_pages();
+                queue_.stop_referencing();
+                drop_pages();
                 continue;
             }
-            if (sent < 0) return of_.leading.note_send(), moved;
+            if (sent < 0) {
+                of_.leading.note_send();
+                return moved;
+            }
             moved = true;
             accepted_ = static_cast<std::size_t>(sent);
-            if (accepted_ < want) return of_.leading.wire.has_pending() || flush(), moved;
+            if (accepted_ < want) {
+                of_.leading.wire.has_pending() || flush();
+                return moved;
+            }
         }
         return moved;
     }
@@ -65,7 +72,9 @@ public:
             [this](int p) { of_.ports.count_sent(p); }, !of_.lanes);
     }
     bool hear_received(const stream_frame& f) {
-        return of_.words.hear_received(f, unsent_.last_asked()) && (count_gone(), true);
+        if (!of_.words.hear_received(f, unsent_.last_asked())) return false;
+        count_gone();
+        return true;
     }
     bool is_waiting() const { return !unsent_.is_empty(); } // for slots of messages that have not gone entirely
     // Whether the system may still read the user's memory.
@@ -120,8 +129,10 @@ private:
     void account(std::size_t bytes) {
         queue_.account(bytes, [this](const stream_entry& e) {
             if (e.is_message && e.awaited == 0 && unsent_.is_empty()) of_.ports.count_sent(e.head.at_port);
-            else if (e.is_message) unsent_.wait_for(e), count_gone();
-            else if (e.head_bytes != 0 && e.head.what == kind::bye) has_said_bye_ = true;
+            else if (e.is_message) {
+                unsent_.wait_for(e);
+                count_gone();
+            } else if (e.head_bytes != 0 && e.head.what == kind::bye) has_said_bye_ = true;
             else if (e.head_bytes != 0 && e.head.what == kind::switched) of_.verbs->note_switched(e.head.at_port);
         });
     }
@@ -212,7 +223,8 @@ private:
         const std::size_t best =
             place % cache_line_bytes / stream_frame::filler_unit_bytes * stream_frame::filler_unit_bytes;
         if (bytes >= 128 * 1024 || best == best_filler_) filler_ = best;
-        return best_filler_ = best, filler_;
+        best_filler_ = best;
+        return filler_;
     }
     copy_or_reference::way choose(std::size_t bytes) {
         if (bytes < copy_or_reference::least_bytes || of_.lanes || !of_.leading.wire.is_plain()) return {};

@@ -44,7 +44,10 @@ public:
         for (; !line_.is_empty() && has_gone(line_.front().awaited); line_.pop()) {
             const message& m = line_.front();
             if (m.awaited != 0 && all.bytes == 0) all = m;
-            else if (m.awaited != 0) all.bytes += m.bytes, all.is_referenced &= m.is_referenced;
+            else if (m.awaited != 0) {
+                all.bytes += m.bytes;
+                all.is_referenced &= m.is_referenced;
+            }
             sent(m.at_port);
         }
         if (all.bytes != 0 && measure) note_answer(all);

@@ -38,7 +38,10 @@ struct stream_words {
                owed_lanes != 0;
     }
     void add_welcome(stream_queue& to) {
-        if (owes_welcome) owes_welcome = false, to.add_word({.what = kind::welcome});
+        if (owes_welcome) {
+            owes_welcome = false;
+            to.add_word({.what = kind::welcome});
+        }
     }
     void add_failure(stream_queue& to) {
         if (failure == said_failure) return;
@@ -68,9 +71,15 @@ struct stream_words {
     }
     // messages: the number sent by verbs.
     void add_bye(stream_queue& to, std::uint32_t messages) {
-        if (owes_bye && !to.is_full()) has_queued_bye = true, to.add_word({.what = kind::bye, .bytes = messages});
+        if (owes_bye && !to.is_full()) {
+            has_queued_bye = true;
+            to.add_word({.what = kind::bye, .bytes = messages});
+        }
     }
-    bool hear_bye(const stream_frame& f) { return heard_messages = f.bytes, has_heard_bye = true; }
+    bool hear_bye(const stream_frame& f) {
+        heard_messages = f.bytes;
+        return has_heard_bye = true;
+    }
     bool hear_failure(const stream_frame& f) {
         heard_failure = static_cast<std::uint64_t>(f.tag) << 32 | f.bytes;
         return heard_failure != 0;

@@ -58,7 +58,8 @@ public:
         const turn_taken here(turn_);
         wire_.begin(std::move(sealed));
         socket_ = std::move(socket);
-        error_ = 0, at_ = got_ = 0;
+        error_ = 0;
+        at_ = got_ = 0;
         hello_.clear();
         if (hello != nullptr) hello_.append(reinterpret_cast<const std::byte*>(hello), sizeof *hello);
         const segment welcome{.what = segment::kind::welcome};
@@ -99,26 +100,41 @@ public:
     // Like sendmsg(), for one line: how many bytes were taken, -1 for none. They may still lie here: see is_unsent.
     ssize_t send(trunk_line& l, const msghdr& m) {
         const turn_tried here(turn_);
-        if (!here) return errno = EAGAIN, -1;
+        if (!here) {
+            errno = EAGAIN;
+            return -1;
+        }
         if (!flush()) return -1;
         segment_writer out(l.communicator, m);
         const ssize_t n = wire_.send(socket_.get(), out.whole());
-        if (n < 0) return note_error(), -1;
+        if (n < 0) {
+            note_error();
+            return -1;
+        }
         const std::size_t taken = out.keep_rest(static_cast<std::size_t>(n), unsent_);
-        if (has_unsent()) l.is_unsent.store(true, memory_order::release), unsent_line_ = &l;
+        if (has_unsent()) {
+            l.is_unsent.store(true, memory_order::release);
+            unsent_line_ = &l;
+        }
         return static_cast<ssize_t>(taken);
     }
     // Gives the system the bytes of this line that lie here. False while something is left, errno says why.
     bool flush(trunk_line& l) {
         if (!l.is_unsent.load(memory_order::acquire)) return true;
         const turn_tried here(turn_);
-        if (!here) return errno = EAGAIN, false;
+        if (!here) {
+            errno = EAGAIN;
+            return false;
+        }
         return flush();
     }
     // Like recvmsg(), for one line.
     ssize_t receive(trunk_line& l, const msghdr& m) {
         const turn_tried here(turn_);
-        if (!here) return errno = EAGAIN, -1;
+        if (!here) {
+            errno = EAGAIN;
+            return -1;
+        }
         read_places to(m);
         l.take_inbox(to);
         if (!l.inbox_has_bytes()) read(&l, to);
@@ -126,8 +142,13 @@ public:
         const bool has_ended = l.peer_has_closed || is_deaf_ || state() == phase::lost;
         l.has_news.store(l.inbox_has_bytes() || has_ended, memory_order::release);
         if (to.given() != 0) return static_cast<ssize_t>(to.given());
-        if (!has_ended) return errno = EAGAIN, -1;
-        return l.peer_has_closed || error_ == 0 ? 0 : (errno = error_, -1);
+        if (!has_ended) {
+            errno = EAGAIN;
+            return -1;
+        }
+        if (l.peer_has_closed || error_ == 0) return 0;
+        errno = error_;
+        return -1;
     }
     // Puts everything that has come into the inboxes of its lines.
     void pump() {
@@ -160,18 +181,32 @@ private:
     bool write(growing_array<std::byte>& from, std::size_t& at) {
         while (at < from.size()) {
             const ssize_t n = wire_.send(socket_.get(), one_part(from.data() + at, from.size() - at));
-            if (n < 0) return note_error(), false;
+            if (n < 0) {
+                note_error();
+                return false;
+            }
             at += static_cast<std::size_t>(n);
         }
-        return from.clear(), at = 0, true;
+        from.clear();
+        at = 0;
+        return true;
     }
     bool flush() {
         const phase now = state();
-        if (now == phase::closed || now == phase::lost) return errno = now == phase::lost ? EPIPE : EAGAIN, false;
+        if (now == phase::closed || now == phase::lost) {
+            errno = now == phase::lost ? EPIPE : EAGAIN;
+            return false;
+        }
         if (!write(hello_, hello_at_)) return false;
-        if (now == phase::waiting) return errno = EAGAIN, false;
+        if (now == phase::waiting) {
+            errno = EAGAIN;
+            return false;
+        }
         if (!write(unsent_, unsent_at_)) return false;
-        if (!wire_.flush(socket_.get())) return note_error(), false;
+        if (!wire_.flush(socket_.get())) {
+            note_error();
+            return false;
+        }
         if (unsent_line_ != nullptr) unsent_line_->is_unsent.store(false, memory_order::release);
         unsent_line_ = nullptr;
         return true;
@@ -206,8 +241,12 @@ private:
         const std::size_t took = line_ == l                                ? to.put(stage_ + at_, here)
                                  : lines_.post(*line_, stage_ + at_, here) ? here
                                                                            : 0;
-        at_ += took, left_ -= took;
-        if (line_->inbox.size() > trunk_line::most_inbox_bytes) return close(phase::lost, EPROTO), false;
+        at_ += took;
+        left_ -= took;
+        if (line_->inbox.size() > trunk_line::most_inbox_bytes) {
+            close(phase::lost, EPROTO);
+            return false;
+        }
         return took != 0;
     }
     // Takes the head of the next segment, if it is here.
@@ -216,21 +255,30 @@ private:
         if (got_ - at_ < sizeof s) return false;
         std::memcpy(&s, stage_ + at_, sizeof s);
         const bool is_waiting = state() == phase::waiting;
-        if (!s.is_sound() || (s.what == segment::kind::welcome) != is_waiting) return close(phase::lost, EPROTO), false;
+        if (!s.is_sound() || (s.what == segment::kind::welcome) != is_waiting) {
+            close(phase::lost, EPROTO);
+            return false;
+        }
         switch (s.what) {
             case segment::kind::welcome: set(phase::open); break;
             case segment::kind::end: lines_.hear_end(s.communicator); break;
             case segment::kind::bytes:
-                line_ = &lines_.of(s.communicator), left_ = s.bytes;
-                if (line_->peer_has_closed) return close(phase::lost, EPROTO), false; // the line may end at any time
+                line_ = &lines_.of(s.communicator);
+                left_ = s.bytes;
+                if (line_->peer_has_closed) { // the line may end at any time
+                    close(phase::lost, EPROTO);
+                    return false;
+                }
                 break;
         }
-        return at_ += sizeof s, true;
+        at_ += sizeof s;
+        return true;
     }
     // Reads into the stage. True if there may be more.
     bool fill() {
         std::memmove(stage_, stage_ + at_, got_ - at_);
-        got_ -= at_, at_ = 0;
+        got_ -= at_;
+        at_ = 0;
         one_part m(stage_ + got_, stage_bytes - got_);
         const std::size_t got = took(wire_.receive(socket_.get(), m));
         got_ += got;
@@ -248,14 +296,19 @@ private:
         if (behind != 0) parts[m.msg_iovlen++] = {stage_, behind};
         const std::size_t got = took(wire_.receive(socket_.get(), m)), here = got < direct ? got : direct;
         to.advance(here);
-        left_ -= here, got_ = got - here;
+        left_ -= here;
+        got_ = got - here;
         return got == direct + behind;
     }
     std::size_t took(ssize_t n) {
         if (n > 0) return static_cast<std::size_t>(n);
         if (n < 0 && would_block(errno)) return 0;
-        if (n < 0 && errno == EBADMSG)
-            return is_deaf_ = true, error_ = errno, lines_.tell_all(), 0; // the other end shall be notified
+        if (n < 0 && errno == EBADMSG) { // the other end shall be notified
+            is_deaf_ = true;
+            error_ = errno;
+            lines_.tell_all();
+            return 0;
+        }
         if (n < 0 && error_ == 0) error_ = errno;
         // A connection that waited gave way to one that is to come.
         close(state() == phase::waiting ? phase::closed : phase::lost, error_);
@@ -266,8 +319,12 @@ private:
         set(next);
         error_ = error;
         socket_.close();
-        hello_.clear(), hello_at_ = 0;
-        if (next == phase::lost) unsent_line_ = nullptr, lines_.tell_all();
+        hello_.clear();
+        hello_at_ = 0;
+        if (next == phase::lost) {
+            unsent_line_ = nullptr;
+            lines_.tell_all();
+        }
     }
 
     turn turn_; // protects all of these but the atomic ones

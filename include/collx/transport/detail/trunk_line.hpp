@@ -52,7 +52,8 @@ public:
         for (std::size_t i = 0, at = 0; i < given;) {
             const iovec& v = m.msg_iov[i];
             if (at == v.iov_len) {
-                ++i, at = 0;
+                ++i;
+                at = 0;
                 continue;
             }
             if (room == 0) {
@@ -63,7 +64,9 @@ public:
             }
             const std::size_t here = v.iov_len - at < room ? v.iov_len - at : room;
             add(static_cast<char*>(v.iov_base) + at, here);
-            at += here, room -= here, left -= here;
+            at += here;
+            room -= here;
+            left -= here;
         }
         all_.msg_iov = parts_;
     }
@@ -73,14 +76,17 @@ public:
     // stream were sent or are kept.
     std::size_t keep_rest(std::size_t gone, growing_array<std::byte>& kept) const {
         std::size_t end = 0, taken = 0;
-        for (std::size_t s = 0; s < segments_ && end < gone; ++s)
-            end += sizeof(segment) + heads_[s].bytes, taken += heads_[s].bytes;
+        for (std::size_t s = 0; s < segments_ && end < gone; ++s) {
+            end += sizeof(segment) + heads_[s].bytes;
+            taken += heads_[s].bytes;
+        }
         std::size_t skip = gone, left = end - gone;
         for (std::size_t i = 0; left != 0; ++i) {
             const std::size_t past = skip < parts_[i].iov_len ? skip : parts_[i].iov_len;
             const std::size_t here = parts_[i].iov_len - past < left ? parts_[i].iov_len - past : left;
             kept.append(static_cast<const std::byte*>(parts_[i].iov_base) + past, here);
-            skip -= past, left -= here;
+            skip -= past;
+            left -= here;
         }
         return taken;
     }
@@ -152,7 +158,10 @@ struct trunk_line {
     void take_inbox(read_places& to) {
         if (!inbox_has_bytes()) return;
         inbox_at += to.put(inbox.data() + inbox_at, inbox.size() - inbox_at);
-        if (!inbox_has_bytes()) inbox = growing_array<std::byte>(), inbox_at = 0;
+        if (!inbox_has_bytes()) {
+            inbox = growing_array<std::byte>();
+            inbox_at = 0;
+        }
     }
 };
 
@@ -193,7 +202,8 @@ public:
     trunk_line& claim(std::uint64_t communicator, std::uint64_t name) {
         trunk_line* l = find(communicator);
         if (l == nullptr) l = &make(communicator);
-        l->name = name, l->has_end = true;
+        l->name = name;
+        l->has_end = true;
         return *l;
     }
     // The line that the peer names; made if it is not there.
@@ -210,15 +220,20 @@ public:
         else tell(l);
     }
     void close(trunk_line& l, bool is_lost) {
-        l.has_end = false, l.has_closed = true;
-        l.inbox = growing_array<std::byte>(), l.inbox_at = 0;
+        l.has_end = false;
+        l.has_closed = true;
+        l.inbox = growing_array<std::byte>();
+        l.inbox_at = 0;
         if (l.peer_has_closed || is_lost) erase(l);
     }
     // False when there is no memory for it.
     bool post(trunk_line& l, const std::byte* from, std::size_t bytes) {
         if (l.has_closed) return true;
         try {
-            if (l.inbox_at > l.inbox.size() / 2) l.inbox = {l.inbox.data() + l.inbox_at, l.inbox.end()}, l.inbox_at = 0;
+            if (l.inbox_at > l.inbox.size() / 2) {
+                l.inbox = {l.inbox.data() + l.inbox_at, l.inbox.end()};
+                l.inbox_at = 0;
+            }
             l.inbox.append(from, bytes);
         } catch (const std::bad_alloc&) {
             return false;
@@ -237,7 +252,10 @@ private:
     trunk_line* find(std::uint64_t communicator) {
         if (last_ < ids_.size() && ids_[last_] == communicator) return all_[last_].get();
         for (std::size_t i = 0; i < ids_.size(); ++i)
-            if (ids_[i] == communicator) return last_ = i, all_[i].get();
+            if (ids_[i] == communicator) {
+                last_ = i;
+                return all_[i].get();
+            }
         return nullptr;
     }
     trunk_line& make(std::uint64_t communicator) {
@@ -250,8 +268,10 @@ private:
     void erase(trunk_line& l) {
         for (std::size_t i = 0; i < ids_.size(); ++i) {
             if (all_[i].get() != &l) continue;
-            ids_[i] = ids_.back(), all_[i] = std::move(all_.back());
-            ids_.pop_back(), all_.pop_back();
+            ids_[i] = ids_.back();
+            all_[i] = std::move(all_.back());
+            ids_.pop_back();
+            all_.pop_back();
             return;
         }
     }

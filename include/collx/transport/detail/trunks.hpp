@@ -65,7 +65,10 @@ public:
         for (guest& g : guests) adopt(g, hub, me);
         for (std::size_t i = 0; i < opening_.size(); ++i) {
             const int peer = opening_[i];
-            if (step(way_to(peer), hub, me)) remove_rank(opening_, peer), --i;
+            if (step(way_to(peer), hub, me)) {
+                remove_rank(opening_, peer);
+                --i;
+            }
         }
         is_opening_.store(!opening_.empty(), memory_order::release);
     }
@@ -91,7 +94,11 @@ public:
     void pump_all() {
         const int one = only_.load(memory_order::acquire);
         if (one == none) return;
-        if (can_tell()) return void(visit_readable([&](int peer) { return pump(peer), true; }));
+        if (can_tell())
+            return void(visit_readable([&](int peer) {
+                pump(peer);
+                return true;
+            }));
         if (are_several_.load(memory_order::acquire)) return pump_each();
         pump(one);
     }
@@ -145,7 +152,10 @@ private:
     way& way_to(int peer) {
         const auto at = static_cast<std::size_t>(peer);
         if (ways_.size() <= at) ways_.resize(at + 1);
-        if (!ways_[at]) ways_[at] = make_sole<way>(), ways_[at]->peer = peer;
+        if (!ways_[at]) {
+            ways_[at] = make_sole<way>();
+            ways_[at]->peer = peer;
+        }
         return *ways_[at];
     }
     void renew(way& w, std::uint32_t generation, bool is_patient) {
@@ -210,12 +220,13 @@ private:
     template <class Hub>
     void adopt(guest& g, Hub& hub, int me) {
         const stream_hello& h = g.hello;
-        if (h.from < 0 || h.from == me || h.to != me || !hub.knows(h.from) || h.lane != 0 ||
-            (h.from_side == stream_hello::side::higher) != (h.from > me))
-            return;
+        if (!h.is_to(me) || !hub.knows(h.from) || h.lane != 0) return;
         way& w = way_to(h.from);
         if (!w.to || h.attempt > w.to->generation()) {
-            if (w.to) w.to->pump(), w.to->lose(0); // the other end has lost it
+            if (w.to) { // the other end has lost it
+                w.to->pump();
+                w.to->lose(0);
+            }
             renew(w, h.attempt, true);
         }
         const trunk::phase now = w.to->state();

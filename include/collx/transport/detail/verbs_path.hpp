@@ -140,14 +140,21 @@ public:
         if (state_ != state::connected) return false;
         bool moved = false;
         for (int turn = 0; turn < 4; ++turn) {
-            if (next_ == taken_) next_ = 0, taken_ = pair_->poll(completions_, most_taken);
+            if (next_ == taken_) {
+                next_ = 0;
+                taken_ = pair_->poll(completions_, most_taken);
+            }
             if (next_ == taken_) return moved;
             for (; next_ != taken_; ++next_) {
                 const verbs_completion& c = completions_[next_];
-                if (c.what == verbs_completion::kind::failed) return state_ = state::failed, true;
+                if (c.what == verbs_completion::kind::failed) {
+                    state_ = state::failed;
+                    return true;
+                }
                 if (c.what == verbs_completion::kind::sent) {
                     if (c.id == transfer_id) {
-                        ++transfers_done_, moved = true;
+                        ++transfers_done_;
+                        moved = true;
                         continue;
                     }
                     --in_flight_;
