@@ -209,7 +209,7 @@ ROWS = [
      "slot.bytes |= std::exchange(restart_, 0u);", "restart_ = 0;", ["transport/channel"]),
     ("a short message takes the beginning of the ring from a long one", "transport/channel.hpp",
      "if (bytes > slot_header::inline_bytes) slot.bytes |= std::exchange", "slot.bytes |= std::exchange", ["transport/channel"]),
-    ("messages to one neighbour are many receivers", "plan/schedules_once.hpp", "&& !has[static_cast<std::size_t>(s.peer_to)])", ")",
+    ("messages to one neighbour are many receivers", "plan/schedules_once.hpp", "&& !has[s.peer_to])", ")",
      ["plan/schedules"]),
     ("rings begin anew whatever the cores", "plan/schedules_once.hpp", "if (runs_in_turn_ && detail::receivers_of", "if (detail::receivers_of",
      ["plan/schedules"]),

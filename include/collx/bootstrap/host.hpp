@@ -109,12 +109,12 @@ namespace detail {
     int hosts = 0;
     for (std::size_t r = 0; r < ids.size(); ++r) {
         std::size_t at = ids[r] & (places - 1);
-        while (first_at[at] >= 0 && ids[static_cast<std::size_t>(first_at[at])] != ids[r]) at = (at + 1) & (places - 1);
+        while (first_at[at] >= 0 && ids[first_at[at]] != ids[r]) at = (at + 1) & (places - 1);
         if (first_at[at] < 0) {
             first_at[at] = static_cast<int>(r);
             number[r] = hosts++;
         }
-        host_of.push_back(number[static_cast<std::size_t>(first_at[at])]);
+        host_of.push_back(number[first_at[at]]);
     }
     return host_of;
 }

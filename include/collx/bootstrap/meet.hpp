@@ -122,7 +122,7 @@ template <class Listener>
     if (host_of.empty()) return;
     d.local_rank = d.local_size = 0;
     for (int r = 0; r < d.size; ++r) {
-        if (host_of[static_cast<std::size_t>(r)] != host_of[static_cast<std::size_t>(d.rank)]) continue;
+        if (host_of[r] != host_of[d.rank]) continue;
         ++d.local_size;
         d.local_rank += r < d.rank ? 1 : 0;
     }

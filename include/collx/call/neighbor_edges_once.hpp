@@ -71,7 +71,7 @@ COLLX_ONCE graph_edges check_edges(const communicator_core& c, const verb_row& r
 COLLX_ONCE growing_array<edge_sum> sums_by_peer(int ranks, const growing_array<graph_edge>& edges) {
     growing_array<edge_sum> sums(static_cast<std::size_t>(ranks));
     for (const graph_edge& e : edges) {
-        edge_sum& s = sums[static_cast<std::size_t>(e.peer)];
+        edge_sum& s = sums[e.peer];
         ++s.edges;
         s.elems += e.count;
     }

@@ -70,7 +70,7 @@ public:
 
     communicator_core& core() const { return *core_; }
     communicator& own() { return own_; }
-    const window_peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+    const window_peer& peer(int rank) const { return peers_[rank]; }
     int rank() const { return rank_; }
     int ranks() const { return static_cast<int>(peers_.size()); }
     std::uint64_t elem_bytes() const { return elem_bytes_; }
@@ -93,9 +93,9 @@ public:
     std::byte* shared_part(int peer);
 
     // Tries to take the lock of this rank's part, for incoming messages.
-    bool try_lock() { return try_lock(peers_[static_cast<std::size_t>(rank_)]); }
-    void unlock() { peers_[static_cast<std::size_t>(rank_)].lock->holder.store(0, memory_order::release); }
-    window_peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+    bool try_lock() { return try_lock(peers_[rank_]); }
+    void unlock() { peers_[rank_].lock->holder.store(0, memory_order::release); }
+    window_peer& peer(int rank) { return peers_[rank]; }
 
 private:
     struct said; // what a rank says of its part to all others

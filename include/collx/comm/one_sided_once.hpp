@@ -45,11 +45,11 @@ struct one_sided::said {
     c.or_abandon([&] {
         growing_array<said> all(static_cast<std::size_t>(c.net.size()));
         c.exchange_each(s, [&](int r, const said& its) {
-            said& it = all[static_cast<std::size_t>(r)] = its;
+            said& it = all[r] = its;
             it.type_name[sizeof it.type_name - 1] = '\0';
         });
         for (int r = 0; r < c.net.size(); ++r) {
-            const said &it = all[static_cast<std::size_t>(r)], &first = all[0];
+            const said &it = all[r], &first = all[0];
             if (it.type != first.type || it.elem_bytes != first.elem_bytes)
                 fail(errc::mismatch, rank_, r, "make it with one element type on all ranks",
                      "the window of rank %d has elements of %zu bytes (%s), that of rank 0 of %zu (%s)", r,

@@ -46,15 +46,13 @@ public:
     remote_transfers(const remote_transfers&) = delete;
 
     const shown& own() const { return own_; }
-    void learn(int peer, const shown& s) { parts_[static_cast<std::size_t>(peer)].there = s; }
+    void learn(int peer, const shown& s) { parts_[peer].there = s; }
     // Whether puts and gets to a peer's part may go this way now: in order with this rank's messages to it.
-    bool reaches(int peer) {
-        return parts_[static_cast<std::size_t>(peer)].there.has_key != 0 && memory_.reaches(port::messages, peer);
-    }
+    bool reaches(int peer) { return parts_[peer].there.has_key != 0 && memory_.reaches(port::messages, peer); }
 
     // Returns when `from` is copied. Requires: places are checked.
     void put(int peer, std::uint64_t at, const std::byte* from, std::size_t bytes) {
-        parts_[static_cast<std::size_t>(peer)].is_written = true;
+        parts_[peer].is_written = true;
         while (bytes != 0) {
             const std::size_t n = bytes < piece_bytes_ ? bytes : piece_bytes_;
             const int k = take_piece();
@@ -78,26 +76,26 @@ public:
             wait_for(k);
             copy_bytes(to + come * piece_bytes_, room_->piece(k), bytes_of(come));
         }
-        parts_[static_cast<std::size_t>(peer)].is_written = false; // earlier puts are there
+        parts_[peer].is_written = false; // earlier puts are there
     }
     // Puts to a peer are there when a read of its memory that was started behind the writes is done. (The read is not
     // of its part, where others may write at this time.)
     void begin_flush(int peer, std::int64_t timeout_ns) {
-        const auto& p = parts_[static_cast<std::size_t>(peer)];
+        const auto& p = parts_[peer];
         if (!p.is_written) return;
         const int k = take_piece();
         start_with({room_->piece(k), 1, room_->key(), p.there.page, p.there.page_key, true}, peer, k, timeout_ns);
     }
     void end_flush(int peer, std::int64_t timeout_ns) {
-        auto& p = parts_[static_cast<std::size_t>(peer)];
+        auto& p = parts_[peer];
         if (!p.is_written) return;
         if (!is_drained(peer))
             core_.wait_until([&] { return is_drained(peer); }, timeout_ns, awaited(peer, awaited::why::message));
         p.is_written = false;
     }
     // An answer has shown that the puts are there.
-    void note_flushed(int peer) { parts_[static_cast<std::size_t>(peer)].is_written = false; }
-    bool is_written(int peer) const { return parts_[static_cast<std::size_t>(peer)].is_written; }
+    void note_flushed(int peer) { parts_[peer].is_written = false; }
+    bool is_written(int peer) const { return parts_[peer].is_written; }
     // Whether all transfers with a peer are done.
     bool is_drained(int peer) { return memory_.finished(peer) >= memory_.started(peer); }
     // From now on the device refuses access by peers.
@@ -127,7 +125,7 @@ private:
                 part_->remote_key, page_->remote_key, 1};
     }
     void start(int peer, int k, std::uint64_t at, std::size_t bytes, bool is_read) {
-        const shown& there = parts_[static_cast<std::size_t>(peer)].there;
+        const shown& there = parts_[peer].there;
         const auto n = static_cast<std::uint32_t>(bytes);
         start_with({room_->piece(k), n, room_->key(), there.address + at, there.key, is_read}, peer, k, 0);
     }

@@ -52,7 +52,7 @@ COLLX_ONCE void remote_window::move_base() {
 
 // ------------------------------------------------------------------ origin
 COLLX_ONCE void remote_window::commit_open(int peer, bool signals) {
-    other& o = others_[static_cast<std::size_t>(peer)];
+    other& o = others_[peer];
     if (o.open == nullptr) return;
     if (signals) reinterpret_cast<window_head*>(o.open)->signals = 1;
     o.open = nullptr;
@@ -61,7 +61,7 @@ COLLX_ONCE void remote_window::commit_open(int peer, bool signals) {
 COLLX_ONCE void remote_window::send_head(int peer, const window_head& h, const void* with, std::size_t bytes,
                                          std::int64_t timeout_ns) {
     commit_open(peer, false);
-    other& o = others_[static_cast<std::size_t>(peer)];
+    other& o = others_[peer];
     sending_end& tx = core_.net.tx(port::messages, peer);
     std::byte* to = tx.try_acquire(sizeof h + bytes);
     if (to == nullptr)
@@ -100,7 +100,7 @@ COLLX_ONCE void remote_window::send_parts(int peer, const std::byte* from, std::
 }
 COLLX_ONCE bool remote_window::goes_directly(int peer, bool flushes) {
     if (!transfers_ || !transfers_->reaches(peer)) return false;
-    const other& o = others_[static_cast<std::size_t>(peer)];
+    const other& o = others_[peer];
     if (o.has_data && flushes) {
         send_head(peer, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0);
         receive_answer(peer, nullptr, 0);
@@ -115,7 +115,7 @@ COLLX_ONCE void remote_window::put(int peer, std::uint64_t at, const void* from,
     const window_head h{window_head::put, signals, at, bytes, 0, 0};
     if (bytes == 0) {
         if (!signals) return;
-        if (others_[static_cast<std::size_t>(peer)].open != nullptr) {
+        if (others_[peer].open != nullptr) {
             commit_open(peer, true);
             return core_.net.push(peer);
         }
@@ -141,8 +141,8 @@ COLLX_ONCE void remote_window::receive_answer(int peer, void* to, std::size_t by
         at += part;
         bytes -= part;
     }
-    others_[static_cast<std::size_t>(peer)].has_data = false; // messages are answered in their order,
-    if (transfers_) transfers_->note_flushed(peer);           // and answers come behind writes
+    others_[peer].has_data = false;                 // messages are answered in their order,
+    if (transfers_) transfers_->note_flushed(peer); // and answers come behind writes
 }
 COLLX_ONCE void remote_window::get(int peer, std::uint64_t at, void* to, std::size_t bytes) {
     if (bytes == 0) return;
@@ -173,7 +173,7 @@ COLLX_ONCE void remote_window::combine(int peer, std::uint64_t at, const void* f
     if (old != nullptr) receive_answer(peer, old, how.elem_bytes);
 }
 COLLX_ONCE void remote_window::flush(int peer, std::int64_t timeout_ns) {
-    const other& o = others_[static_cast<std::size_t>(peer)];
+    const other& o = others_[peer];
     if (!o.has_data && transfers_ && transfers_->is_written(peer)) {
         transfers_->begin_flush(peer, timeout_ns);
         return transfers_->end_flush(peer, timeout_ns);
@@ -185,7 +185,7 @@ COLLX_ONCE void remote_window::flush(int peer, std::int64_t timeout_ns) {
 COLLX_ONCE void remote_window::flush_all(const call_end& end) {
     growing_array<int> asked;
     for (int r = 0; r < window_.ranks(); ++r) {
-        if (!others_[static_cast<std::size_t>(r)].is_flushed) {
+        if (!others_[r].is_flushed) {
             asked.push_back(r);
             send_head(r, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, end.left_ns());
         } else if (transfers_) {
@@ -229,7 +229,7 @@ COLLX_ONCE task_state remote_window::advance() {
     for (int r = 0; r < window_.ranks(); ++r) {
         if (window_.peer(r).at != nullptr) continue;
         commit_open(r, false);
-        const task_state s = serve(r, others_[static_cast<std::size_t>(r)]);
+        const task_state s = serve(r, others_[r]);
         if (s == task_state::failed) return s;
         moved |= s == task_state::moved;
     }

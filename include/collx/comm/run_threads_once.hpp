@@ -69,25 +69,25 @@ struct thread_rank {
     const int n = static_cast<int>(jobs.size());
     growing_array<thread_rank> ranks(jobs.size());
     for (int r = 0; r < n; ++r) {
-        auto& rank = ranks[static_cast<std::size_t>(r)];
-        rank.home = std::move(jobs[static_cast<std::size_t>(r)]);
+        auto& rank = ranks[r];
+        rank.home = std::move(jobs[r]);
         rank.home->found_by = "run_threads";
         rank.body = &f;
     }
     int started = 0, reason = 0;
     const char* remedy = "";
     while (started < n && reason == 0) {
-        auto& r = ranks[static_cast<std::size_t>(started)];
+        auto& r = ranks[started];
         reason = ::pthread_create(&r.thread, nullptr, &thread_rank::start, &r);
         started += reason == 0;
         if (reason != 0) remedy = remedy_for_thread(); // while the others hold the resource that is short
     }
     // The started ranks wait for all others in their first communicator; it learns here that some will not come.
     for (int r = started; r < n; ++r) {
-        ranks[static_cast<std::size_t>(r)].home->say_failed();
-        ranks[static_cast<std::size_t>(r)].home.reset(); // closes its listener
+        ranks[r].home->say_failed();
+        ranks[r].home.reset(); // closes its listener
     }
-    for (int r = 0; r < started; ++r) ::pthread_join(ranks[static_cast<std::size_t>(r)].thread, nullptr);
+    for (int r = 0; r < started; ++r) ::pthread_join(ranks[r].thread, nullptr);
     if (started < n)
         fail(errc::resource, -1, started, remedy, "started %d of %d threads: %s", started, n, std::strerror(reason));
     throw_first_error(ranks);

@@ -22,9 +22,9 @@ struct split_place {
 // Ranks of c with this color, in the order of (key, rank).
 inline growing_array<int> ranks_of_color(int color, const growing_array<split_request>& all) {
     growing_array<int> group;
-    const auto key_of = [&](int r) { return all[static_cast<std::size_t>(r)].key; };
+    const auto key_of = [&](int r) { return all[r].key; };
     for (int r = 0; r < static_cast<int>(all.size()); ++r) {
-        if (all[static_cast<std::size_t>(r)].color != color) continue;
+        if (all[r].color != color) continue;
         auto at = group.end();
         while (at != group.begin() && key_of(at[-1]) > key_of(r)) --at;
         group.insert(at, r);
@@ -43,7 +43,7 @@ inline std::uint64_t id_of_split(const communicator_core& c, int color, bool sha
 inline int leader_on_host(const communicator_core& c, const growing_array<int>& group, growing_array<int>& members) {
     int leader = -1;
     for (int r : group) {
-        members.push_back(c.members[static_cast<std::size_t>(r)]);
+        members.push_back(c.members[r]);
         if (leader < 0 && c.home->place(members.back()) >= 0) leader = r;
     }
     return leader;
@@ -63,11 +63,10 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     const int n = c.net.size(), me = c.net.rank();
     growing_array<split_request> all(static_cast<std::size_t>(n));
     const split_request mine{color, key};
-    c.exchange_each(mine, [&](int r, const split_request& its) { all[static_cast<std::size_t>(r)] = its; });
+    c.exchange_each(mine, [&](int r, const split_request& its) { all[r] = its; });
     const growing_array<int> group = ranks_of_color(color, all);
     int rank_there = 0;
-    while (rank_there < static_cast<int>(group.size()) && group[static_cast<std::size_t>(rank_there)] != me)
-        ++rank_there;
+    while (rank_there < static_cast<int>(group.size()) && group[rank_there] != me) ++rank_there;
     growing_array<int> members;
     const int leader = leader_on_host(c, group, members);
     // The first rank of each group on a host takes the place and shows it to all.
@@ -84,7 +83,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     try {
         c.exchange_each(place, [&](int r, const split_place& theirs) {
             if (r == leader) offset = theirs.offset;
-            if (all[static_cast<std::size_t>(r)].color != color) return;
+            if (all[r].color != color) return;
             if (theirs.has_failed != 0 && failed < 0) failed = r;
             shares = shares || theirs.is_full != 0;
         });

@@ -65,8 +65,15 @@ public:
     constexpr const T* data() const { return at_; }
     constexpr std::size_t size() const { return size_; }
     constexpr bool empty() const { return size_ == 0; }
-    constexpr T& operator[](std::size_t i) { return at_[i]; }
-    constexpr const T& operator[](std::size_t i) const { return at_[i]; }
+    // Of any integer type, so that a rank, which is an int, needs no cast.
+    template <class Index>
+    constexpr T& operator[](Index i) {
+        return at_[i];
+    }
+    template <class Index>
+    constexpr const T& operator[](Index i) const {
+        return at_[i];
+    }
     constexpr T& front() { return at_[0]; }
     constexpr const T& front() const { return at_[0]; }
     constexpr T& back() { return at_[size_ - 1]; }

@@ -51,7 +51,7 @@ private:
 
     // -------------------------------------------------------------- between hosts: see remote.hpp
     char may(const sched::step& s, const strand_cursor& st) const {
-        return call_.plan.remote[static_cast<std::size_t>(st.index)][st.step_index(s)];
+        return call_.plan.remote[st.index][st.step_index(s)];
     }
     bool is_remote(std::size_t bytes, const receiving_end* rx, const sending_end* tx) const {
         return bytes >= least_remote_bytes &&

@@ -135,8 +135,7 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
     }
     if (st.covered == nullptr) {
         st.covered = covered_.data();
-        for (int before = 0; before < st.index; ++before)
-            st.covered += strands[static_cast<std::size_t>(before)].size();
+        for (int before = 0; before < st.index; ++before) st.covered += strands[before].size();
     }
     st.covered[st.step_index(s)] = st.piece + (elems + call_.cuts.elems - 1) / call_.cuts.elems;
 }

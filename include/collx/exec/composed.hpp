@@ -177,7 +177,7 @@ private:
         return where == sched::place::tmp ? call_.cuts.size(where, chunk) : part(where, chunk).count;
     }
     COLLX_ALWAYS_INLINE const pieces::part& part(sched::place where, int chunk) const {
-        return (where == sched::place::out ? call_.out_parts : call_.in_parts)[static_cast<std::size_t>(chunk)];
+        return (where == sched::place::out ? call_.out_parts : call_.in_parts)[chunk];
     }
     COLLX_ALWAYS_INLINE wire* window_at(int rank, int segment, int chunk) const {
         return reinterpret_cast<wire*>(share_.is_inline ? window_.memory.line_at(rank, segment, stage_).payload +

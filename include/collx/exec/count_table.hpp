@@ -51,7 +51,7 @@ public:
     void assign_one(int me, int ranks, std::size_t count) {
         const auto n = static_cast<std::size_t>(ranks);
         numbers_.assign(2 * n, 0);
-        numbers_[static_cast<std::size_t>(me)] = end_ = total_ = count;
+        numbers_[me] = end_ = total_ = count;
     }
     // Throws if two parts overlap. For parts that a call writes; parts that it reads may overlap. Cost: one look at
     // each part where they lie in rank order, else a sort.

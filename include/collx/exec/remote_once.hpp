@@ -122,8 +122,7 @@ namespace detail {
     const auto& strands = b.steps.strands;
     detail::growing_array<int> writes(static_cast<std::size_t>(b.chunks)), touches = writes, before, from;
     const auto add = [&](detail::growing_array<int>& count, const sched::ref& r) {
-        for (int i = 0; r.where == sched::place::out && i < r.chunks.count; ++i)
-            ++count[static_cast<std::size_t>(r.chunks.at(i, b.chunks))];
+        for (int i = 0; r.where == sched::place::out && i < r.chunks.count; ++i) ++count[r.chunks.at(i, b.chunks)];
     };
     const auto all_are = [&](const sched::ref& r, const detail::growing_array<int>& x, const auto& y) {
         if (r.where != sched::place::out) return false; // scratch may have more chunks than buffers
@@ -141,7 +140,7 @@ namespace detail {
             if ((s.what & sched::recv) == 0) continue;
             if (static_cast<std::size_t>(s.peer_from) >= from.size())
                 from.resize(static_cast<std::size_t>(s.peer_from) + 1);
-            ++from[static_cast<std::size_t>(s.peer_from)];
+            ++from[s.peer_from];
         }
     for (const auto& strand : strands) {
         b.remote.emplace_back();
@@ -154,7 +153,7 @@ namespace detail {
             b.uses_results |= is_sent || s.src.where == sched::place::out;
             if (is_sent && all_are(held, before, [&](std::size_t c) { return writes[c]; }))
                 flags |= bound_schedule::stays;
-            if (s.what == (sched::recv | sched::copy) && from[static_cast<std::size_t>(s.peer_from)] == 1 &&
+            if (s.what == (sched::recv | sched::copy) && from[s.peer_from] == 1 &&
                 all_are(s.dst, touches, [](std::size_t) { return 1; }))
                 flags |= bound_schedule::alone;
             b.remote.back().push_back(flags);

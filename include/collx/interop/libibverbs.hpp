@@ -110,7 +110,7 @@ inline bool choose_verbs_address(ibv_context* context, const verbs_choice& which
     const ssize_t count = ::ibv_query_gid_table(context, table.data(), table.size(), 0);
     int best = -1;
     for (ssize_t i = 0; i < count; ++i) {
-        const ibv_gid_entry& e = table[static_cast<std::size_t>(i)];
+        const ibv_gid_entry& e = table[i];
         if (e.port_num != port.number) continue;
         if (which.gid_index >= 0 && e.gid_index != static_cast<std::uint32_t>(which.gid_index)) continue;
         const bool is_wanted = which.has_address && std::memcmp(e.gid.raw, which.address, 16) == 0;

@@ -174,8 +174,8 @@ public:
                  "%s: %d writes and a head of %u bytes behind %d others, in a queue for %d and heads of %u",
                  port_->name, count, head_bytes, under_way_, depth_, limits_.head_bytes);
         for (int i = 0; i < all; ++i) {
-            ibv_send_wr& r = requests_[static_cast<std::size_t>(i)] = {};
-            ibv_sge& piece = pieces_[static_cast<std::size_t>(i)];
+            ibv_send_wr& r = requests_[i] = {};
+            ibv_sge& piece = pieces_[i];
             r.wr_id = id;
             r.sg_list = &piece;
             r.next = i + 1 < all ? &r + 1 : nullptr;
@@ -195,7 +195,7 @@ public:
         }
         // Only a completion behind them frees places of the queue, so posts without heads ask for one now and then.
         const bool is_own = !has_head && 2 * (unsignalled_ + all) > depth_;
-        if (is_own) requests_[static_cast<std::size_t>(all - 1)].send_flags = IBV_SEND_SIGNALED;
+        if (is_own) requests_[all - 1].send_flags = IBV_SEND_SIGNALED;
         return start(all, has_head || is_own, is_own, id);
     }
 

@@ -47,14 +47,12 @@ struct communicator_core {
     // Rank here of a rank of the job, -1 if it is not a member.
     int rank_of(int world_rank) const {
         for (int r = 0; r < net.size(); ++r)
-            if (members[static_cast<std::size_t>(r)] == world_rank) return r;
+            if (members[r] == world_rank) return r;
         return -1;
     }
 
     // Rank here of a rank of another communicator, -1 if it is not a member.
-    int rank_of(const communicator_core& other, int rank) const {
-        return rank < 0 ? -1 : rank_of(other.members[static_cast<std::size_t>(rank)]);
-    }
+    int rank_of(const communicator_core& other, int rank) const { return rank < 0 ? -1 : rank_of(other.members[rank]); }
 
     // Number of all calls so far, messages between two ranks included.
     std::uint64_t calls() const { return sequence + messages; }

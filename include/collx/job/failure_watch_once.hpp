@@ -78,7 +78,7 @@ namespace detail {
 
 COLLX_ONCE int failure_watch::find_failed_thread() const {
     for (int r = 0; r < core_.net.size(); ++r)
-        if (core_.home->has_failed(core_.members[static_cast<std::size_t>(r)])) return r;
+        if (core_.home->has_failed(core_.members[r])) return r;
     return -1;
 }
 

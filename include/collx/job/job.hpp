@@ -111,9 +111,9 @@ public:
     job(counted_ptr<arena> a, int me, int n, job_settings s, bool threads, host_map here,
         counted_ptr<any_connector> way_out)
         : settings(s), memory(std::move(a)), rank(me), size(n), is_threads(threads),
-          watch(!threads && here.rank_at.size() > 1 ? peer_watch(*memory, here.place_of[static_cast<std::size_t>(me)],
-                                                                 static_cast<int>(here.rank_at.size()))
-                                                    : peer_watch()),
+          watch(!threads && here.rank_at.size() > 1
+                    ? peer_watch(*memory, here.place_of[me], static_cast<int>(here.rank_at.size()))
+                    : peer_watch()),
           hosts(std::move(here)), connector(std::move(way_out)) {
         watch.rename(hosts.rank_at);
         say_cores();
@@ -125,9 +125,7 @@ public:
             memory->header().pid[place(rank)].store(arena_header::has_left, memory_order::release);
     }
     // Place of a rank among those of this host, -1: it is on another host.
-    int place(int other) const {
-        return hosts.place_of.empty() ? other : hosts.place_of[static_cast<std::size_t>(other)];
-    }
+    int place(int other) const { return hosts.place_of.empty() ? other : hosts.place_of[other]; }
     int process_of(int other) const { return memory->process_of(place(other), place(rank)); }
     // Whether a rank ended with all its calls returned. Its data are then there, even for ranks that are still busy.
     bool has_left(int other) const {

@@ -24,7 +24,7 @@ COLLX_BEGIN_NAMESPACE
     for (int r = 0; members.empty() && r < n; ++r) ranks.push_back(r);
     const auto layout = links_layout::across_hosts(here.count, n, here.is_crowded);
     detail::growing_array<int> host_of;
-    for (const int r : ranks) host_of.push_back(hosts.host_of[static_cast<std::size_t>(r)]);
+    for (const int r : ranks) host_of.push_back(hosts.host_of[r]);
     return links(*memory, at, my_rank, n, layout, here.place_of, node_map(host_of),
                  connector->open({id, my_rank, std::move(ranks), layout.channel, port::count, settings.single_copy}));
 } catch (...) { // ranks that did attach must not wait for this rank
@@ -113,13 +113,13 @@ COLLX_BEGIN_NAMESPACE
     detail::growing_array<char> seen; // hosts
     const int n = members.empty() ? size : static_cast<int>(members.size());
     for (int r = 0; r < n; ++r) {
-        const int member = members.empty() ? r : members[static_cast<std::size_t>(r)];
+        const int member = members.empty() ? r : members[r];
         p.place_of.push_back(place(member) >= 0 ? p.count++ : -1);
         if (hosts.host_of.empty()) continue;
-        const int host = hosts.host_of[static_cast<std::size_t>(member)];
+        const int host = hosts.host_of[member];
         seen.resize(seen.size() > static_cast<std::size_t>(host) ? seen.size() : static_cast<std::size_t>(host) + 1);
-        p.is_crowded |= seen[static_cast<std::size_t>(host)] != 0;
-        seen[static_cast<std::size_t>(host)] = 1;
+        p.is_crowded |= seen[host] != 0;
+        seen[host] = 1;
     }
     return p;
 }
@@ -146,9 +146,7 @@ COLLX_BEGIN_NAMESPACE
     if (net.rank() != 0) return;
     int nodes = 0; // hosts of these ranks
     for (std::size_t i = 0; i < members.size(); ++i) {
-        const auto host = [&](std::size_t at) {
-            return hosts.host_of.empty() ? 0 : hosts.host_of[static_cast<std::size_t>(members[at])];
-        };
+        const auto host = [&](std::size_t at) { return hosts.host_of.empty() ? 0 : hosts.host_of[members[at]]; };
         std::size_t first = 0;
         while (host(first) != host(i)) ++first;
         nodes += first == i;

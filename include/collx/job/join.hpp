@@ -46,7 +46,7 @@ inline job_settings settings_for(int local_ranks) {
     host_map m;
     m.host_of = host_of;
     for (std::size_t r = 0; r < host_of.size(); ++r) {
-        const bool is_here = host_of[r] == host_of[static_cast<std::size_t>(rank)];
+        const bool is_here = host_of[r] == host_of[rank];
         m.place_of.push_back(is_here ? static_cast<int>(m.rank_at.size()) : -1);
         if (is_here) m.rank_at.push_back(static_cast<int>(r));
     }

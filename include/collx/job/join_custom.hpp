@@ -46,7 +46,7 @@ template <class IsRemote>
         "cannot reach its peers",
         [&](endpoint_address&) {
             for (int r = 0; r < size; ++r)
-                if (r != rank && is_remote(r)) connector->connect(r, addresses[static_cast<std::size_t>(r)]);
+                if (r != rank && is_remote(r)) connector->connect(r, addresses[r]);
         },
         [](int, const endpoint_address&) {});
     return connector;
@@ -87,17 +87,16 @@ template <class IsRemote>
     job_settings s = settings_across_hosts(settings_for(n));
     s.over = over;
     for (int r = 0; r < n; ++r) {
-        auto& connector = connectors[static_cast<std::size_t>(r)];
+        auto& connector = connectors[r];
         for (int p = 0; p < n; ++p)
-            if (host_of[static_cast<std::size_t>(p)] != host_of[static_cast<std::size_t>(r)])
-                connector->connect(p, addresses[static_cast<std::size_t>(p)]);
+            if (host_of[p] != host_of[r]) connector->connect(p, addresses[p]);
         if (net_starter != nullptr) {
-            connector->stand_before(jobs[static_cast<std::size_t>(r)]->connector);
-            jobs[static_cast<std::size_t>(r)]->connector = connector;
+            connector->stand_before(jobs[r]->connector);
+            jobs[r]->connector = connector;
             continue;
         }
         host_map here = map_of_host(host_of, r);
-        auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
+        auto& first = memory[here.rank_at[0]];
         if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
         jobs.push_back(make_counted<job>(first, r, n, s, true, std::move(here), connector));
     }

@@ -27,14 +27,14 @@ namespace detail {
 [[gnu::cold]] inline counted_ptr<arena> join_memory_of_host(const char* name, const host_map& here, int rank,
                                                             const deadline& until, std::size_t bytes,
                                                             start_check* check) {
-    const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
+    const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[rank];
     try {
         return join_shm(name, place, n, until, bytes, "", check);
     } catch (const error& e) {
         const bool has_peer = e.peer() >= 0 && e.peer() < n,
                    is_known = e.code() == errc::peer_failed || e.code() == errc::timeout;
         if ((check != nullptr && check->has_ended()) || !has_peer || !is_known) throw;
-        const int who = here.rank_at[static_cast<std::size_t>(e.peer())];
+        const int who = here.rank_at[e.peer()];
         if (e.code() == errc::timeout)
             fail(e.code(), rank, who, remedy_of_join(e.code()), "rank %d did not come to the memory of its host", who);
         fail(e.code(), rank, who, remedy_of_join(e.code()), "rank %d ended while the ranks of its host came together",
@@ -47,14 +47,14 @@ namespace detail {
                                                  start_check* check = nullptr) {
     host_map here = map_of_host(m.host_of, rank);
     const int n = static_cast<int>(here.rank_at.size());
-    const kept_text name = joined({m.token, "-", m.host_of[static_cast<std::size_t>(rank)]});
+    const kept_text name = joined({m.token, "-", m.host_of[rank]});
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
     auto memory = n == 1 ? make_memory_arena(1, arena_bytes)
                          : join_memory_of_host(name.c_str(), here, rank, until, arena_bytes, check);
     d.hub->set_most_own(most_own_communicators());
     d.hub->set_near(here.rank_at);
     d.hub->use_verbs(open_verbs(s.over, d.hub->protected_by().level, d.hub->own_address(), rank, environment(),
-                                here.place_of[static_cast<std::size_t>(rank)], n));
+                                here.place_of[rank], n));
     auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
                                make_counted<socket_connector>(std::move(d.hub)));
     j->start_until = until;
@@ -71,7 +71,7 @@ inline host_description separated(host_description h, const transports& over, in
 [[gnu::cold]] inline void require_transport(const meeting& m, const transports& over, int rank) {
     if (over.cross_hosts || m.is_one_host()) return;
     for (std::size_t r = 0; r < m.host_of.size(); ++r)
-        if (m.host_of[r] != m.host_of[static_cast<std::size_t>(rank)])
+        if (m.host_of[r] != m.host_of[rank])
             fail(errc::unsupported, rank, static_cast<int>(r),
                  "add sockets{} to per_peer, or start all ranks on one host",
                  "rank %zu is on another host, and this program's per_peer has no transport that goes there", r);

@@ -140,7 +140,7 @@ public:
                                                             std::uint64_t host, const kept_text& address_up,
                                                             const deadline& until) {
         detail::growing_array<socket_address> peers(static_cast<std::size_t>(size));
-        if (rank != 0) peers[static_cast<std::size_t>(rank & (rank - 1))] = address_from(address_up);
+        if (rank != 0) peers[rank & (rank - 1)] = address_from(address_up);
         hub = make_counted<socket_hub>(std::move(listener_), token, peers, linger_ns_, *calls_, by_);
         detail::growing_array<std::uint64_t> hosts(peers.size());
         {
@@ -151,8 +151,8 @@ public:
                 [&](int r, const std::byte* at) {
                     card c;
                     std::memcpy(static_cast<void*>(&c), at, sizeof c);
-                    hosts[static_cast<std::size_t>(r)] = c.host;
-                    peers[static_cast<std::size_t>(r)] = c.address(directory_);
+                    hosts[r] = c.host;
+                    peers[r] = c.address(directory_);
                 },
                 0);
         }

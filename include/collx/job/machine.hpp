@@ -258,7 +258,7 @@ private:
     int rank() const { return c_.net.rank(); }
     int host(int r) const {
         const auto& of = c_.home->hosts.host_of;
-        return of.empty() ? 0 : of[static_cast<std::size_t>(r)];
+        return of.empty() ? 0 : of[r];
     }
 
     communicator_core& c_;

@@ -131,14 +131,14 @@ namespace detail {
     growing_array<counted_ptr<job>> jobs;
     for (int r = 0; r < n; ++r) {
         host_map here = map_of_host(host_of, r);
-        auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
+        auto& first = memory[here.rank_at[0]];
         if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
-        auto hub = make_counted<socket_hub>(std::move(listeners[static_cast<std::size_t>(r)]), token, addresses,
-                                            s.timeout_ns, calls, by != nullptr ? by[r] : job_protection());
+        auto hub = make_counted<socket_hub>(std::move(listeners[r]), token, addresses, s.timeout_ns, calls,
+                                            by != nullptr ? by[r] : job_protection());
         hub->set_lanes(lanes);
         hub->set_most_own(most_own_communicators());
         hub->use_verbs(open_verbs(over, hub->protected_by().level, hub->own_address(), r, environment(),
-                                  here.place_of[static_cast<std::size_t>(r)], static_cast<int>(here.rank_at.size())));
+                                  here.place_of[r], static_cast<int>(here.rank_at.size())));
         jobs.push_back(
             make_counted<job>(first, r, n, s, true, std::move(here), make_counted<socket_connector>(std::move(hub))));
     }

@@ -68,7 +68,7 @@ private:
         bool came_once = false;
     };
 
-    peer& at(int r) { return peers_[static_cast<std::size_t>(r)]; }
+    peer& at(int r) { return peers_[r]; }
     static void add(members& m, int r) {
         m[static_cast<std::size_t>(r) / 64] |= std::uint64_t{1} << (static_cast<unsigned>(r) % 64);
     }

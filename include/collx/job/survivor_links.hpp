@@ -193,10 +193,10 @@ private:
         bool is_gone = false, is_new = false;
     };
 
-    link& at(int r) { return links_[static_cast<std::size_t>(r)]; }
+    link& at(int r) { return links_[r]; }
     std::size_t bits_bytes() const { return (static_cast<std::size_t>(n_) + 63) / 64 * sizeof(std::uint64_t); }
     std::size_t word_bytes() const { return sizeof(survival_word) + bits_bytes(); }
-    int job_rank(int r) const { return core_->members[static_cast<std::size_t>(r)]; }
+    int job_rank(int r) const { return core_->members[r]; }
 
     [[gnu::cold]] void open(int r, descriptor socket, const stream_hello* hello, const secret& session = {}) {
         link& l = at(r);

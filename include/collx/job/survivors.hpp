@@ -22,8 +22,7 @@ namespace detail {
 // learns of the death, and does not wait for those who shrink.
 [[gnu::cold]] inline void end_for_the_dead(communicator_core& c) {
     for (int r = 0; r < c.net.size() && !c.net.failed(); ++r)
-        if (r != c.net.rank() && c.home->is_gone(c.members[static_cast<std::size_t>(r)]))
-            c.net.report(failure(errc::peer_failed, r));
+        if (r != c.net.rank() && c.home->is_gone(c.members[r])) c.net.report(failure(errc::peer_failed, r));
     c.net.announce_failure();
 }
 
@@ -91,9 +90,7 @@ private:
     }
 
     bool has_come(int r) const { return c_.net.note(r).round.load(memory_order::acquire) >= round_; }
-    bool is_gone(int r) const {
-        return r != c_.net.rank() && c_.home->is_gone(c_.members[static_cast<std::size_t>(r)]);
-    }
+    bool is_gone(int r) const { return r != c_.net.rank() && c_.home->is_gone(c_.members[r]); }
     bool is_decided() const { return decided().load(memory_order::acquire) >> 32 == round_; }
     atomic<std::uint64_t>& decided() const { return c_.net.control().decided; }
     survival_note& mine() const { return c_.net.note(c_.net.rank()); }
@@ -119,7 +116,7 @@ inline detail::growing_array<int> chosen_members(const communicator_core& c, con
     for (int r = 0; r < c.net.size(); ++r) {
         if ((bits[r / 64] >> (r % 64) & 1) == 0) continue;
         if (r == c.net.rank()) rank_there = static_cast<int>(members.size());
-        members.push_back(c.members[static_cast<std::size_t>(r)]);
+        members.push_back(c.members[r]);
     }
     return members;
 }

@@ -57,8 +57,8 @@ struct footprint {
     int count = 0;
     for (const auto& strand : p.strands)
         for (const auto& s : strand)
-            if ((s.what & sched::send) != 0 && !has[static_cast<std::size_t>(s.peer_to)]) {
-                has[static_cast<std::size_t>(s.peer_to)] = true;
+            if ((s.what & sched::send) != 0 && !has[s.peer_to]) {
+                has[s.peer_to] = true;
                 ++count;
             }
     return count;

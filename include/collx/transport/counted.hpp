@@ -73,7 +73,7 @@ public:
     endpoint_address address() { return inner_.address(); }
     void connect(int p, const endpoint_address& there) { inner_.connect(p, there); }
     std::size_t most_bytes() { return inner_.most_bytes(); }
-    peer& tx(int p) { return peers_[static_cast<std::size_t>(p)]; }
+    peer& tx(int p) { return peers_[p]; }
     peer& rx(int p) { return tx(p); }
     bool move() { return inner_.move(); }
     bool is_gone(int p) { return inner_.is_gone(p); }

@@ -115,9 +115,9 @@ public:
     void connect(int peer, const endpoint_address& there) {
         const turn_taken here(turn_);
         endpoint_->connect(peer, there);
-        is_connected_[static_cast<std::size_t>(peer)] = 1;
+        is_connected_[peer] = 1;
     }
-    bool is_connected(int peer) const { return is_connected_[static_cast<std::size_t>(peer)] != 0; }
+    bool is_connected(int peer) const { return is_connected_[peer] != 0; }
     // In a child of fork(): the endpoint belongs to the parent.
     void forget() { (void)endpoint_.release(); }
 

@@ -135,7 +135,7 @@ private:
         std::int64_t lost_at_ns = 0;
     };
 
-    peer& at(int p) { return peers_[static_cast<std::size_t>(p)]; }
+    peer& at(int p) { return peers_[p]; }
     stream_ports& opened(int p) {
         auto& ports = at(p).ports;
         if (!ports) ports = make_sole<stream_ports>(shape_, ports_);
@@ -189,7 +189,7 @@ private:
         return f;
     }
     bool say(int p, const custom_frame& f, const std::byte* payload = nullptr, std::size_t bytes = 0) {
-        return hub_->post(members_[static_cast<std::size_t>(p)], of_this(f), payload, bytes);
+        return hub_->post(members_[p], of_this(f), payload, bytes);
     }
     void send_to(int p) {
         peer& q = at(p);
@@ -204,7 +204,7 @@ private:
         bool is_behind = false;
         for (int port = 0; port < ports_; ++port) is_behind |= q.ports->has_under_way(port);
         // Messages owed to a rank that has left are no loss.
-        if (is_behind && (q.has_left || hub_->is_drained(members_[static_cast<std::size_t>(p)]))) note_drained(q);
+        if (is_behind && (q.has_left || hub_->is_drained(members_[p]))) note_drained(q);
     }
     void note_drained(peer& q) {
         for (int port = 0; port < ports_; ++port)

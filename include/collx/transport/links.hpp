@@ -47,7 +47,7 @@ public:
         if (is_one_host()) layout_.channel = links_layout::for_ranks(size_, ranks_per_core).channel;
     }
     bool is_one_host() const { return remote_ == nullptr; }
-    bool is_here(int peer) const { return places_.empty() || places_[static_cast<std::size_t>(peer)] >= 0; }
+    bool is_here(int peer) const { return places_.empty() || places_[peer] >= 0; }
     // The hosts of a communicator that spans several, if some host has several of its ranks; otherwise null.
     const node_map* crowded_hosts() const {
         const node_view at = hosts_;
@@ -63,7 +63,7 @@ public:
         auto& ends = sending_[at_port];
         if (ends.empty()) [[unlikely]]
             ends.resize(static_cast<std::size_t>(size_));
-        auto& end = ends[static_cast<std::size_t>(peer)];
+        auto& end = ends[peer];
         if (!end.is_open()) end = open_tx(at_port, peer);
         return end;
     }
@@ -71,7 +71,7 @@ public:
         auto& ends = receiving_[at_port];
         if (ends.empty()) [[unlikely]]
             ends.resize(static_cast<std::size_t>(size_));
-        auto& end = ends[static_cast<std::size_t>(peer)];
+        auto& end = ends[peer];
         if (!end.is_open()) end = open_rx(at_port, peer);
         return end;
     }
@@ -153,7 +153,7 @@ public:
             return read_aliased(peer, static_cast<std::byte*>(to), address, bytes);
         while (bytes != 0) {
             const iovec local{to, bytes}, there{reinterpret_cast<void*>(address), bytes};
-            const ssize_t got = ::process_vm_readv(pids_[static_cast<std::size_t>(peer)], &local, 1, &there, 1, 0);
+            const ssize_t got = ::process_vm_readv(pids_[peer], &local, 1, &there, 1, 0);
             if (got <= 0) return false;
             to = static_cast<std::byte*>(to) + got;
             address += static_cast<std::uint64_t>(got);
@@ -242,7 +242,7 @@ public:
         traffic t;
         for (const auto& ends : sending_) {
             if (ends.empty()) continue;
-            const sending_end& end = ends[static_cast<std::size_t>(peer)];
+            const sending_end& end = ends[peer];
             t.messages += end.messages;
             t.bytes += end.payload_bytes;
         }
@@ -268,7 +268,7 @@ private:
         for (moved_beside* b = beside_; b != nullptr; b = b->next) moved |= b->move_beside();
         return moved;
     }
-    int place_of(int peer) const { return places_.empty() ? peer : places_[static_cast<std::size_t>(peer)]; }
+    int place_of(int peer) const { return places_.empty() ? peer : places_[peer]; }
     [[gnu::cold, gnu::noinline]] sending_end open_tx(int at_port, int peer) {
         if (!is_here(peer)) return remote_->tx(at_port, peer);
         const std::uint64_t at = channel_at(at_port, place_of(rank_), place_of(peer));

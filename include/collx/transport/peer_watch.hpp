@@ -47,7 +47,7 @@ public:
     // Renumbers the peers: rank_at[r] instead of r; empty: no change.
     void rename(const detail::growing_array<int>& rank_at) {
         for (peer& p : peers_)
-            if (!rank_at.empty()) p.rank = rank_at[static_cast<std::size_t>(p.rank)];
+            if (!rank_at.empty()) p.rank = rank_at[p.rank];
     }
 
     // The lowest rank of a dead peer, -1 if all live. Waits only for other threads in here. Cost: one system call.

@@ -151,7 +151,7 @@ private:
         if (!shares_) hub_->shared().pump_all();
         hub_->helpers().help_others(*this);
     }
-    int job_rank(int p) const { return members_[static_cast<std::size_t>(p)]; }
+    int job_rank(int p) const { return members_[p]; }
     stream& stream_to(int p) { return peers_.stream_to(p); }
 
     // ------------------------------------------------------------------ connecting

@@ -122,8 +122,7 @@ public:
     void count_own(int by) { own_.fetch_add(by, memory_order::relaxed); }
     detail::trunks& shared() { return trunks_; }
     bool knows(int job_rank) const {
-        return static_cast<std::size_t>(job_rank) < peers_.size() &&
-               peers_[static_cast<std::size_t>(job_rank)].bytes != 0;
+        return static_cast<std::size_t>(job_rank) < peers_.size() && peers_[job_rank].bytes != 0;
     }
     // Sets the ranks of the job that share memory with this one: they do not connect.
     void set_near(const detail::growing_array<int>& ranks) {
@@ -174,7 +173,7 @@ public:
     // Starts to connect to a rank. The result is not open when the system refuses (errno says why; EKEYREJECTED: a
     // process of another user listens there).
     [[gnu::cold]] descriptor connect_to(int job_rank) {
-        const socket_address& a = peers_[static_cast<std::size_t>(job_rank)];
+        const socket_address& a = peers_[job_rank];
         const auto make = [&] {
             return descriptor(calls_->socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         };

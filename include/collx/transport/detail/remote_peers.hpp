@@ -36,7 +36,7 @@ public:
     poll_set poll;
 
     int count() const { return static_cast<int>(all_.size()); }
-    remote_peer& at(int p) { return all_[static_cast<std::size_t>(p)]; }
+    remote_peer& at(int p) { return all_[p]; }
     stream& stream_to(int p) { return *at(p).connection; }
     template <class Is>
     bool any(Is&& is) {

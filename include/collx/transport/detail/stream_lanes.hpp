@@ -205,8 +205,8 @@ private:
         short_line<part> out, in;
         std::uint64_t sealed_from = 0; // number of the first part of the last send, which may still lie in the layer
     };
-    const lane& at(int k) const { return *lanes_[static_cast<std::size_t>(k - 1)]; }
-    lane& at(int k) { return *lanes_[static_cast<std::size_t>(k - 1)]; }
+    const lane& at(int k) const { return *lanes_[k - 1]; }
+    lane& at(int k) { return *lanes_[k - 1]; }
 
     void add(short_line<part> lane::*way, std::byte* base, std::byte* elsewhere, std::size_t bytes,
              bool is_users_memory, std::uint64_t number) {

@@ -86,8 +86,7 @@ public:
         counted_ptr<trunk> t;
         {
             const turn_tried here(turn_);
-            if (here && static_cast<std::size_t>(peer) < ways_.size() && ways_[static_cast<std::size_t>(peer)])
-                t = ways_[static_cast<std::size_t>(peer)]->to;
+            if (here && static_cast<std::size_t>(peer) < ways_.size() && ways_[peer]) t = ways_[peer]->to;
         }
         if (t) t->pump();
     }
