@@ -630,7 +630,7 @@ TEST_CASE("a proxy that waits hears that the program's communicator was aborted"
             EXPECT(side.size() == 2);
             return;
         }
-        side.internals().heeded = &w.internals();
+        side.internals().failure_parent = &w.internals();
         const auto e =
             thrown<error>(w, [&] { barrier(side, {.timeout = collx_test::patient(std::chrono::seconds(30))}); });
         EXPECT(e.code() == errc::aborted);

@@ -13,17 +13,17 @@ TEST_CASE("a call is found as long as none with its place came after it") {
     const int somewhere[64] = {};
     const recent_calls::key one{.choose = &somewhere[16], .count = 8, .kind = 3, .elem_bytes = 4, .root = 1, .how = 5};
     CHECK(recent.find(one) == nullptr);
-    recent.keep(one, {.piece_elems = 8, .says = 77});
+    recent.keep(one, {.piece_elems = 8, .fingerprint = 77});
     REQUIRE(recent.find(one) != nullptr);
-    CHECK(recent.find(one)->says == 77);
+    CHECK(recent.find(one)->fingerprint == 77);
 
     auto other = one;
     int found = 0;
     for (other.count = 9; other.count < 9 + 64; ++other.count) {
         CHECK(recent.find(other) == nullptr);
-        recent.keep(other, {.says = other.count});
-        CHECK(recent.find(other)->says == other.count);
-        found += recent.find(one) != nullptr && recent.find(one)->says == 77;
+        recent.keep(other, {.fingerprint = other.count});
+        CHECK(recent.find(other)->fingerprint == other.count);
+        found += recent.find(one) != nullptr && recent.find(one)->fingerprint == 77;
     }
     CHECK(found > 0);
     CHECK(found < 64); // there is space for few
@@ -33,7 +33,7 @@ TEST_CASE("each field of a call tells it from others") {
     const int somewhere[64] = {};
     const recent_calls::key k{.choose = &somewhere[16], .count = 8, .kind = 3, .elem_bytes = 4, .root = 1, .how = 5};
     recent_calls recent;
-    recent.keep(k, {.says = 1});
+    recent.keep(k, {.fingerprint = 1});
     const auto is_new = [&](auto change) {
         auto other = k;
         change(other);

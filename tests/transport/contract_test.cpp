@@ -177,7 +177,7 @@ TEST_CASE("over a transport of a program's own, a message waits for its communic
     l.move_receiver();
     CHECK_FALSE(l.rx().has_message());
     {
-        const collx::detail::turn_taken here(l.right->hub->its_turn());
+        const collx::detail::lock_held here(l.right->hub->lock());
         l.right->hub->move(); // in a call of another communicator
     }
     l.right->links.begin(l.right->failed);

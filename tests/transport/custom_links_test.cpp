@@ -252,7 +252,7 @@ TEST_CASE("frames for a communicator that is not made yet are kept up to a limit
     for (std::size_t i = 0; i < more_than_are_kept; ++i) zero.endpoint->put({.what = frame_kind::credit}, 0, 0);
     zero.endpoint->put({.bytes = 8}, 8, 1);
     {
-        const turn_taken here(zero.hub->its_turn());
+        const lock_held here(zero.hub->lock());
         zero.hub->move(); // in a call of another communicator
     }
     CHECK(zero.endpoint->at > 1000);

@@ -31,11 +31,11 @@ inline std::string in_place_in_words(const collx::detail::verb_row& r) {
 }
 inline std::string counts_in_words(const collx::detail::verb_row& r) {
     switch (r.counts) {
-        case collx::detail::part_counts_of::none:
+        case collx::detail::counts_known_by::none:
             return r.in == collx::detail::extent::none && r.out == r.in ? "–" : "m";
-        case collx::detail::part_counts_of::alike: return "one for each rank, the same table on all";
-        case collx::detail::part_counts_of::root: return "one for each rank, the root's table";
-        case collx::detail::part_counts_of::own:
+        case collx::detail::counts_known_by::alike: return "one for each rank, the same table on all";
+        case collx::detail::counts_known_by::root: return "one for each rank, the root's table";
+        case collx::detail::counts_known_by::own:
             return r.out == collx::detail::extent::sources ? "one for each neighbour"
                                                            : "one for each rank, a rank's own";
     }
@@ -50,15 +50,16 @@ inline std::string agreed_in_words(const collx::detail::verb_row& r) {
     s += ", the element type";
     if (r.reduces()) s += ", the operator";
     if (r.is_rooted()) s += ", the root";
-    if (r.counts == collx::detail::part_counts_of::none) s += ", m";
-    else if (r.counts == collx::detail::part_counts_of::alike) s += ", the table";
+    if (r.counts == collx::detail::counts_known_by::none) s += ", m";
+    else if (r.counts == collx::detail::counts_known_by::alike) s += ", the table";
     else s += "; of two ranks the count between them";
     return s;
 }
 inline std::string buffer_in_words(const collx::detail::verb_row& r, bool output) {
     const std::string s = shape_in_words(output ? r.out : r.in);
-    return s +
-           (r.only == (output ? collx::detail::at_root::output : collx::detail::at_root::input) ? "; the root's" : "");
+    return s + (r.root_only == (output ? collx::detail::at_root::output : collx::detail::at_root::input)
+                    ? "; the root's"
+                    : "");
 }
 
 inline std::string verbs_table() {

@@ -49,7 +49,7 @@ struct call_facts {
 };
 
 struct call_arguments {
-    seen_buffer in = {}, out = {};
+    buffer_facts in = {}, out = {};
     bool is_in_place = false;  // `out` is the only buffer
     bool is_same_type = false; // both buffers have elements of one type
     int root = 0;
@@ -64,9 +64,11 @@ constexpr std::size_t own_place(const verb_row& row, std::size_t part, int rank)
                                              : 0;
 }
 // Whether this rank has the input or the output of a call; only the root may have it.
-constexpr bool has_input(const verb_row& row, int rank, int root) { return row.only != at_root::input || rank == root; }
+constexpr bool has_input(const verb_row& row, int rank, int root) {
+    return row.root_only != at_root::input || rank == root;
+}
 constexpr bool has_output(const verb_row& row, int rank, int root) {
-    return row.only != at_root::output || rank == root;
+    return row.root_only != at_root::output || rank == root;
 }
 
 // Checks the sizes of buffers with equal parts. Returns the call's count.
@@ -75,7 +77,7 @@ constexpr bool has_output(const verb_row& row, int rank, int root) {
                                                       int root) {
     if (is_in_place) return row.has_parts() ? part_of(c, out_elems) : out_elems;
     // The count comes from the buffer that all ranks have.
-    const bool from_output = row.only == at_root::input;
+    const bool from_output = row.root_only == at_root::input;
     const extent known = from_output ? row.out : row.in, other = from_output ? row.in : row.out;
     const std::size_t elems = from_output ? out_elems : in_elems;
     const std::size_t count = known == extent::parts ? part_of(c, elems) : elems;
@@ -114,7 +116,7 @@ std::size_t check_tables(const communicator_core& c, const verb_row& row, const 
                           .in_packed = row.in == extent::part && !a.is_in_place,
                           .out_packed = row.out == extent::part && !a.is_in_place}};
     std::size_t place;
-    if (row.counts == part_counts_of::none) {
+    if (row.counts == counts_known_by::none) {
         f.count = f.cuts.elems = check_sizes(c, row, a.in.elems, a.out.elems, a.is_in_place, a.root);
         f.total_elems = row.has_parts() ? f.cuts.elems * static_cast<std::size_t>(c.net.size()) : f.cuts.elems;
         place = own_place(row, f.cuts.elems, me);

@@ -10,14 +10,14 @@ namespace detail {
 COLLX_ONCE std::size_t check_tables(const communicator_core& c, const verb_row& row, const call_arguments& a,
                                     call_facts& f) {
     const count_table& t = a.tables->first;
-    const count_table& received = row.counts == part_counts_of::own ? a.tables->second : t;
+    const count_table& received = row.counts == counts_known_by::own ? a.tables->second : t;
     const int me = c.net.rank();
-    const auto check = [&](const seen_buffer& b, const char* which, extent e, const count_table& counts) {
+    const auto check = [&](const buffer_facts& b, const char* which, extent e, const count_table& counts) {
         if (e == extent::part) require_size(c, which, b.elems, t.sizes()[me]);
         else require_at_least(c, which, b.elems, counts.end());
     };
     if (row.out == extent::parts && has_output(row, me, a.root))
-        received.require_disjoint(me, row.counts == part_counts_of::own && !a.is_in_place ? "receive" : row.name);
+        received.require_disjoint(me, row.counts == counts_known_by::own && !a.is_in_place ? "receive" : row.name);
     if (a.is_in_place) {
         check(a.out, "only", extent::parts, t);
     } else {
@@ -29,7 +29,7 @@ COLLX_ONCE std::size_t check_tables(const communicator_core& c, const verb_row& 
              "the counts of a rank for itself differ: %zu and %zu", t.sizes()[me], received.sizes()[me]);
     f.cuts.in_table = &t;
     f.cuts.out_table = &received;
-    f.private_counts = row.counts != part_counts_of::alike;
+    f.private_counts = row.counts != counts_known_by::alike;
     if (!f.private_counts) {
         f.total_elems = t.total();
         f.counts_hash = t.hash();

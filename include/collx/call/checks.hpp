@@ -21,7 +21,7 @@ const void* address_of(const View& v) {
 }
 
 // A buffer as the checks see it, independent of its element type.
-struct seen_buffer {
+struct buffer_facts {
     const void* data = nullptr;
     std::size_t elems = 0;
     std::size_t bytes = 0; // SIZE_MAX: overflow, more than memory can hold
@@ -33,10 +33,11 @@ struct seen_buffer {
     bool repeats = false;           // several elements lie at one address
 };
 template <class View>
-seen_buffer seen(const View& v) {
+buffer_facts facts_of(const View& v) {
     constexpr std::size_t elem_bytes = sizeof(element_of<View>);
     const std::size_t n = v.size();
-    seen_buffer b{
+    // Half of the address space at most: the sum of two such sizes does not overflow.
+    buffer_facts b{
         .elems = n, .bytes = n <= SIZE_MAX / elem_bytes / 2 ? n * elem_bytes : SIZE_MAX, .elem_bytes = elem_bytes};
     if constexpr (View::is_contiguous) {
         b.data = v.data();
@@ -50,25 +51,25 @@ seen_buffer seen(const View& v) {
 }
 // The same for a call on device memory.
 template <class View>
-seen_buffer seen_on_device(const View& v) {
-    seen_buffer b = seen(v);
+buffer_facts facts_on_device(const View& v) {
+    buffer_facts b = facts_of(v);
     b.is_window = b.is_on_device = false;
     b.is_of_device_call = true;
     return b;
 }
 // The same for a buffer that must be in host memory.
 template <class View>
-seen_buffer seen_on_host(const View& v) {
+buffer_facts facts_on_host(const View& v) {
     static_assert(
         memory_kind_v<View> == memory_kind::host,
         "collx: this buffer lies in device memory and another one of this call in the host's, or this form of "
         "the call does not take device memory: collx::device_group is group for it.");
-    return seen(v);
+    return facts_of(v);
 }
 
 // The errors of the checks below. Buffers go by value, so that calls without an error need no copy of them in memory.
-[[gnu::cold]] void refuse_elements(int me, seen_buffer b, const char* which);
-[[gnu::cold]] void look_at_memory(const communicator_core& c, seen_buffer b, const char* which);
+[[gnu::cold]] void refuse_elements(int me, buffer_facts b, const char* which);
+[[gnu::cold]] void check_memory(const communicator_core& c, buffer_facts b, const char* which);
 [[noreturn, gnu::cold]] void refuse_repeats(int me, const char* which);
 [[noreturn, gnu::cold]] void refuse_overlap(int me);
 [[noreturn, gnu::cold]] void refuse_size(const communicator_core& c, const char* which, std::size_t have,
@@ -85,23 +86,23 @@ void require_no_root(const communicator_core& c, const Options& o) {
 }
 
 // The checks of a buffer that need no communicator.
-inline bool has_elements(const seen_buffer& b) { return b.bytes != SIZE_MAX && !b.is_null; }
-inline void require_memory(const communicator_core& c, const seen_buffer& b, const char* which) {
-    if (!has_elements(b) || c.device != nullptr || b.is_window || b.is_on_device) look_at_memory(c, b, which);
+inline bool has_elements(const buffer_facts& b) { return b.bytes != SIZE_MAX && !b.is_null; }
+inline void require_memory(const communicator_core& c, const buffer_facts& b, const char* which) {
+    if (!has_elements(b) || c.device != nullptr || b.is_window || b.is_on_device) check_memory(c, b, which);
 }
 // Refuses a buffer that is to be written, but has no place for each element.
-inline void require_distinct(int me, const seen_buffer& b, const char* which) {
+inline void require_distinct(int me, const buffer_facts& b, const char* which) {
     if (b.repeats) [[unlikely]]
         refuse_repeats(me, which);
 }
 // The same for a buffer that is written.
-inline void require_writable(const communicator_core& c, const seen_buffer& b, const char* which) {
+inline void require_writable(const communicator_core& c, const buffer_facts& b, const char* which) {
     require_memory(c, b, which);
     require_distinct(c.net.rank(), b, which);
 }
 // Refuses two buffers that overlap, unless the smaller one lies `own_place_elems` from the start of the other.
 // SIZE_MAX: any overlap is refused.
-inline void require_no_overlap(int me, const seen_buffer& in, const seen_buffer& out, std::size_t own_place_elems,
+inline void require_no_overlap(int me, const buffer_facts& in, const buffer_facts& out, std::size_t own_place_elems,
                                bool is_same_type) {
     if (!in.has_address || !out.has_address || in.bytes == 0 || out.bytes == 0) return;
     const auto *a = static_cast<const std::byte*>(in.data), *b = static_cast<const std::byte*>(out.data);
@@ -120,15 +121,16 @@ inline std::size_t part_of(const communicator_core& c, std::size_t whole) {
 
 template <class View>
 void require_elements(int me, const View& v, const char* which) {
-    if (const seen_buffer b = seen(v); !has_elements(b)) refuse_elements(me, b, which);
+    if (const buffer_facts b = facts_of(v); !has_elements(b)) refuse_elements(me, b, which);
 }
 template <class View>
 void require_memory(const communicator_core& c, const View& v, const char* which) {
-    require_memory(c, seen_on_host(v), which);
+    require_memory(c, facts_on_host(v), which);
 }
 template <class In, class Out>
 void require_no_overlap(int me, const In& in, const Out& out, std::size_t own_place_elems = 0) {
-    require_no_overlap(me, seen(in), seen(out), own_place_elems, std::is_same_v<element_of<In>, element_of<Out>>);
+    require_no_overlap(me, facts_of(in), facts_of(out), own_place_elems,
+                       std::is_same_v<element_of<In>, element_of<Out>>);
 }
 template <class In, class Out>
 void require_no_overlap(const communicator_core& c, const In& in, const Out& out, std::size_t own_place_elems = 0) {

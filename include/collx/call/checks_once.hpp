@@ -7,7 +7,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-COLLX_ONCE void refuse_elements(int me, seen_buffer b, const char* which) {
+COLLX_ONCE void refuse_elements(int me, buffer_facts b, const char* which) {
     if (b.bytes == SIZE_MAX)
         fail(errc::invalid_argument, me, -1, "is a count negative?", "the %s buffer claims %zu elements", which,
              b.elems);
@@ -15,7 +15,7 @@ COLLX_ONCE void refuse_elements(int me, seen_buffer b, const char* which) {
          which, b.elems);
 }
 
-COLLX_ONCE void look_at_memory(const communicator_core& c, seen_buffer b, const char* which) {
+COLLX_ONCE void check_memory(const communicator_core& c, buffer_facts b, const char* which) {
     const int me = c.net.rank();
     if (b.is_of_device_call) return;
     if (!has_elements(b)) refuse_elements(me, b, which);

@@ -34,7 +34,7 @@ namespace detail {
 [[gnu::cold]] COLLX_ONCE void compare_with_root(communicator_core& c, const call_facts& f, std::int64_t timeout_ns) {
     const int me = c.net.rank();
     const std::size_t* const counts = f.tables->first.sizes(); // other ranks know their own only
-    const bool is_gather = row_of(f.what).only == at_root::output;
+    const bool is_gather = row_of(f.what).root_only == at_root::output;
     count_fault mine;
     const call_end end(timeout_ns);
     c.exchange_each(

@@ -17,19 +17,19 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 // How a verb runs: blocking, as work, with errors as values, or any number of times (persistent.hpp).
-struct blocking {};
-struct nonblocking {};
-struct tried {};
-struct repeated {};
+struct blocking_mode {};
+struct async_mode {};
+struct try_mode {};
+struct persistent_mode {};
 
 template <class Mode>
-inline constexpr call_kind call_kind_of = std::is_same_v<Mode, repeated>      ? call_kind::persistent
-                                          : std::is_same_v<Mode, nonblocking> ? call_kind::async
-                                                                              : call_kind::blocking;
+inline constexpr call_kind call_kind_of = std::is_same_v<Mode, persistent_mode> ? call_kind::persistent
+                                          : std::is_same_v<Mode, async_mode>    ? call_kind::async
+                                                                                : call_kind::blocking;
 
 // Whether a call continues after the statement that makes it.
 template <class Mode>
-inline constexpr bool outlasts_line_v = std::is_same_v<Mode, nonblocking> || std::is_same_v<Mode, repeated>;
+inline constexpr bool outlives_statement_v = std::is_same_v<Mode, async_mode> || std::is_same_v<Mode, persistent_mode>;
 
 // Whether an argument is a temporary that owns its elements. X: as deduced for X&&. For types with traits or members
 // of their own this cannot be known; then the answer is `unknown`.
@@ -62,20 +62,20 @@ struct held_with_input : held_operation<R> {
 };
 
 template <class Mode, class X>
-inline constexpr bool is_moved_in_v = outlasts_line_v<Mode>&& owns_elements<X>(true);
+inline constexpr bool is_moved_in_v = outlives_statement_v<Mode>&& owns_elements<X>(true);
 
 template <class X>
 constexpr void require_movable() {
-    static_assert(
-        std::is_move_constructible_v<std::remove_cv_t<X>>,
-        "collx: this call goes on after its line, until wait(), and one of its buffers is a temporary that can "
-        "neither be moved nor copied into the call. Keep it in a variable.");
+    static_assert(std::is_move_constructible_v<std::remove_cv_t<X>>,
+                  "collx: this call continues after the statement that starts it, until wait(), and one of its buffers "
+                  "is a temporary that can "
+                  "neither be moved nor copied into the call. Keep it in a variable.");
 }
 
 // Refuses a temporary as the output of a persistent call: the program could not read the result.
 template <class Mode, class Out>
 constexpr void require_reachable() {
-    static_assert(!std::is_same_v<Mode, repeated> || !owns_elements<Out>(false),
+    static_assert(!std::is_same_v<Mode, persistent_mode> || !owns_elements<Out>(false),
                   "collx: this call is made again and again, and its output is a temporary that the program cannot "
                   "read. Keep it in a variable, or pass a view of memory that stays.");
 }
@@ -121,7 +121,7 @@ auto keep(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out) {
         require_movable<plain_out>();
         auto all = make_counted<held_operation<result>>(held_operation<result>{std::move(out), {}});
         return buffers{all, &all->held, &in};
-    } else if constexpr (Tables && outlasts_line_v<Mode>) {
+    } else if constexpr (Tables && outlives_statement_v<Mode>) {
         return buffers{make_counted<held_operation<void>>(), &out, &in};
     } else {
         return buffers{nullptr, &out, &in};

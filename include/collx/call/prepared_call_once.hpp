@@ -35,7 +35,7 @@ inline void compare_requests(communicator_core& c, const call_request& r, bool z
                                 : r.at_port == port::blocking ? call_kind::blocking
                                                               : call_kind::async},
                        end.left_ns());
-    if (row_of(r.facts.what).counts == part_counts_of::root) compare_with_root(c, r.facts, end.left_ns());
+    if (row_of(r.facts.what).counts == counts_known_by::root) compare_with_root(c, r.facts, end.left_ns());
 }
 
 // Inlined into its one caller: a separate function costs 24 instructions per call.
@@ -77,20 +77,21 @@ inline std::size_t piece_elems_of(const communicator_core& c, const call_request
     return bytes / elem_bytes != 0 ? bytes / elem_bytes : 1;
 }
 
-// A number for what must be the same on all ranks in this call, as far as all compilers spell it alike. (The root is a
-// parameter of the algorithm.)
-inline std::uint64_t said_by(const call_request& r, const bound_schedule& plan) {
-    std::uint64_t says = r.elements.is.kind +
-                         static_cast<std::uint64_t>(row_of(r.facts.what).does) * 0xd6e8'feb8'6659'fd93 +
-                         plan.parameters * 0xc4ce'b9fe'1a85'ec53;
+// A hash of what must be equal on all ranks. Of types it has only what all compilers name alike. The root is one of
+// plan.parameters. The constants are odd numbers that spread the bits.
+inline std::uint64_t fingerprint_of(const call_request& r, const bound_schedule& plan) {
+    std::uint64_t fingerprint = r.elements.is.kind +
+                                static_cast<std::uint64_t>(row_of(r.facts.what).does) * 0xd6e8'feb8'6659'fd93 +
+                                plan.parameters * 0xc4ce'b9fe'1a85'ec53;
     if (!r.facts.private_counts)
-        says += r.facts.count * 0x9fb2'1c65'1e98'df25 + r.facts.counts_hash * 0xa24b'aed4'963e'e407;
-    return says;
+        fingerprint += r.facts.count * 0x9fb2'1c65'1e98'df25 + r.facts.counts_hash * 0xa24b'aed4'963e'e407;
+    return fingerprint;
 }
 
-// Whether the call takes its short form. Each rank decides for itself. chunk_bytes: of the largest chunk.
-inline bool is_read_straight(const communicator_core& c, const call_request& r, const bound_schedule& plan,
-                             std::size_t chunk_bytes) {
+// Whether the call takes its short form. Each rank decides alone, so both forms must understand each other's
+// data. chunk_bytes: of the largest chunk.
+inline bool has_short_form(const communicator_core& c, const call_request& r, const bound_schedule& plan,
+                           std::size_t chunk_bytes) {
     if (!r.elements.is.plain || !plan.is_short_form || r.piece_bytes != 0 || chunk_bytes > plan.most_bytes)
         return false;
     if (plan.window != nullptr) return !r.facts.private_counts && chunk_bytes <= most_short_bytes;
@@ -101,18 +102,18 @@ inline prepared_call prepare_call(communicator_core& c, const call_request& r) {
     const bool may_attach = r.attaches && !r.in_windows, zero_copy = may_use_zero_copy(c, r, may_attach);
     if (c.settings.checked != 0) compare_requests(c, r, zero_copy);
     bound_schedule& plan = choose_schedule(c, r, may_attach, zero_copy);
-    const bool attached = may_attach && plan.zero_copy; // short calls are staged
+    const bool attached = may_attach && plan.zero_copy; // a short call may have got a staged schedule
     const auto [in, out] = r.facts.cuts(plan.chunks);
     const std::size_t elem_bytes = r.elements.is.bytes;
     const std::size_t chunk_bytes = (in.largest() > out.largest() ? in.largest() : out.largest()) * elem_bytes;
-    const std::uint64_t says = said_by(r, plan);
-    if (is_read_straight(c, r, plan, chunk_bytes))
-        return {&plan, in, out, chunk_bytes != 0 ? chunk_bytes / elem_bytes : 1, attached, true, says};
+    const std::uint64_t fingerprint = fingerprint_of(r, plan);
+    if (has_short_form(c, r, plan, chunk_bytes))
+        return {&plan, in, out, chunk_bytes != 0 ? chunk_bytes / elem_bytes : 1, attached, true, fingerprint};
     const std::size_t piece = piece_elems_of(c, r, plan, chunk_bytes);
     if (plan.tmp_chunks != 0)
         c.schedules.provide_scratch(plan, static_cast<std::size_t>(plan.tmp_chunks) * piece * r.kept_bytes,
                                     r.kept_align);
-    return {&plan, in, out, piece, attached, false, says};
+    return {&plan, in, out, piece, attached, false, fingerprint};
 }
 
 inline call_words words_of(const call_request& r, call_kind kind) {
@@ -143,7 +144,7 @@ COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {
 }
 
 inline void run_within(communicator_core& c, const call_request& r, const prepared_call& p, std::int64_t timeout_ns) {
-    const std::uint64_t agreed = c.agree(p.says);
+    const std::uint64_t agreed = c.agree(p.fingerprint);
     if (p.is_short) return run_short(c, *p.plan, {r.elements, p.in, p.out, p.piece_elems, agreed}, timeout_ns);
     task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, agreed, p.attached);
     c.run(t, timeout_ns);
@@ -164,7 +165,7 @@ COLLX_ONCE void run_prepared(communicator_core& c, const call_request& r, const 
 }
 
 // Whether equal requests are prepared alike: there is no table of counts, and no policy with parameters.
-inline bool is_memorable(const call_request& r) {
+inline bool may_be_reused(const call_request& r) {
     return r.is_free_to_choose && r.facts.tables == nullptr && r.piece_bytes == 0;
 }
 inline recent_calls::key key_of(const communicator_core& c, const call_request& r) {
@@ -187,13 +188,13 @@ COLLX_ONCE void run_blocking(communicator_core& c, const call_request& r) {
         return run_recorded(c, r);
     if (c.settings.checked != 0) [[unlikely]]
         return prepare_and_run(c, r);
-    const bool memorable = is_memorable(r);
+    const bool reusable = may_be_reused(r);
     const recent_calls::key key = key_of(c, r);
-    if (memorable)
+    if (reusable)
         if (const prepared_call* const known = c.schedules.recent.find(key)) return run_prepared(c, r, *known);
     const prepared_call p = prepare(c, r);
     // Not kept where the schedule needs scratch, which prepare() provides for each call.
-    if (memorable && p.plan->tmp_chunks == 0) c.schedules.recent.keep(key, p);
+    if (reusable && p.plan->tmp_chunks == 0) c.schedules.recent.keep(key, p);
     run_prepared(c, r, p);
 }
 
@@ -211,7 +212,7 @@ COLLX_ONCE relayed_numbers numbers_of_relayed(communicator_core& c, const call_r
 
 COLLX_ONCE void run_relayed(communicator_core& c, const call_request& r, const prepared_call& p) {
     const relayed_numbers numbers = numbers_of_relayed(c, r, p);
-    relayed_task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, c.agree(p.says), numbers);
+    relayed_task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, c.agree(p.fingerprint), numbers);
     c.run(t, r.facts.timeout_ns);
 }
 

@@ -73,7 +73,7 @@ protected:
     COLLX_ONCE virtual counted_ptr<operation> arm();
     virtual void begin() { core_.begin_collective(); }
     // The agreed number of one start; see call_state.
-    virtual std::uint64_t agreed() { return core_.agree(call_.says); }
+    virtual std::uint64_t agreed() { return core_.agree(call_.fingerprint); }
     COLLX_ONCE virtual void run_now();
     // Whether other operations of its queue go first.
     bool has_to_queue() const { return !core_.pending.empty() && core_.pending.is_queued(queue_); }
@@ -141,19 +141,19 @@ public:
     ready_sequence parts;
 
 protected:
-    ready_parts(communicator_core& c, std::uint64_t says, std::int64_t timeout_ns, bool is_collective = true)
-        : parts(timeout_ns), core_(c), says_(says), is_collective_(is_collective) {}
+    ready_parts(communicator_core& c, std::uint64_t fingerprint, std::int64_t timeout_ns, bool is_collective = true)
+        : parts(timeout_ns), core_(c), fingerprint_(fingerprint), is_collective_(is_collective) {}
     void begin() {
         require_unmoved();
         if (!is_collective_) return;
         core_.begin_collective();
-        (void)core_.agree(says_);
+        (void)core_.agree(fingerprint_);
     }
 
     communicator_core& core_;
 
 private:
-    const std::uint64_t says_;
+    const std::uint64_t fingerprint_;
     const bool is_collective_;
 };
 

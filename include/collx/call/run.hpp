@@ -43,7 +43,8 @@ struct typed_call {
     static constexpr bool is_scan = C == collective::scan || C == collective::exclusive_scan;
     // Whether a result may travel on as an operand: no hook has changed it, and the wire does not round it. If it may
     // not, scans on one host are one_shot, in which each rank reads the operands themselves.
-    static constexpr bool passes_on = !has_post && std::is_same_v<wire_type, typename mover_type::acc_type>;
+    static constexpr bool accumulates_in_wire_type =
+        !has_post && std::is_same_v<wire_type, typename mover_type::acc_type>;
     static constexpr bool serial = mover_type::reduces && Policies::rank_order;
     static constexpr bool ordered = serial || (mover_type::reduces && !is_commutative_v<Op, element_of<In>>);
     static constexpr bool attaches = Policies::attaches && !mover_type::reduces && mover_type::plain;
@@ -60,8 +61,8 @@ struct typed_call {
         const bool checked = c.settings.checked != 0;
         std::uint32_t type_says = static_cast<std::uint32_t>(type_hash<wire_type>());
         std::uint32_t op_says = static_cast<std::uint32_t>(op_hash<Op>());
-        if constexpr (requires(const Op& op) { op.says(); }) { // an operator chosen at run time: any_op.hpp
-            const auto& said = elements.mover().op().says();
+        if constexpr (requires(const Op& op) { op.chosen(); }) { // an operator chosen at run time: any_op.hpp
+            const auto& said = elements.mover().op().chosen();
             type_says = said.type_hash;
             op_says = said.op_hash;
         }
@@ -102,11 +103,11 @@ private:
         } else {
             if constexpr (may_have_private_counts<C>)
                 if (r.facts.private_counts) return select_for_private_counts<C>(c.schedules, p);
-            if constexpr (is_scan && !passes_on) {
+            if constexpr (is_scan && !accumulates_in_wire_type) {
                 if (p.windows) return c.schedules.bind(algo::one_shot<C>{}, p.at_port);
                 if (has_post) refuse_post_of_scan(c);
             }
-            if constexpr (C == collective::reduce && serial && !passes_on) {
+            if constexpr (C == collective::reduce && serial && !accumulates_in_wire_type) {
                 problem narrow = p;
                 narrow.must_round_once = true;
                 return select<C>(c.schedules, narrow);
@@ -163,7 +164,7 @@ template <bool MayRelay, class Mover>
 counted_ptr<operation> start_prepared(communicator_core& c, const call_request& r, const prepared_call& p,
                                       const Mover& m, int queue) {
     counted_ptr<operation> t;
-    const std::uint64_t agreed = c.agree(p.says);
+    const std::uint64_t agreed = c.agree(p.fingerprint);
     if constexpr (MayRelay)
         if (is_relayed(r, p))
             t = make_counted<typed_operation<relayed_task, Mover>>(c.net, *p.plan, m, p.in, p.out, p.piece_elems,
@@ -198,13 +199,13 @@ auto run_call(communicator_core& c, const Policies& policies, const In& in, cons
         c.require_time_limit(f.timeout_ns);
         c.begin_collective();
         using mover_type = typename call::mover_type;
-        if constexpr (std::is_same_v<Mode, repeated>) {
+        if constexpr (std::is_same_v<Mode, persistent_mode>) {
             using ready = ready_collective<C, call, may_relay, Policies, Kept, Refresh>;
             auto made = make_sole<ready>(c, policies, mover_type(in, out, op, c.net.size()), f, kept, refresh,
                                          next_async_port(c));
             ++c.asyncs;
             return persistent_call(c, std::move(made));
-        } else if constexpr (std::is_same_v<Mode, nonblocking>) {
+        } else if constexpr (std::is_same_v<Mode, async_mode>) {
             typed_elements elements(mover_type(in, out, op, c.net.size()));
             const int at_port = next_async_port(c);
             const call_request r = call::request(c, policies, elements, f, at_port);

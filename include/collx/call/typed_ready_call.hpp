@@ -132,7 +132,7 @@ public:
         : ready_operation(c, at_port, f.timeout_ns), policies_(p), elements_(m), facts_(f), buffers_(kept),
           refresh_(refresh), request_(requested(at_port)) {
         bind(elements_, prepare(c, request_), {name_of(f.what), f.total_elems * elements_.is.bytes});
-        (void)c.agree(~call_.says); // making the persistent call is a call, too
+        (void)c.agree(~call_.fingerprint); // inverted: making and running it are different calls
         composed_.bind(c, policies_, facts_, call_, elements_.mover());
     }
     void require_unmoved() const override {

@@ -56,7 +56,7 @@ enum class in_place : std::uint8_t {
     copied    // the input is copied first; two buffers may not overlap
 };
 // Which ranks know the lengths of a v-variant's parts.
-enum class part_counts_of : std::uint8_t {
+enum class counts_known_by : std::uint8_t {
     none,  // parts of one length
     alike, // one table, the same on all ranks
     root,  // the root's table
@@ -71,11 +71,11 @@ struct verb_row {
     collective does; // send_recv for messages
     extent in, out;
     in_place place;
-    part_counts_of counts;
-    at_root only;
+    counts_known_by counts;
+    at_root root_only;         // for the buffers
     bool takes_one, takes_two; // the forms with one buffer, with two
 
-    constexpr bool is_rooted() const { return only != at_root::no_root; }
+    constexpr bool is_rooted() const { return root_only != at_root::no_root; }
     constexpr bool reduces() const { return collx::reduces(does); }
     constexpr bool has_parts() const { return in == extent::parts || out == extent::parts; }
     constexpr bool is_message() const { return does == collective::send_recv && !has_edges(); }
@@ -85,51 +85,51 @@ struct verb_row {
 // clang-format off
 inline constexpr verb_row verb_rows[] = {
     {verb::all_reduce, "all_reduce", collective::all_reduce,
-     extent::whole, extent::whole, in_place::same, part_counts_of::none, at_root::no_root, true, true},
+     extent::whole, extent::whole, in_place::same, counts_known_by::none, at_root::no_root, true, true},
     {verb::reduce, "reduce", collective::reduce,
-     extent::whole, extent::whole, in_place::same, part_counts_of::none, at_root::output, true, true},
+     extent::whole, extent::whole, in_place::same, counts_known_by::none, at_root::output, true, true},
     {verb::reduce_scatter, "reduce_scatter", collective::reduce_scatter,
-     extent::parts, extent::part, in_place::own_part, part_counts_of::none, at_root::no_root, true, true},
+     extent::parts, extent::part, in_place::own_part, counts_known_by::none, at_root::no_root, true, true},
     {verb::reduce_scatter_v, "reduce_scatter_v", collective::reduce_scatter,
-     extent::parts, extent::part, in_place::own_part, part_counts_of::alike, at_root::no_root, true, true},
+     extent::parts, extent::part, in_place::own_part, counts_known_by::alike, at_root::no_root, true, true},
     {verb::scan, "scan", collective::scan,
-     extent::whole, extent::whole, in_place::same, part_counts_of::none, at_root::no_root, true, true},
+     extent::whole, extent::whole, in_place::same, counts_known_by::none, at_root::no_root, true, true},
     {verb::exclusive_scan, "exclusive_scan", collective::exclusive_scan,
-     extent::whole, extent::whole, in_place::same, part_counts_of::none, at_root::no_root, true, true},
+     extent::whole, extent::whole, in_place::same, counts_known_by::none, at_root::no_root, true, true},
     {verb::broadcast, "broadcast", collective::broadcast,
-     extent::whole, extent::whole, in_place::same, part_counts_of::none, at_root::neither, true, false},
+     extent::whole, extent::whole, in_place::same, counts_known_by::none, at_root::neither, true, false},
     {verb::all_gather, "all_gather", collective::all_gather,
-     extent::part, extent::parts, in_place::own_part, part_counts_of::none, at_root::no_root, true, true},
+     extent::part, extent::parts, in_place::own_part, counts_known_by::none, at_root::no_root, true, true},
     {verb::all_gather_v, "all_gather_v", collective::all_gather,
-     extent::part, extent::parts, in_place::own_part, part_counts_of::alike, at_root::no_root, false, true},
+     extent::part, extent::parts, in_place::own_part, counts_known_by::alike, at_root::no_root, false, true},
     {verb::gather, "gather", collective::gather,
-     extent::part, extent::parts, in_place::own_part, part_counts_of::none, at_root::output, false, true},
+     extent::part, extent::parts, in_place::own_part, counts_known_by::none, at_root::output, false, true},
     {verb::gather_v, "gather_v", collective::gather,
-     extent::part, extent::parts, in_place::own_part, part_counts_of::root, at_root::output, false, true},
+     extent::part, extent::parts, in_place::own_part, counts_known_by::root, at_root::output, false, true},
     {verb::scatter, "scatter", collective::scatter,
-     extent::parts, extent::part, in_place::own_part, part_counts_of::none, at_root::input, false, true},
+     extent::parts, extent::part, in_place::own_part, counts_known_by::none, at_root::input, false, true},
     {verb::scatter_v, "scatter_v", collective::scatter,
-     extent::parts, extent::part, in_place::own_part, part_counts_of::root, at_root::input, false, true},
+     extent::parts, extent::part, in_place::own_part, counts_known_by::root, at_root::input, false, true},
     {verb::all_to_all, "all_to_all", collective::all_to_all,
-     extent::parts, extent::parts, in_place::copied, part_counts_of::none, at_root::no_root, true, true},
+     extent::parts, extent::parts, in_place::copied, counts_known_by::none, at_root::no_root, true, true},
     {verb::all_to_all_v, "all_to_all_v", collective::all_to_all,
-     extent::parts, extent::parts, in_place::copied, part_counts_of::own, at_root::no_root, true, true},
+     extent::parts, extent::parts, in_place::copied, counts_known_by::own, at_root::no_root, true, true},
     {verb::barrier, "barrier", collective::barrier,
-     extent::none, extent::none, in_place::never, part_counts_of::none, at_root::no_root, false, false},
+     extent::none, extent::none, in_place::never, counts_known_by::none, at_root::no_root, false, false},
     {verb::send, "send", collective::send_recv,
-     extent::whole, extent::none, in_place::never, part_counts_of::none, at_root::no_root, true, false},
+     extent::whole, extent::none, in_place::never, counts_known_by::none, at_root::no_root, true, false},
     {verb::recv, "recv", collective::send_recv,
-     extent::none, extent::whole, in_place::never, part_counts_of::none, at_root::no_root, true, false},
+     extent::none, extent::whole, in_place::never, counts_known_by::none, at_root::no_root, true, false},
     {verb::sendrecv, "sendrecv", collective::send_recv,
-     extent::whole, extent::whole, in_place::never, part_counts_of::none, at_root::no_root, false, true},
+     extent::whole, extent::whole, in_place::never, counts_known_by::none, at_root::no_root, false, true},
     {verb::neighbor_all_gather, "neighbor_all_gather", collective::send_recv,
-     extent::part, extent::sources, in_place::never, part_counts_of::none, at_root::no_root, false, true},
+     extent::part, extent::sources, in_place::never, counts_known_by::none, at_root::no_root, false, true},
     {verb::neighbor_all_gather_v, "neighbor_all_gather_v", collective::send_recv,
-     extent::part, extent::sources, in_place::never, part_counts_of::own, at_root::no_root, false, true},
+     extent::part, extent::sources, in_place::never, counts_known_by::own, at_root::no_root, false, true},
     {verb::neighbor_all_to_all, "neighbor_all_to_all", collective::send_recv,
-     extent::destinations, extent::sources, in_place::never, part_counts_of::none, at_root::no_root, false, true},
+     extent::destinations, extent::sources, in_place::never, counts_known_by::none, at_root::no_root, false, true},
     {verb::neighbor_all_to_all_v, "neighbor_all_to_all_v", collective::send_recv,
-     extent::destinations, extent::sources, in_place::never, part_counts_of::own, at_root::no_root, false, true},
+     extent::destinations, extent::sources, in_place::never, counts_known_by::own, at_root::no_root, false, true},
 };
 // clang-format on
 

@@ -58,7 +58,7 @@ public:
         const one_caller::call here(core_->caller, core_->net.rank());
         core_->progress_pending();
         if (op_->state == task_state::failed) core_->give_up_on(*op_);
-        if (op_->state != task_state::done) core_->look_for(*op_, look_, timeout_ns_);
+        if (op_->state != task_state::done) core_->check_for_failure(*op_, look_, timeout_ns_);
         return op_->state == task_state::done;
     }
     void wait() {
@@ -81,7 +81,7 @@ public:
     // Does nothing to one that is done.
     void settle_failed() {
         has_failed_ = true;
-        if (is_over() || op_->is_left || core_->home->mark.is_child()) return; // is_child: the call is the parent's
+        if (is_over() || op_->is_orphaned || core_->home->mark.is_child()) return; // is_child: the call is the parent's
         core_->pending.drop(op_.get());
         if (op_->state == task_state::done || op_->state == task_state::failed) return;
         op_->error = core_->net.failed() ? core_->net.failed() : failure(errc::aborted, core_->net.rank());
@@ -96,18 +96,18 @@ public:
 
 private:
     // Otherwise the communicator may be gone.
-    bool may_advance() const { return !is_settled() && !is_over() && !op_->is_left; }
+    bool may_advance() const { return !is_settled() && !is_over() && !op_->is_orphaned; }
     // Throws if the communicator that could advance the call is gone, or belongs to the parent of this process.
     bool is_done() const {
         if (op_ == nullptr || op_->state == task_state::done) return true;
-        if (op_->is_left)
+        if (op_->is_orphaned)
             fail(errc::aborted, op_->error.rank(), op_->error.rank(), "wait for calls before that",
                  "the communicator was destroyed here while this call was under way");
         core_->require_own();
         return false;
     }
     bool is_droppable() const noexcept {
-        return core_ != nullptr && op_ != nullptr && op_->state != task_state::done && !op_->is_left;
+        return core_ != nullptr && op_ != nullptr && op_->state != task_state::done && !op_->is_orphaned;
     }
     void leave() noexcept {
         if (!is_droppable()) return;

@@ -13,8 +13,8 @@ using all_reduce_fn = reducing_fn<Mode, verb::all_reduce>;
 
 // Reduces x over all ranks, in place, or from `in` to `out`.
 // Shape: the same number of elements on every rank.
-// Cost: where memory is shared, one synchronisation up to a size from 2 to 48 KiB (docs/algorithms.md), two above;
-//     2(n - 1)/n of the buffer staged. No allocation after the first call.
+// Cost: in shared memory one synchronisation for short buffers (up to 2 to 48 KiB, docs/algorithms.md), two for longer
+//     ones. A call by way of messages moves 2(n - 1)/n of the buffer. No allocation after the first call.
 // Order: the default algorithms combine operands in rank order, so any associative operator is right. All ranks hold
 //     the same bits.
 // Errors: invalid_argument (null, overlapping, sizes), mismatch (checked), peer_failed, timed_out, aborted.

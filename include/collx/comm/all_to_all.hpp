@@ -22,8 +22,8 @@ template <class Comm>
     const call_end end(f.timeout_ns);
     growing_array<std::size_t>& announced = f.tables->relayed; // not in use yet
     announced.assign(static_cast<std::size_t>(c.net.size()), 0);
-    all_to_all_fn<blocking>{}(comm, contiguous_view<const std::size_t>(f.tables->first.sizes(), announced.size()),
-                              announced, {.timeout = duration::from_ns(f.timeout_ns)});
+    all_to_all_fn<blocking_mode>{}(comm, contiguous_view<const std::size_t>(f.tables->first.sizes(), announced.size()),
+                                   announced, {.timeout = duration::from_ns(f.timeout_ns)});
     count_fault mine;
     for (std::size_t k = 0; k < announced.size() && mine.from < 0; ++k)
         if (announced[k] != f.tables->second.sizes()[k])

@@ -65,9 +65,9 @@ work<void> start_any(communicator& c, const any_request& r);
 
 template <class Mode>
 auto call_any(communicator& c, const any_request& r) {
-    if constexpr (std::is_same_v<Mode, nonblocking>) {
+    if constexpr (std::is_same_v<Mode, async_mode>) {
         return start_any(c, r);
-    } else if constexpr (std::is_same_v<Mode, tried>) {
+    } else if constexpr (std::is_same_v<Mode, try_mode>) {
         try {
             run_any(c, r);
             return result<void>();
@@ -118,10 +118,10 @@ private:
 template <class Mode, verb V>
 struct any_front : any_refusals {
     static constexpr verb_row row = row_of(V);
-    static constexpr bool is_counted = row.counts != part_counts_of::none;
+    static constexpr bool is_counted = row.counts != counts_known_by::none;
     static constexpr bool reduces = row.reduces() && !is_counted, reduces_v = row.reduces() && is_counted;
     static constexpr bool moves = !row.reduces() && !is_counted && !row.is_message();
-    static constexpr bool exchanges_v = row.counts == part_counts_of::own;
+    static constexpr bool exchanges_v = row.counts == counts_known_by::own;
     static constexpr bool moves_v = !row.reduces() && is_counted && !exchanges_v;
     using any_refusals::operator();
 
@@ -223,12 +223,12 @@ namespace any {
     inline constexpr detail::any_front<Mode, detail::verb::recv> recv{};                         \
     inline constexpr detail::any_front<Mode, detail::verb::sendrecv> sendrecv{};
 
-COLLX_ANY_VERBS(detail::blocking)
+COLLX_ANY_VERBS(detail::blocking_mode)
 namespace async {
-COLLX_ANY_VERBS(detail::nonblocking)
+COLLX_ANY_VERBS(detail::async_mode)
 }
 namespace try_ {
-COLLX_ANY_VERBS(detail::tried)
+COLLX_ANY_VERBS(detail::try_mode)
 } // namespace try_
 #undef COLLX_ANY_VERBS
 

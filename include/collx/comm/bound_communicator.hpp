@@ -96,7 +96,7 @@ concept Communicates = requires(X& x) {
 // no memory) ends the communicator.
 template <class Mode, class Comm, class F>
 auto in_mode(Comm& comm, F&& f) {
-    if constexpr (std::is_same_v<Mode, tried>) {
+    if constexpr (std::is_same_v<Mode, try_mode>) {
         try {
             base_of(comm).internals().or_abandon(f);
             return result<void>();

@@ -66,8 +66,8 @@ constexpr void require_list_of() {
 template <class Comm>
 std::vector<std::size_t> counts_of_all(Comm& comm, std::size_t mine, const call_options& o) {
     std::vector<std::size_t> counts(static_cast<std::size_t>(comm.size()));
-    all_gather_fn<blocking>{}(base_of(comm), contiguous_view<const std::size_t>(&mine, 1), counts,
-                              {.timeout = o.timeout});
+    all_gather_fn<blocking_mode>{}(base_of(comm), contiguous_view<const std::size_t>(&mine, 1), counts,
+                                   {.timeout = o.timeout});
     return counts;
 }
 inline std::size_t sum_of(const std::vector<std::size_t>& counts) {
@@ -80,7 +80,7 @@ inline std::size_t sum_of(const std::vector<std::size_t>& counts) {
 template <verb V>
 struct reduction_by_value {
     static constexpr bool gives_part = row_of(V).out == extent::part;
-    using verb_fn = reducing_fn<blocking, V>;
+    using verb_fn = reducing_fn<blocking_mode, V>;
 
     template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
     auto operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
@@ -115,17 +115,17 @@ struct broadcast_by_value {
         return base_of(comm).internals().or_abandon([&] {
             const call_end end(o.timeout);
             std::size_t size = in.size();
-            broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&size, 1), o);
+            broadcast_fn<blocking_mode>{}(base_of(comm), contiguous_view<std::size_t>(&size, 1), o);
             auto out = list_of<value_list_t<X>>(size);
             if (comm.rank() == o.root)
                 for (std::size_t i = 0; i < size; ++i) out[i] = in[i];
-            broadcast_fn<blocking>{}(comm, out, end.left_of(o));
+            broadcast_fn<blocking_mode>{}(comm, out, end.left_of(o));
             return out;
         });
     }
     template <Communicates Comm, SingleValue T>
     T operator()(Comm&& comm, T x, const call_options& o = {}) const {
-        broadcast_fn<blocking>{}(comm, contiguous_view<T>(&x, 1), o);
+        broadcast_fn<blocking_mode>{}(comm, contiguous_view<T>(&x, 1), o);
         return x;
     }
 };
@@ -146,8 +146,8 @@ struct gathering_by_value {
             const call_end end(o.timeout);
             const auto counts = counts_of_all(comm, in.size(), o);
             auto out = list_of<value_list_t<X>>(has_output(row, comm.rank(), o.root) ? sum_of(counts) : 0);
-            moving_v_fn<blocking, counted_verb_of(row.does)>{}(comm, in, out, counts, growing_array<std::size_t>(),
-                                                               end.left_of(o));
+            moving_v_fn<blocking_mode, counted_verb_of(row.does)>{}(comm, in, out, counts, growing_array<std::size_t>(),
+                                                                    end.left_of(o));
             return out;
         });
     }
@@ -156,7 +156,7 @@ struct gathering_by_value {
         require_list_of<T>();
         const int parts = has_output(row, comm.rank(), o.root) ? comm.size() : 0;
         auto out = list_of<std::vector<T>>(static_cast<std::size_t>(parts));
-        moving_fn<blocking, V>{}(comm, contiguous_view<const T>(&x, 1), out, o);
+        moving_fn<blocking_mode, V>{}(comm, contiguous_view<const T>(&x, 1), out, o);
         return out;
     }
 };
@@ -189,9 +189,9 @@ struct all_to_all_by_value {
             const auto [in, send_counts] = flatten(parts);
             std::vector<std::size_t> recv_counts(parts.size());
             const call_end end(o.timeout);
-            all_to_all_fn<blocking>{}(base_of(comm), send_counts, recv_counts, {.timeout = o.timeout});
+            all_to_all_fn<blocking_mode>{}(base_of(comm), send_counts, recv_counts, {.timeout = o.timeout});
             auto out = list_of<std::vector<typename list::value_type>>(sum_of(recv_counts));
-            all_to_all_v_fn<blocking>{}(comm, in, send_counts, out, recv_counts, end.left_of(o));
+            all_to_all_v_fn<blocking_mode>{}(comm, in, send_counts, out, recv_counts, end.left_of(o));
             std::vector<list> arrived;
             auto at = out.begin();
             for (const std::size_t count : recv_counts) {
@@ -216,13 +216,13 @@ struct scatter_by_value {
             const call_end end(o.timeout);
             // A list that is too long or too short must not leave other ranks waiting, so all ranks learn its length.
             std::size_t lists = counts.size(), mine = 0;
-            broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&lists, 1), o);
+            broadcast_fn<blocking_mode>{}(base_of(comm), contiguous_view<std::size_t>(&lists, 1), o);
             if (lists != static_cast<std::size_t>(comm.size()))
                 fail(errc::invalid_argument, comm.rank(), o.root, "give the root one part for each rank",
                      "scatter: the root has %zu parts for %d ranks", lists, comm.size());
-            scatter_fn<blocking>{}(base_of(comm), counts, contiguous_view<std::size_t>(&mine, 1), end.left_of(o));
+            scatter_fn<blocking_mode>{}(base_of(comm), counts, contiguous_view<std::size_t>(&mine, 1), end.left_of(o));
             auto out = list_of<list>(mine);
-            scatter_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), end.left_of(o));
+            scatter_v_fn<blocking_mode>{}(comm, in, out, counts, growing_array<std::size_t>(), end.left_of(o));
             return out;
         });
     }

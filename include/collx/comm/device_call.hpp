@@ -31,7 +31,8 @@ struct policy_set<gpus<R>, Rest...> : policy_set<Rest...> {
 
 namespace detail {
 
-// Specialised for void by gpu/calls.cuh.
+// Specialised for void by gpu/calls.cuh. The argument depends on Policies, so that the specialisation is looked for
+// where a call is compiled, not here.
 template <class Never>
 struct default_runtime {
     using type = void;
@@ -117,7 +118,7 @@ kept_part_counts kept_argument(const part_counts<Counts, Offsets>& p) {
 // it, which has copies of the arguments.
 template <class Mode, class Comm, class F, class... Args>
 auto with_device_calls(Comm& comm, const F& f, const Args&... args) {
-    static_assert(!std::is_same_v<Mode, nonblocking>,
+    static_assert(!std::is_same_v<Mode, async_mode>,
                   "collx: a call on device memory returns at once and is done when its stream is. Drop async::.");
     using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
     using runtime = typename runtime_of<policies>::type;
@@ -125,7 +126,7 @@ auto with_device_calls(Comm& comm, const F& f, const Args&... args) {
         static_assert(!std::is_void_v<runtime>,
                       "collx: this buffer lies in device memory. Make the call in a .cu file that includes "
                       "<collx/gpu/calls.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).");
-    } else if constexpr (std::is_same_v<Mode, repeated>) {
+    } else if constexpr (std::is_same_v<Mode, persistent_mode>) {
         return in_mode<Mode>(comm, [&] {
             auto again = [f, c = kept_communicator(comm), ... kept = kept_argument(args)](auto&& calls) mutable {
                 f(calls, c.comm, kept.shown()...);
@@ -154,6 +155,7 @@ auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_cal
         buffer(out), op, o, rest...);
 }
 // One message each way, or only one: then the other peer is no_peer. Both buffers are views.
+// Not -1: a program's -1 must still be refused as a rank that does not exist.
 inline constexpr int no_peer = -0x7fff'ffff;
 
 template <class Mode, class Comm, class Sent, class Received>

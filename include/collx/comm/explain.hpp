@@ -168,10 +168,10 @@ void add_candidates(explanation& e, const communicator_core& c, const problem& p
 
 } // namespace detail
 
-// Explains the choice for a call. what: a verb, as collx::all_reduce. bytes: of the whole buffer, on the wire: of each
-// rank's buffer for all_reduce, broadcast and reduce, of all parts together for the others. Cost: records the
-// schedules of all ranks for each algorithm of the collective: 0.1 ms for 8 ranks, 0.1 s for 256. Errors: none for
-// files that cannot be used: no_times then says what is wrong, with file, line and remedy.
+// Explains the choice for a call. The second argument is a verb, as collx::all_reduce. bytes: of the whole buffer, on
+// the wire: of each rank's buffer for all_reduce, broadcast and reduce, of all parts together for the others. Cost:
+// records the schedules of all ranks for each algorithm of the collective: 0.1 ms for 8 ranks, 0.1 s for 256. Errors:
+// none for files that cannot be used: no_times then says what is wrong, with file, line and remedy.
 template <class Verb>
 explanation explain(communicator& world, const Verb&, std::size_t bytes, const explain_options& o = {}) {
     static_assert(
@@ -179,7 +179,7 @@ explanation explain(communicator& world, const Verb&, std::size_t bytes, const e
                                       "collx::broadcast, collx::all_gather, ...");
     constexpr detail::verb_row row = Verb::row;
     static_assert(
-        row.does != collective::send_recv && row.counts == detail::part_counts_of::none,
+        row.does != collective::send_recv && row.counts == detail::counts_known_by::none,
         "collx: a message, or a call with counts per rank, has one algorithm: nothing is chosen by its size.");
     communicator_core& c = world.internals();
     const problem p = detail::problem_of(c, row.does, bytes, o);

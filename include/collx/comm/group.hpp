@@ -100,7 +100,7 @@ private:
     };
     // The group is empty afterwards, also if its calls are refused.
     held take_all() {
-        unmade_.are_made();
+        unmade_.forget();
         held all = std::exchange(held_, {});
         if (std::exchange(memory_, {}).may_overlap()) [[unlikely]]
             require_independent(all);
@@ -120,9 +120,10 @@ private:
         const detail::call_end end(o.timeout);
         held all = take_all();
         auto& calls = all.calls;
-        const std::uint64_t says = calls.empty() ? 0 : agree_on(calls, o); // a refusal leaves no transfer under way
+        // Compared before any transfer starts: if ranks differ, this throws and none is under way.
+        const std::uint64_t fingerprint = calls.empty() ? 0 : agree_on(calls, o);
         auto under_way = detail::transfer_packer<Mode>(*comm_, o).start(std::move(all.transfers));
-        if (!calls.empty()) (void)c.agree(says);
+        if (!calls.empty()) (void)c.agree(fingerprint);
         const bool is_one_host = c.net.is_one_host();
         for_each_part(calls, [&](std::size_t first, std::size_t last, std::size_t bytes, bool is_alone) {
             const Options left = end.left_of(o);
@@ -140,10 +141,10 @@ private:
         held mine = take_all();
         auto messages = detail::transfer_packer<Mode>(*comm_, o).start(std::move(mine.transfers));
         const bool has_calls = !mine.calls.empty();
-        const std::uint64_t says = has_calls ? agree_on(mine.calls, o) : 0;
-        if (has_calls) (void)c.agree(~says); // making the persistent call is a call, too
+        const std::uint64_t fingerprint = has_calls ? agree_on(mine.calls, o) : 0;
+        if (has_calls) (void)c.agree(~fingerprint); // inverted: making and running it are different calls
         auto all = make_sole<detail::ready_group<typename Mover::calls>>(
-            c, std::move(mine.calls), std::move(mine.buffers), says, o.timeout.count());
+            c, std::move(mine.calls), std::move(mine.buffers), fingerprint, o.timeout.count());
         for (auto& m : messages) all->parts.add(std::move(m));
         const bool is_one_host = c.net.is_one_host();
         const int at_port = detail::next_async_port(c);
@@ -165,7 +166,7 @@ private:
     std::size_t room_together() const {
         const auto& c = comm_->internals();
         return c.net.is_one_host() ? c.schedules.stage_bytes(1, algo::one_shot_all_reduce{}.depth)
-                                   : remote_room(static_cast<std::size_t>(comm_->size()));
+                                   : gather_limit(static_cast<std::size_t>(comm_->size()));
     }
     // Refuses a call that launch() would have to refuse when other calls of the group are under way.
     void require_possible(const detail::grouped_call& call, std::size_t elem_bytes) const {
@@ -204,11 +205,11 @@ private:
         if constexpr (buffer_t<Out>::is_output && (!reduces || ReduceOp<Op, element>)) { // else refused above
             const auto a = buffer(in);
             const auto b = buffer(out);
-            detail::call_arguments with{.out = detail::seen_on_host(b),
+            detail::call_arguments with{.out = detail::facts_on_host(b),
                                         .is_in_place = IsInPlace,
                                         .is_same_type = std::is_same_v<element, detail::element_of<buffer_t<Out>>>,
                                         .root = root};
-            if (!IsInPlace) with.in = detail::seen_on_host(a);
+            if (!IsInPlace) with.in = detail::facts_on_host(a);
             auto& c = comm_->internals();
             const std::size_t count = detail::check_call(c, detail::row_of(V), with).cuts.elems;
             auto call = make_sole<detail::grouped_collective<Mode, V, IsInPlace, buffer_t<In>, buffer_t<Out>, Op>>(
@@ -245,8 +246,8 @@ private:
             const auto a = buffer(in);
             const auto b = buffer(out);
             const auto edges = detail::check_edges(comm_->internals(), detail::row_of(V), g,
-                                                   {.in = detail::seen_on_host(a),
-                                                    .out = detail::seen_on_host(b),
+                                                   {.in = detail::facts_on_host(a),
+                                                    .out = detail::facts_on_host(b),
                                                     .is_same_type = true,
                                                     .tables = tables});
             for (const auto& e : edges.received) add_transfer<false>(detail::part_of_view(b, e), e.peer);
@@ -259,11 +260,11 @@ private:
     void add_transfer(View v, int peer) {
         detail::require_peer(comm_->internals(), peer);
         detail::require_memory(comm_->internals(), v, "group's");
-        if (!Outgoing) detail::require_distinct(comm_->rank(), detail::seen(v), "receive");
+        if (!Outgoing) detail::require_distinct(comm_->rank(), detail::facts_of(v), "receive");
         detail::require_slot(comm_->internals(), sizeof(typename View::value_type));
         held_.transfers.push_back(make_sole<detail::typed_transfer<Mode, View, Outgoing>>(*comm_, v, peer));
         held_.transfers.back()->number = size();
-        memory_.look(detail::seen(v));
+        memory_.look(detail::facts_of(v));
         unmade_.add(comm_->internals(), Outgoing ? "send" : "recv");
     }
 
@@ -287,11 +288,12 @@ private:
         for (const auto& call : calls) call->sign(all);
         all.shown.kind = detail::call_kind_of<Mode>;
         if (c.settings.checked != 0) detail::compare_signatures(c, all.shown, o.timeout.count());
-        return all.says;
+        return all.fingerprint;
     }
 
-    // Each rank sends its operands to all ranks: this pays while the messages of a call cost more than its bytes.
-    static std::size_t remote_room(std::size_t n) {
+    // Each rank sends its operands to all ranks. That pays while latency outweighs bandwidth: up to 64 KiB from each
+    // rank and 256 KiB from all.
+    static std::size_t gather_limit(std::size_t n) {
         constexpr std::size_t of_all = 256 * 1024, most = 64 * 1024;
         return of_all / n < most ? of_all / n / 8 * 8 : most;
     }
@@ -321,13 +323,13 @@ private:
 // Many calls as one exchange: basic_group in its blocking mode.
 // Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts.
 // Example: collx::group(world).all_reduce(norm).broadcast(seed, 0).launch();
-using group = basic_group<detail::blocking>;
+using group = basic_group<detail::blocking_mode>;
 namespace persistent {
 // The calls of a group, made ready together:
 //   collx::persistent::group g(world);
 //   for (auto& layer : gradients) g.all_reduce(layer);
 //   auto sums = g.launch(); // a persistent_call
-using group = basic_group<detail::repeated>;
+using group = basic_group<detail::persistent_mode>;
 } // namespace persistent
 
 COLLX_END_NAMESPACE

@@ -15,7 +15,7 @@ namespace detail {
 // addresses: then no two overlap, and nothing more is compared.
 class group_memory {
 public:
-    void look(const seen_buffer& b) {
+    void look(const buffer_facts& b) {
         if (!b.has_address || b.bytes == 0) return;
         const auto *const begin = static_cast<const std::byte*>(b.data), *const end = begin + b.bytes;
         if (low_ == nullptr) {
@@ -37,7 +37,7 @@ class group_buffers {
 public:
     // A buffer that call number `call` of the group reads, or writes. Buffers that are strided or computed are left
     // out.
-    void add(const seen_buffer& b, bool is_written, const char* verb, std::size_t call);
+    void add(const buffer_facts& b, bool is_written, const char* verb, std::size_t call);
     // Throws if two calls use the same memory and one of them writes it. Cost: sorts the buffers by address.
     void require_independent(int me);
 

@@ -10,7 +10,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-COLLX_ONCE void group_buffers::add(const seen_buffer& b, bool is_written, const char* verb, std::size_t call) {
+COLLX_ONCE void group_buffers::add(const buffer_facts& b, bool is_written, const char* verb, std::size_t call) {
     if (!b.has_address || b.bytes == 0) return;
     const auto* const at = static_cast<const std::byte*>(b.data);
     (is_written ? writes_ : reads_).push_back({at, at + b.bytes, verb, call});

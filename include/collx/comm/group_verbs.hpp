@@ -14,7 +14,8 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 // Group::add<verb, is in place, In, Out>(in, out, operator, root) and add_message<outgoing, X>(x, peer) add a call.
-// Group::chain<verb, In, Out, Op>(f) returns the group after f(group), so that groups may be written as one chain.
+// Group::chain<verb, In, Out, Op>(f) returns the group by value after f(group), so that groups may be written as one
+// chain. The type of a device group has one kind of call more after it.
 template <class Group, bool OnDevice = false>
 class group_verbs : public group_refusals<Group, OnDevice> {
     using refusals = group_refusals<Group, OnDevice>;
@@ -66,7 +67,7 @@ public:
         group().template add_message<false, X>(x, peer);
     }
 
-    // The same in a chain.
+    // On a temporary: returns the group by value, so that a chain may go on and its result be kept.
     template <Buffer X, OpArgument Op = plus>
     [[nodiscard]] auto all_reduce(X&& x, Op op = {}) && {
         return group().template chain<verb::all_reduce, X, X, Op>(

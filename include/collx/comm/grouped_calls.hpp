@@ -23,7 +23,7 @@ namespace detail {
 // agreed number in any mode.
 struct group_signature {
     signature shown{.what = verb::all_reduce, .made_by = signature::group};
-    std::uint64_t says = 0;
+    std::uint64_t fingerprint = 0;
 };
 
 // One call of a group. Operands are laid out 8-byte aligned, one after the other, the same on all ranks.
@@ -59,8 +59,8 @@ void sign_call(group_signature& g, collective what, std::size_t bytes, int root 
     if (root >= 0)
         s.root = static_cast<std::int32_t>(static_cast<std::uint32_t>(s.root) * 31 + static_cast<unsigned>(root));
     constexpr std::uint64_t wide = 0x9e37'79b9'7f4a'7c15;
-    g.says = (g.says ^ kind_hash<Element, Op>() ^ bytes * 0xd6e8'feb8'6659'fd93) * wide +
-             static_cast<std::uint64_t>(what) * 1009 + static_cast<std::uint64_t>(root);
+    g.fingerprint = (g.fingerprint ^ kind_hash<Element, Op>() ^ bytes * 0xd6e8'feb8'6659'fd93) * wide +
+                    static_cast<std::uint64_t>(what) * 1009 + static_cast<std::uint64_t>(root);
 }
 
 // The mover with which one_shot moves a group; its elements are bytes.
@@ -151,8 +151,8 @@ struct grouped_collective final : grouped_call_in<Mode> {
     void show_buffers(group_buffers& all) const override {
         const bool is_root = me == root;
         const bool writes = moves::from_root ? !is_root : !moves::to_root || is_root;
-        if (!IsInPlace) all.add(seen(in), false, name_of(V), number);
-        all.add(seen(out), writes, name_of(V), number);
+        if (!IsInPlace) all.add(facts_of(in), false, name_of(V), number);
+        all.add(facts_of(out), writes, name_of(V), number);
     }
     // No communicator: a persistent group may outlive a move of it.
     In in;

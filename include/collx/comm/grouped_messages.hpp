@@ -40,7 +40,7 @@ struct grouped_transfer {
 
 // Mode: of the group. Once begun, its transfers are under way, or ready to be started.
 template <class Mode>
-inline constexpr bool is_repeated_v = std::is_same_v<Mode, repeated>;
+inline constexpr bool is_repeated_v = std::is_same_v<Mode, persistent_mode>;
 template <class Mode>
 using started_transfer = std::conditional_t<is_repeated_v<Mode>, sole_ptr<ready_call>, work<void>>;
 
@@ -65,11 +65,12 @@ struct typed_transfer final : transfer_in<Mode> {
         else mover_.store(sched::place::out, 0, at, view.size());
     }
     void show_buffers(group_buffers& all) const override {
-        all.add(seen(view), !Outgoing, name_of(Outgoing ? verb::send : verb::recv), this->number);
+        all.add(facts_of(view), !Outgoing, name_of(Outgoing ? verb::send : verb::recv), this->number);
     }
     started_transfer<Mode> start_alone(communicator& c, const call_options& o) override {
-        if constexpr (is_repeated_v<Mode>) return message_fn<repeated, Outgoing>{}(c, view, this->peer, o).release();
-        else return message_fn<nonblocking, Outgoing>{}(c, view, this->peer, o);
+        if constexpr (is_repeated_v<Mode>)
+            return message_fn<persistent_mode, Outgoing>{}(c, view, this->peer, o).release();
+        else return message_fn<async_mode, Outgoing>{}(c, view, this->peer, o);
     }
     View view;
     mover<View, View, no_op, element> mover_;

@@ -43,8 +43,8 @@ auto part_of_view(const View& v, const graph_edge& e) {
 template <class Kept>
 class ready_neighbors final : public ready_parts {
 public:
-    ready_neighbors(communicator_core& c, const Kept& kept, std::uint64_t says, std::int64_t timeout_ns)
-        : ready_parts(c, says, timeout_ns), buffers_(kept) {}
+    ready_neighbors(communicator_core& c, const Kept& kept, std::uint64_t fingerprint, std::int64_t timeout_ns)
+        : ready_parts(c, fingerprint, timeout_ns), buffers_(kept) {}
     void require_unmoved() const override {
         buffers_.look(
             [&](const char* which, std::size_t then, std::size_t now) { refuse_moved(core_, which, then, now); });
@@ -64,12 +64,12 @@ template <class Comm>
     compare_signatures(c, {.type_hash = static_cast<std::uint32_t>(type), .what = v, .kind = kind}, end.left_ns());
     const auto sent = sums_by_peer(c.net.size(), edges.sent), expected = sums_by_peer(c.net.size(), edges.received);
     growing_array<edge_sum> told(sent.size());
-    all_to_all_fn<blocking>{}(comm, view(sent.data(), sent.size()), view(told.data(), told.size()),
-                              end.left_of(call_options()));
+    all_to_all_fn<blocking_mode>{}(comm, view(sent.data(), sent.size()), view(told.data(), told.size()),
+                                   end.left_of(call_options()));
     const edge_fault mine = first_fault(c.net.rank(), told, expected);
     growing_array<edge_fault> found(told.size());
-    all_gather_fn<blocking>{}(comm, contiguous_view<const edge_fault>(&mine, 1), view(found.data(), found.size()),
-                              end.left_of(call_options()));
+    all_gather_fn<blocking_mode>{}(comm, contiguous_view<const edge_fault>(&mine, 1), view(found.data(), found.size()),
+                                   end.left_of(call_options()));
     for (const edge_fault& f : found)
         if (f.from >= 0) refuse_edge(c, f);
 }
@@ -94,8 +94,8 @@ public:
         c.require_time_limit(o.timeout.count());
         require_no_root(c, o);
         const graph_edges edges = check_edges(c, row, g,
-                                              {.in = seen_on_host(in),
-                                               .out = seen_on_host(out),
+                                              {.in = facts_on_host(in),
+                                               .out = facts_on_host(out),
                                                .is_same_type = true,
                                                .timeout_ns = o.timeout.count(),
                                                .tables = tables});
@@ -104,15 +104,15 @@ public:
         const call_end end(o.timeout);
         if (c.settings.checked != 0)
             compare_edges(base_of(comm), V, call_kind_of<Mode>, type_hash<element>(), edges, o.timeout.count());
-        constexpr std::uint64_t says = kind_hash<element, no_op>() + static_cast<std::uint64_t>(V);
-        if constexpr (std::is_same_v<Mode, repeated>) {
-            (void)c.agree(~says); // making it is a call, too
-            auto all = make_sole<ready_neighbors<Kept>>(c, kept, says, o.timeout.count());
+        constexpr std::uint64_t fingerprint = kind_hash<element, no_op>() + static_cast<std::uint64_t>(V);
+        if constexpr (std::is_same_v<Mode, persistent_mode>) {
+            (void)c.agree(~fingerprint); // inverted: making and running it are different calls
+            auto all = make_sole<ready_neighbors<Kept>>(c, kept, fingerprint, o.timeout.count());
             for (const graph_edge& e : edges.received) add_ready<false>(c, *all, part_of_view(out, e), e.peer, o);
             for (const graph_edge& e : edges.sent) add_ready<true>(c, *all, part_of_view(in, e), e.peer, o);
             return persistent_call(c, std::move(all));
         } else {
-            (void)c.agree(says);
+            (void)c.agree(fingerprint);
             auto set = make_counted<message_set>(c);
             c.messages += edges.received.size() + edges.sent.size();
             for (const graph_edge& e : edges.received)
@@ -123,7 +123,7 @@ public:
                 (void)c.recorder->begin_async({name_of(V), in.size() * sizeof(element), "", call_kind_of<Mode>});
             c.start(set, outstanding_calls::no_queue);
             work<decltype(result_of(kept.held))> all(c, set, kept.held, end.left_ns());
-            if constexpr (std::is_same_v<Mode, nonblocking>) return all;
+            if constexpr (std::is_same_v<Mode, async_mode>) return all;
             else all.wait();
         }
     }

@@ -29,7 +29,7 @@ struct one_sided::said {
       core_(&own_.internals()), base_end_(base.internals().watch_end()), rank_(base.rank()),
       elem_bytes_(mine.elem_bytes), elem_type_(mine.type) {
     auto& c = core();
-    c.heeded = &base.internals();
+    c.failure_parent = &base.internals();
     const arena& shared = *c.home->memory;
     said s{mine.bytes, mine.elem_bytes, mine.type, reinterpret_cast<std::uint64_t>(mine.data), 0, said::taken, {}};
     for (std::size_t i = 0; i + 1 < sizeof s.type_name && i < mine.type_name.size(); ++i)
@@ -120,14 +120,14 @@ static_assert(sizeof(window_line) == sizeof(window_lock)); // both lie in one ro
         peers_.push_back(p);
     }
     if (here == n) return;
-    remote_ = make_counted<remote_window>(*this, *c.heeded, base_end_);
+    remote_ = make_counted<remote_window>(*this, *c.failure_parent, base_end_);
     remote_->show_part();
     c.start(remote_, outstanding_calls::no_queue);
 }
 
 [[gnu::cold]] COLLX_ONCE one_sided::~one_sided() {
     auto& c = core();
-    if (base_end_->has_come) c.heeded = nullptr;
+    if (base_end_->has_come) c.failure_parent = nullptr;
     end_remote();
 }
 [[gnu::cold]] COLLX_ONCE void one_sided::end_remote() noexcept {
@@ -141,8 +141,9 @@ COLLX_ONCE void one_sided::require_alive() {
     auto& c = core();
     c.require_alive();
     if (base_end_->has_come) [[unlikely]]
-        c.heeded = nullptr;
-    else if (const failure f = c.heeded->net.failed()) c.give_up(failure(f.code(), c.rank_of(*c.heeded, f.rank())), -1);
+        c.failure_parent = nullptr;
+    else if (const failure f = c.failure_parent->net.failed())
+        c.give_up(failure(f.code(), c.rank_of(*c.failure_parent, f.rank())), -1);
 }
 
 COLLX_ONCE window_peer& one_sided::require_peer(int peer) {

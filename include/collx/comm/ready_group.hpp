@@ -70,21 +70,21 @@ private:
         core_.with_user_code([&] { operands_.load(mine(), sched::place::in, 0, bytes_); });
         is_finished_ = false;
     }
-    // Folds what has come, once. If that throws, it throws again what has ended the communicator.
+    // Folds what has come, once. After an exception in that, each later call throws the communicator's error.
     bool finish() {
         if (is_finished_) return true;
         if (end_->has_come)
             fail(errc::aborted, -1, -1, "wait for calls before that",
                  "the communicator was destroyed here while this call was under way");
         const one_caller::call here(core_.caller, core_.net.rank());
-        if (has_thrown_) core_.require_alive();
-        has_thrown_ = true;
+        if (is_folding_) core_.require_alive();
+        is_folding_ = true;
         for (std::size_t r = 0; r < ranks_.size(); ++r) ranks_[r] = all_.data() + r * bytes_;
         core_.with_user_code([&] {
             operands_.fold_ranks(ranks_.data(), core_.net.size(), core_.net.rank(), sched::place::in, 0,
                                  sched::place::out, 0, nullptr, bytes_);
         });
-        has_thrown_ = false;
+        is_folding_ = false;
         return is_finished_ = true;
     }
 
@@ -95,7 +95,7 @@ private:
     growing_array<std::byte> all_;
     growing_array<const std::byte*> ranks_; // the operands of each rank; a fold moves them on
     sole_ptr<ready_call> gather_;
-    bool is_finished_ = true, has_thrown_ = false;
+    bool is_finished_ = true, is_folding_ = false;
 };
 
 // A packed_message that can be moved any number of times.
@@ -146,8 +146,9 @@ using group_watches = growing_array<sole_ptr<watched_in_group>>;
 template <class Calls>
 class ready_group final : public ready_parts {
 public:
-    ready_group(communicator_core& c, Calls all, group_watches buffers, std::uint64_t says, std::int64_t timeout_ns)
-        : ready_parts(c, says, timeout_ns, !all.empty()), calls(std::move(all)), buffers_(std::move(buffers)) {}
+    ready_group(communicator_core& c, Calls all, group_watches buffers, std::uint64_t fingerprint,
+                std::int64_t timeout_ns)
+        : ready_parts(c, fingerprint, timeout_ns, !all.empty()), calls(std::move(all)), buffers_(std::move(buffers)) {}
     void require_unmoved() const override {
         for (const auto& b : buffers_) b->look(core_);
     }

@@ -71,7 +71,7 @@ private:
         require_elements(no_rank, a, "left");
         require_elements(no_rank, b, "right");
         require_elements(no_rank, out, "output");
-        require_distinct(no_rank, seen(out), "output");
+        require_distinct(no_rank, facts_of(out), "output");
         require_no_overlap(no_rank, a, out);
         require_no_overlap(no_rank, b, out);
         if constexpr (ReduceOp<Op, element_of<A>>) combine_views(a, b, out, op); // else it was refused above

@@ -22,7 +22,8 @@ namespace detail {
 template <class... X>
 constexpr void require_staying() {
     static_assert((!owns_elements<X>(false) && ...),
-                  "collx: this call goes on after its line, until launch(), and one of its buffers is a temporary that "
+                  "collx: this call continues after the statement that starts it, until launch(), and one of its "
+                  "buffers is a temporary that "
                   "is gone by then. Keep it in a variable, or pass a view of memory that stays.");
 }
 

@@ -29,7 +29,7 @@ template <class View>
 void require_message(const communicator_core& c, const View& v, int peer, bool outgoing) {
     require_peer(c, peer);
     require_memory(c, v, outgoing ? "send" : "receive");
-    if (!outgoing) require_distinct(c.net.rank(), seen(v), "receive");
+    if (!outgoing) require_distinct(c.net.rank(), facts_of(v), "receive");
     require_slot(c, sizeof(element_of<View>));
 }
 // The queue of messages of one direction to or from one peer, which keep their order.
@@ -94,7 +94,7 @@ class message_set final : public operation {
 public:
     explicit message_set(communicator_core& c) : core_(c) {}
     ~message_set() override {
-        if (state != task_state::blocked || is_dropped || is_left) return;
+        if (state != task_state::blocked || is_dropped || is_orphaned) return;
         const one_caller::alone here(core_.caller); // never started, because one of the messages could not be
         message_set::be_dropped();
     }
@@ -197,7 +197,7 @@ struct message_fn : takes<call_form::message> {
             require_no_root(c, o);
             require_message(c, v, peer, Outgoing);
             using algorithm = std::conditional_t<Outgoing, algo::send_message, algo::recv_message>;
-            if constexpr (std::is_same_v<Mode, repeated>)
+            if constexpr (std::is_same_v<Mode, persistent_mode>)
                 return persistent_call(
                     c, make_sole<ready_message<Outgoing, buffer_t<X>, std::remove_cv_t<decltype(kept)>>>(
                            c, v, algorithm{.peer = peer}, o.timeout.count(), kept, UntilTaken));
@@ -210,12 +210,12 @@ private:
     static auto run(communicator_core& c, const View& v, const Algorithm& a, const Kept& kept, const call_options& o) {
         ++c.messages;
         const int peer = a.peer, queue = message_queue(peer, Outgoing);
-        const bool is_started = std::is_same_v<Mode, nonblocking> || c.pending.is_queued(queue);
+        const bool is_started = std::is_same_v<Mode, async_mode> || c.pending.is_queued(queue);
         const call_words words =
             words_of_message(v, peer, Outgoing, is_started ? call_kind::async : call_kind::blocking);
         if (c.recorder && is_started) [[unlikely]]
             (void)c.recorder->begin_async(words);
-        if constexpr (std::is_same_v<Mode, nonblocking>) {
+        if constexpr (std::is_same_v<Mode, async_mode>) {
             return work<decltype(result_of(kept.held))>(c, start_message<Outgoing, UntilTaken>(c, v, a), kept.held,
                                                         o.timeout.count());
         } else if (is_started) { // the handle ends the call with its wait, however that ends
@@ -255,19 +255,19 @@ struct sendrecv_fn : takes<call_form::exchange> {
     auto operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
                     const call_options& o = {}) const {
         require_output<In>();
-        if constexpr (std::is_same_v<Mode, repeated>) {
+        if constexpr (std::is_same_v<Mode, persistent_mode>) {
             return in_mode<Mode>(comm, [&] {
                 auto& c = base_of(comm).internals();
                 check(c, buffer(outgoing), to_rank, buffer(incoming), from_rank, o);
                 // Both are under way at once, the receive first: see is_wanted_first().
-                message_fn<repeated, false> receive;
-                message_fn<repeated, true, false> send;
+                message_fn<persistent_mode, false> receive;
+                message_fn<persistent_mode, true, false> send;
                 auto both = make_sole<ready_sequence>(o.timeout.count());
                 both->add(receive(comm, std::forward<In>(incoming), from_rank, o).release());
                 both->add(send(comm, std::forward<Out>(outgoing), to_rank, o).release());
                 return persistent_call(c, std::move(both));
             });
-        } else if constexpr (std::is_same_v<Mode, nonblocking>) {
+        } else if constexpr (std::is_same_v<Mode, async_mode>) {
             return in_mode<Mode>(comm, [&] {
                 const auto kept = keep<Mode, Out, In>(outgoing, incoming);
                 const auto sent = buffer(*kept.in);
@@ -306,8 +306,8 @@ private:
                     const call_options& o) {
         auto& c = base_of(comm).internals();
         check(c, sent, to_rank, received, from_rank, o);
-        message_fn<blocking, true> send;
-        message_fn<blocking, false> receive;
+        message_fn<blocking_mode, true> send;
+        message_fn<blocking_mode, false> receive;
         const call_end end(o.timeout);
         // A short message that finds room is sent at once.
         if (is_short_message(c, sent) && !c.pending.is_queued(message_queue(to_rank, true)) &&
@@ -316,13 +316,13 @@ private:
             return receive(comm, received, from_rank, end.left_of(o));
         }
         if (is_wanted_first(c, received, from_rank)) {
-            message_fn<nonblocking, false> start_receiving;
-            message_fn<blocking, true, false> send_all;
+            message_fn<async_mode, false> start_receiving;
+            message_fn<blocking_mode, true, false> send_all;
             auto receiving = start_receiving(comm, received, from_rank, o);
             send_all(comm, sent, to_rank, o);
             return handle_access::of(receiving).wait_at_most(end.left_ns());
         }
-        message_fn<nonblocking, true, false> start; // does not wait until it is taken: all ranks receive
+        message_fn<async_mode, true, false> start; // does not wait until it is taken: all ranks receive
         auto sending = start(comm, sent, to_rank, o);
         receive(comm, received, from_rank, o);
         handle_access::of(sending).wait_at_most(end.left_ns());

@@ -36,7 +36,7 @@ public:
         }
         ++count_;
     }
-    void are_made() { count_ = 0; }
+    void forget() { count_ = 0; }
 
 private:
     void drop() noexcept {

@@ -53,7 +53,7 @@ template <verb V, class Comm>
 template <class Mode, verb V, class Comm, class X, class Op, class Kept>
 auto run_in_place(Comm& comm, const X& x, const Op& op, const call_options& o, const Kept& kept,
                   count_tables* tables = nullptr) {
-    const call_facts f = checked<V>(comm, {.out = seen_on_host(x),
+    const call_facts f = checked<V>(comm, {.out = facts_on_host(x),
                                            .is_in_place = true,
                                            .root = o.root,
                                            .timeout_ns = o.timeout.count(),
@@ -70,8 +70,8 @@ auto run_in_place(Comm& comm, const X& x, const Op& op, const call_options& o, c
 template <class Mode, verb V, class Comm, class In, class Out, class Op, class Kept>
 auto run_out_of_place(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Kept& kept,
                       count_tables* tables = nullptr) {
-    const call_facts f = checked<V>(comm, {.in = seen_on_host(in),
-                                           .out = seen_on_host(out),
+    const call_facts f = checked<V>(comm, {.in = facts_on_host(in),
+                                           .out = facts_on_host(out),
                                            .is_same_type = std::is_same_v<element_of<In>, element_of<Out>>,
                                            .root = o.root,
                                            .timeout_ns = o.timeout.count(),
@@ -112,12 +112,12 @@ struct moving_fn : takes<call_form::movement> {
     }
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers In, RankBuffers Out>
-    requires(std::is_same_v<Mode, blocking> && !row.is_rooted()) void
+    requires(std::is_same_v<Mode, blocking_mode> && !row.is_rooted()) void
     operator()(Team&& team, In&& in, Out&& out, const team_options<Team>& o = {}) const {
         team.template on<V>(o, in, out);
     }
     template <FusedTeam Team, RankBuffers In, RankBuffers Out>
-    requires(std::is_same_v<Mode, blocking>&& row.is_rooted()) void
+    requires(std::is_same_v<Mode, blocking_mode>&& row.is_rooted()) void
     operator()(Team&& team, In&& in, Out&& out, int root, const team_options<Team>& o = {}) const {
         team.template on<V>(o, in, out, root);
     }
@@ -146,7 +146,7 @@ struct moving_v_fn : takes<call_form::counted> {
             const auto b = buffer(*kept.out);
             auto& c = base_of(comm).internals();
             count_tables& tables = kept.tables(c);
-            if (row.counts == part_counts_of::root && c.net.rank() != o.root)
+            if (row.counts == counts_known_by::root && c.net.rank() != o.root)
                 tables.first.assign_one(c.net.rank(), c.net.size(), row.out == extent::part ? b.size() : a.size());
             else tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, row.name);
             return run_out_of_place<Mode, V>(comm, a, b, no_op{}, o, kept, &tables);
@@ -202,17 +202,17 @@ struct reducing_fn : sums_by_default<reducing_fn<Mode, V>> {
     }
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers X, class Op = plus>
-    requires(std::is_same_v<Mode, blocking>&& V == verb::all_reduce && !RankBuffers<Op>) void
+    requires(std::is_same_v<Mode, blocking_mode>&& V == verb::all_reduce && !RankBuffers<Op>) void
     operator()(Team&& team, X&& x, const Op& op = {}, const team_options<Team>& o = {}) const {
         team.template on<V>(o, x, x, 0, op);
     }
     template <FusedTeam Team, RankBuffers In, RankBuffers Out, class Op = plus>
-    requires(std::is_same_v<Mode, blocking> && !row.is_rooted()) void
+    requires(std::is_same_v<Mode, blocking_mode> && !row.is_rooted()) void
     operator()(Team&& team, In&& in, Out&& out, const Op& op = {}, const team_options<Team>& o = {}) const {
         team.template on<V>(o, in, out, 0, op);
     }
     template <FusedTeam Team, RankBuffers In, RankBuffers Out, class Op = plus>
-    requires(std::is_same_v<Mode, blocking>&& row.is_rooted()) void
+    requires(std::is_same_v<Mode, blocking_mode>&& row.is_rooted()) void
     operator()(Team&& team, In&& in, Out&& out, int root, const Op& op = {}, const team_options<Team>& o = {}) const {
         team.template on<V>(o, in, out, root, op);
     }
@@ -222,14 +222,14 @@ struct reducing_fn : sums_by_default<reducing_fn<Mode, V>> {
 COLLX_END_NAMESPACE
 
 // Defines a verb in all its modes; NAME_fn, a template over the mode, is its front.
-#define COLLX_VERB(NAME)                                            \
-    inline constexpr detail::NAME##_fn<detail::blocking> NAME{};    \
-    namespace async {                                               \
-    inline constexpr detail::NAME##_fn<detail::nonblocking> NAME{}; \
-    }                                                               \
-    namespace try_ {                                                \
-    inline constexpr detail::NAME##_fn<detail::tried> NAME{};       \
-    }                                                               \
-    namespace persistent {                                          \
-    inline constexpr detail::NAME##_fn<detail::repeated> NAME{};    \
+#define COLLX_VERB(NAME)                                                \
+    inline constexpr detail::NAME##_fn<detail::blocking_mode> NAME{};   \
+    namespace async {                                                   \
+    inline constexpr detail::NAME##_fn<detail::async_mode> NAME{};      \
+    }                                                                   \
+    namespace try_ {                                                    \
+    inline constexpr detail::NAME##_fn<detail::try_mode> NAME{};        \
+    }                                                                   \
+    namespace persistent {                                              \
+    inline constexpr detail::NAME##_fn<detail::persistent_mode> NAME{}; \
     }

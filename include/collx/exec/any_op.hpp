@@ -48,11 +48,11 @@ template <std::size_t Bytes>
 class any_operator {
 public:
     using element = cell<Bytes>;
-    any_operator(any_type t, any_op op) : type_(t), says_(&any_loop_of(t, op)), loop_(says_) {
+    any_operator(any_type t, any_op op) : type_(t), chosen_(&any_loop_of(t, op)), loop_(chosen_) {
         if (is_half()) loop_ = &any_loop_of(any_type::float32, op);
     }
     static constexpr bool is_commutative = true; // all of them
-    const any_loop& says() const { return *says_; }
+    const any_loop& chosen() const { return *chosen_; }
 
     void operator()(const element* in, element* inout, std::size_t n) const {
         const element* both[2] = {in, inout};
@@ -88,7 +88,7 @@ private:
         else fold_as<bf16>(out, s, sources, n);
     }
     any_type type_;
-    const any_loop *says_, *loop_;
+    const any_loop *chosen_, *loop_;
 };
 
 } // namespace detail

@@ -118,7 +118,7 @@ private:
         return f;
     }
     static constexpr std::uint64_t kind(const Mover& m) {
-        if constexpr (requires { m.op().says().kind; }) return m.op().says().kind; // chosen at run time: any_op.hpp
+        if constexpr (requires { m.op().chosen().kind; }) return m.op().chosen().kind; // chosen at run time: any_op.hpp
         else if constexpr (requires { Mover::kind; }) return Mover::kind;
         else return sizeof(wire);
     }

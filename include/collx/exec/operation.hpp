@@ -42,7 +42,7 @@ public:
     // Nothing may touch its buffers any more. The progress thread is kept away meanwhile.
     virtual void be_dropped() { is_dropped = true; }
     detail::kept_state state; // written where it is advanced, read by waits
-    bool is_left = false;     // its communicator is gone, and everything that it refers to
+    bool is_orphaned = false; // its communicator is gone, and everything that it refers to
     bool is_dropped = false;  // its handle is gone, and perhaps its buffers: it must not be advanced
     failure error{};
     int at_port = -1;           // the port of its messages

@@ -42,7 +42,7 @@ COLLX_ONCE task_state task::advance() {
             if (st.piece == st.count) continue;
             if (run_iteration(st)) {
                 moved = true;
-                // A strand that stops within its steps is blocked; what it did may have unblocked other strands.
+                // Another round: it may begin its next iteration, and it may have unblocked other strands.
                 again |= count_ > 1 || st.pc == st.begin;
             }
             if (error) return task_state::failed;

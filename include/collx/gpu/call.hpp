@@ -84,8 +84,8 @@ call_facts check_on_device(const Call& call, const In& in, const Out& out, bool 
     constexpr verb_row row = row_of(V);
     const int me = call.g.rank(), root = call.o.root;
     const call_facts f = check_call(call.core(), row,
-                                    {.in = seen_on_device(in),
-                                     .out = seen_on_device(out),
+                                    {.in = facts_on_device(in),
+                                     .out = facts_on_device(out),
                                      .is_in_place = is_in_place,
                                      .is_same_type = std::is_same_v<element_of<In>, element_of<Out>>,
                                      .root = root,

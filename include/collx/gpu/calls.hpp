@@ -83,7 +83,7 @@ private:
         if constexpr (row.reduces()) require_reduce_op<Op, element_of<In>>();
         const int me = call.g.rank(), n = call.g.size();
         count_table& t = call.core().tables.first;
-        if (row.counts == part_counts_of::root && me != call.o.root)
+        if (row.counts == counts_known_by::root && me != call.o.root)
             t.assign_one(me, n, row.out == extent::part ? out.size() : in.size());
         else t.assign(me, n, parts.counts, parts.offsets, row.name);
         (void)check_on_device<V>(call, in, out, false, &call.core().tables);
@@ -111,7 +111,7 @@ private:
         communicator_core& core = call.core();
         count_tables& t = core.tables;
         const int me = call.g.rank();
-        const bool has_counts = row.counts != part_counts_of::none;
+        const bool has_counts = row.counts != counts_known_by::none;
         if (has_counts && row.in == extent::destinations)
             t.first.assign_neighbors(me, g.destinations.size(), send.counts, send.offsets, "send");
         if (has_counts) t.second.assign_neighbors(me, g.sources.size(), receive.counts, receive.offsets, "receive");
@@ -146,7 +146,7 @@ private:
         require_no_overlap(core, sent, received, SIZE_MAX);
         call.g.require_memory(sent, "input");
         call.g.require_memory(received, "output");
-        require_distinct(me, seen(received), "output");
+        require_distinct(me, facts_of(received), "output");
         one_part(core.tables.first, me, n, to != no_peer ? to : -1, sent.size());
         one_part(core.tables.second, me, n, from != no_peer ? from : -1, received.size());
         const std::uint32_t kind = message_kind<Received>();

@@ -38,7 +38,7 @@ COLLX_BEGIN_NAMESPACE
 //     memory that both use.
 // Errors: those of the single calls, with the call's number in the group. Calls before it are made. A group that is
 //     destroyed with calls that were not launched reports so on stderr; a checked communicator ends.
-template <class Comm, class Mode = detail::blocking, class... Kinds>
+template <class Comm, class Mode = detail::blocking_mode, class... Kinds>
 class device_group : public detail::group_verbs<device_group<Comm, Mode, Kinds...>, true> {
 public:
     explicit device_group(Comm& c) requires std::is_same_v<Comm, communicator> : comm_(&c) {}
@@ -55,10 +55,10 @@ public:
         communicator_core& core = detail::base_of(c).internals();
         const detail::one_caller::call here(core.caller, core.net.rank());
         detail::require_no_root(core, o);
-        unmade_.are_made();
+        unmade_.forget();
         auto all = std::exchange(all_, {});
         sole_ptr<detail::ready_call> ready;
-        detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>, auto&) {
+        detail::with_device_calls<detail::blocking_mode>(c, [&]<class Runtime>(detail::device_calls<Runtime>, auto&) {
             if constexpr (is_persistent) {
                 ready = make_sole<detail::ready_device_group<Runtime, Comm, Kinds...>>(c, std::move(all), o);
             } else {
@@ -74,7 +74,7 @@ private:
     friend class device_group;
     friend detail::group_verbs<device_group, true>;
     static constexpr bool is_bound = !std::is_same_v<Comm, communicator>,
-                          is_persistent = std::is_same_v<Mode, detail::repeated>;
+                          is_persistent = std::is_same_v<Mode, detail::persistent_mode>;
     template <class Kind>
     static constexpr bool has = (std::is_same_v<Kind, Kinds> || ...);
     template <class X, class T = detail::element_of<buffer_t<X>>>
@@ -118,7 +118,7 @@ private:
             all_.collectives.push_back([a = buffer(in), b = buffer(out), op, root](Comm& c, device_call_options o,
                                                                                    detail::kernel_batch& batch) {
                 o.root = root; // read by rooted verbs only
-                detail::with_device_calls<detail::blocking>(
+                detail::with_device_calls<detail::blocking_mode>(
                     c, [&]<class Runtime>(detail::device_calls<Runtime>, auto&) {
                         detail::device_group_calls<Runtime>::template collective_of<detail::row_of(V).does, is_mixed>(
                             c, a, b, op, o, IsInPlace, batch);
@@ -165,9 +165,9 @@ namespace persistent {
 //   auto step = collx::persistent::device_group(world).all_reduce(norm).broadcast(seed, 0).launch({.stream = stream});
 //   for (...) step();
 template <class Comm>
-class device_group : public collx::device_group<Comm, detail::repeated> {
+class device_group : public collx::device_group<Comm, detail::persistent_mode> {
 public:
-    using collx::device_group<Comm, detail::repeated>::device_group;
+    using collx::device_group<Comm, detail::persistent_mode>::device_group;
 };
 device_group(communicator&)->device_group<communicator>;
 template <class... P>

@@ -105,7 +105,7 @@ public:
             // before the report arrives here.
             communicator_core& c = side.internals();
             for (const deadline until = deadline::in_ns(250'000'000); !until.passed(); nap_ns(200'000))
-                for (communicator_core* other = &c; other != nullptr; other = other->heeded) {
+                for (communicator_core* other = &c; other != nullptr; other = other->failure_parent) {
                     (void)other->net.move_remote();
                     if (const failure cause = other->net.failed()) c.explain(cause, -1);
                 }
@@ -115,7 +115,7 @@ public:
     }
     // A failure of the proxy's communicator, or of the program's, ends waits on the rail, too.
     void heed(communicator_core* side) {
-        if (is_on_rail()) rail_->internals().heeded = side;
+        if (is_on_rail()) rail_->internals().failure_parent = side;
     }
     int rank_of(int inner) const { return inner < 0 ? inner : map().rank_of(node_, inner); } // among all ranks
     int node() const { return node_; }                                                       // this rank's domain

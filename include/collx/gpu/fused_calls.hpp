@@ -52,7 +52,7 @@ public:
 
     // Whether each pair of ranks has its own count.
     template <detail::verb V>
-    static constexpr bool is_of_pairs = detail::row_of(V).counts == detail::part_counts_of::own
+    static constexpr bool is_of_pairs = detail::row_of(V).counts == detail::counts_known_by::own
                                         || detail::row_of(V).is_message();
 
     // Prepares a call whose parts have one length, or the lengths of the buffers.
@@ -68,7 +68,7 @@ public:
             require_root(root);
             a.root = root;
         }
-        if constexpr (row.counts != detail::part_counts_of::none) {
+        if constexpr (row.counts != detail::counts_known_by::none) {
             return call(a, in, out, op, o, check<V>(in, out, root));
         } else {
             const std::size_t n = check<V>(in, out, root);
@@ -91,10 +91,10 @@ public:
                 if (is_root_s) require_size_at(x, root, n, which);
                 else require_size(x, n, which);
             };
-            if constexpr (by_output) require(in, "input", row.only == at_root::input);
-            else require(out, "output", row.only == at_root::output);
+            if constexpr (by_output) require(in, "input", row.root_only == at_root::input);
+            else require(out, "output", row.root_only == at_root::output);
         };
-        if constexpr (row.counts != detail::part_counts_of::none) {
+        if constexpr (row.counts != detail::counts_known_by::none) {
             std::size_t all = 0;
             const auto t = by_output ? parts_of(out, "output", true, all) : parts_of(in, "input", false, all);
             other_has(all);

@@ -186,7 +186,7 @@ private:
             if constexpr (Mixed) {
                 device_in_group<Runtime, Comm, true> call(comm, o, batch, false);
                 rounds = add_round(call, all, round, [&](const used_memory& u) { call.uses.push_back(u); });
-            } else if constexpr (std::is_same_v<Mode, repeated>) {
+            } else if constexpr (std::is_same_v<Mode, persistent_mode>) {
                 const device_kept_round<Runtime, Comm> call(comm, o, batch);
                 rounds = add_round(call, all, round, [](const used_memory&) {});
             } else {

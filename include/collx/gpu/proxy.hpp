@@ -69,11 +69,11 @@ public:
         if (!bell_.is_open())
             fail(errc::resource, side.rank(), -1, remedy_for_descriptor(errno), "cannot make an eventfd: %s",
                  std::strerror(errno));
-        side.internals().heeded = &parent;
+        side.internals().failure_parent = &parent;
         try {
             thread_ = start_thread<&gpu_proxy::run>(this, "collx-proxy", "that serves kernels", side.rank());
         } catch (...) {
-            side.internals().heeded = nullptr;
+            side.internals().failure_parent = nullptr;
             throw;
         }
     }
@@ -82,7 +82,7 @@ public:
         stops_.store(true, memory_order::release);
         ring();
         ::pthread_join(thread_, nullptr);
-        side_.internals().heeded = nullptr;
+        side_.internals().failure_parent = nullptr;
     }
 
     // Returns the number that a kernel stages with its piece. The order of a kernel in a graph is kept for ever,

@@ -23,13 +23,13 @@ public:
         if (all_.collectives.empty()) device_calls<Runtime>::require_set_up(base_of(comm_.comm), all_.messages[0].peer);
         if (!started(comm_.comm, options_, false).g.is_direct()) return;
         kernel_batch batch(kernels_);
-        group_calls::template put<repeated, Kinds...>(comm_.comm, all_, options_, batch);
+        group_calls::template put<persistent_mode, Kinds...>(comm_.comm, all_, options_, batch);
         all_ = {};
     }
     void start() override {
         if (all_.size() != 0) {
             kernel_batch batch;
-            group_calls::template put<blocking, Kinds...>(comm_.comm, all_, options_, batch);
+            group_calls::template put<blocking_mode, Kinds...>(comm_.comm, all_, options_, batch);
         }
         for (const auto& k : kernels_) launch(*k, k.get() == kernels_.front().get());
     }

@@ -255,7 +255,7 @@ struct communicator_core {
         watch.look(l, pending.moves(), timeout_ns, waiting_for);
     }
     // The same of a wait for op: what op threw in the progress thread comes before the failure that followed from it.
-    void look_for(const operation& op, detail::failure_watch::looking& l, std::int64_t timeout_ns) {
+    void check_for_failure(const operation& op, detail::failure_watch::looking& l, std::int64_t timeout_ns) {
         if (helper && net.failed()) [[unlikely]]
             helper->rethrow(op);
         look(l, timeout_ns, op.waiting_for);
@@ -296,7 +296,7 @@ struct communicator_core {
     sole_ptr<detail::progress_link> helper;     // null: only calls move outstanding operations on
     // A communicator of these ranks, or of more, whose failure also ends waits here: those of proxies and windows heed
     // the program's.
-    communicator_core* heeded = nullptr;
+    communicator_core* failure_parent = nullptr;
     const char* made_for = nullptr; // the part of collx whose own communicator this is; null: the program's
     static constexpr char of_window[] = "window", of_device_window[] = "device window";
     std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;

@@ -142,7 +142,7 @@ COLLX_ONCE bool communicator_core::wait_for(operation& op, std::int64_t timeout_
             continue;
         }
         // Time may pass here: only a wait that may fail has a deadline that ends the communicator.
-        look_for(op, l, may_fail ? timeout_ns : INT64_MAX);
+        check_for_failure(op, l, may_fail ? timeout_ns : INT64_MAX);
         if (!may_fail && now_ns() >= until) return false;
     }
 }

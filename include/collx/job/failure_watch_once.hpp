@@ -10,7 +10,7 @@ namespace detail {
 
 [[gnu::cold]] COLLX_ONCE void failure_watch::check(std::int64_t& until, std::int64_t timeout_ns, awaited waiting_for) {
     if (const failure f = core_.net.failed()) core_.give_up(f, -1);
-    for (const communicator_core* other = core_.heeded; other != nullptr; other = other->heeded)
+    for (const communicator_core* other = core_.failure_parent; other != nullptr; other = other->failure_parent)
         if (const failure f = other->net.failed())
             core_.give_up(failure(f.code(), core_.rank_of(*other, f.rank()), f.short_of()), -1);
     const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : core_.settings.timeout_ns;

@@ -61,10 +61,10 @@ COLLX_ONCE void outstanding_calls::drop(operation* op) {
     for (auto& e : list_) {
         e.op->state = task_state::failed;
         e.op->error = aborted;
-        e.op->is_left = true;
+        e.op->is_orphaned = true;
     }
     for (auto op = std::move(failed_); op;) { // one by one: they may be many
-        op->is_left = true;
+        op->is_orphaned = true;
         op = std::move(op->failed_before);
     }
 }

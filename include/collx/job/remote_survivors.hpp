@@ -267,7 +267,7 @@ private:
 
     // ------------------------------------------------------------------ afterwards
     [[gnu::cold]] void help() override {
-        const turn_tried here(turn_);
+        const lock_tried here(lock_);
         if (!here) return;
         (void)take_guests();
         for (int r = 0; r < n_; ++r) {
@@ -292,7 +292,7 @@ private:
     members decided_;
     std::uint64_t name_ = 0; // its number as a helper
     bool is_decided_ = false;
-    turn turn_;
+    yielding_lock lock_;
 };
 
 [[gnu::cold]] COLLX_ONCE detail::growing_array<std::uint64_t>

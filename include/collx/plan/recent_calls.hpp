@@ -21,9 +21,9 @@ struct prepared_call {
     bound_schedule* plan = nullptr;
     chunk_layout in, out;
     std::size_t piece_elems = 0;
-    bool attached = false;  // a zero-copy schedule on private buffers
-    bool is_short = false;  // see run_short
-    std::uint64_t says = 0; // a number that must be the same on all ranks: for communicator_core::agree
+    bool attached = false;         // a zero-copy schedule on private buffers
+    bool is_short = false;         // see run_short
+    std::uint64_t fingerprint = 0; // a number that must be the same on all ranks: for communicator_core::agree
 };
 
 class recent_calls {

@@ -171,7 +171,7 @@ public:
             if (joins_right) remove(h, i);
         } else if (joins_right) {
             h.free[i].offset = offset;
-            in_order();
+            compiler_barrier();
             h.free[i].bytes += bytes;
         } else if (h.free_count < arena_header::max_free) { // a full list leaks address space, nothing else
             insert(h, i, {offset, bytes});
@@ -285,7 +285,7 @@ private:
             if (f.bytes < bytes) continue;
             const std::uint64_t offset = f.offset;
             f.bytes -= bytes;
-            in_order();
+            compiler_barrier();
             f.offset += bytes;
             if (f.bytes == 0) remove(h, i);
             return offset;
@@ -305,11 +305,11 @@ private:
             if (offset == none) return none;
             last = &room.at[room.count];
             *last = {offset, more, 0};
-            in_order();
+            compiler_barrier();
             ++room.count;
         }
         last->used += bytes;
-        in_order();
+        compiler_barrier();
         return last->offset + last->used - bytes;
     }
 
@@ -317,17 +317,17 @@ private:
     // The holder of the lock may die anywhere in them. Stores are made in this order. After each of them the table
     // holds no byte that is in use, and repair() makes it hold each byte once: it drops entries of no bytes, and
     // entries that lie in an earlier one.
-    static void in_order() { asm volatile("" ::: "memory"); }
+    static void compiler_barrier() { asm volatile("" ::: "memory"); }
     static void assign(arena_header::range& to, arena_header::range from) {
         to.bytes = 0;
-        in_order();
+        compiler_barrier();
         to.offset = from.offset;
-        in_order();
+        compiler_barrier();
         to.bytes = from.bytes;
-        in_order();
+        compiler_barrier();
     }
     static void remove(arena_header& h, int i) {
-        in_order();
+        compiler_barrier();
         for (int k = i; k + 1 < h.free_count; ++k) assign(h.free[k], h.free[k + 1]);
         --h.free_count;
     }
@@ -336,7 +336,7 @@ private:
             assign(h.free[k], h.free[k - 1]);
             if (k == h.free_count) {
                 ++h.free_count;
-                in_order();
+                compiler_barrier();
             }
         }
         assign(h.free[i], r);

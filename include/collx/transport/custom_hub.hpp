@@ -110,10 +110,10 @@ public:
         }
     }
 
-    turn& its_turn() { return turn_; }
+    yielding_lock& lock() { return lock_; }
     endpoint_address address() { return endpoint_->address(); }
     void connect(int peer, const endpoint_address& there) {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         endpoint_->connect(peer, there);
         is_connected_[peer] = 1;
     }
@@ -202,7 +202,7 @@ private:
         return true;
     }
 
-    turn turn_;
+    yielding_lock lock_;
     sole_ptr<custom_endpoint> endpoint_;
     growing_array<char> is_connected_; // by rank of the job
     growing_array<custom_guest*> guests_;

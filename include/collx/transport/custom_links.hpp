@@ -32,32 +32,32 @@ public:
     ~custom_links() override { leave(); }
 
     void begin(atomic<std::uint64_t>& failed, waiting_words waits = {}) override {
-        const turn_taken here(hub_->its_turn());
+        const lock_held here(hub_->lock());
         failed_ = &failed;
         waits_ = waits;
         hub_->enter(*this);
     }
     [[gnu::cold]] sending_end tx(int port, int p) override {
-        const turn_taken here(hub_->its_turn());
+        const lock_held here(hub_->lock());
         return opened(p).tx(port);
     }
     [[gnu::cold]] receiving_end rx(int port, int p) override {
-        const turn_taken here(hub_->its_turn());
+        const lock_held here(hub_->lock());
         return opened(p).rx(port);
     }
 
     bool move() override {
-        const turn_tried here(hub_->its_turn());
+        const lock_tried here(hub_->lock());
         if (!here || failed_ == nullptr) return false;
         hub_->move();
         return std::exchange(has_moved_, false);
     }
     void push(int p) override {
-        const turn_tried here(hub_->its_turn());
+        const lock_tried here(hub_->lock());
         if (here && failed_ != nullptr && at(p).ports && !failed()) send_to(p);
     }
     int find_gone(int waiting_for, std::int64_t now) override {
-        const turn_taken here(hub_->its_turn());
+        const lock_held here(hub_->lock());
         int lost = -1;
         for (std::size_t p = 0; p < peers_.size(); ++p) {
             peer& q = peers_[p];
@@ -79,21 +79,21 @@ public:
         if (is_young) open_all(); // these are connected, though nothing has gone to them
         for (const deadline until = deadline::in_ns(patience_ns); !until.passed();) {
             (void)move();
-            const turn_taken here(hub_->its_turn());
+            const lock_held here(hub_->lock());
             if (all([&](peer& q) { return q.said_failure == failed().word; })) return;
         }
     }
     void say_waiting() override {
-        const turn_taken here(hub_->its_turn());
+        const lock_held here(hub_->lock());
         for (auto& q : peers_) q.waiting.begin(waits_, rank_);
     }
     [[gnu::cold]] void settle() override {
-        const turn_taken here(hub_->its_turn());
+        const lock_held here(hub_->lock());
         is_settled_ = true;
     }
     [[gnu::cold]] void say_bye() override {
         for (const deadline until = deadline::in_ns(patience_ns); failed_ != nullptr && !until.passed();) {
-            const turn_taken here(hub_->its_turn());
+            const lock_held here(hub_->lock());
             for (std::size_t p = 0; p < peers_.size(); ++p) {
                 peer& q = peers_[p];
                 if (!q.ports || q.has_said_bye) continue;
@@ -114,7 +114,7 @@ public:
         hub_->forget();
     }
     int connections() override {
-        const turn_taken here(hub_->its_turn());
+        const lock_held here(hub_->lock());
         int n = 0;
         for (const auto& q : peers_) n += static_cast<bool>(q.ports);
         return n;
@@ -143,7 +143,7 @@ private:
         return *ports;
     }
     [[gnu::cold]] void open_all() {
-        const turn_taken here(hub_->its_turn());
+        const lock_held here(hub_->lock());
         try {
             for (std::size_t p = 0; p < peers_.size(); ++p)
                 if (static_cast<int>(p) != rank_ && !peers_[p].ports && hub_->is_connected(members_[p]))
@@ -162,7 +162,7 @@ private:
     // A peer whose channel is full receives the goodbye later: without it this rank would be taken for dead at its end.
     void owe_byes() {
         if (failed_ == nullptr) return;
-        const turn_taken here(hub_->its_turn());
+        const lock_held here(hub_->lock());
         try {
             for (std::size_t p = 0; p < peers_.size(); ++p)
                 if (const peer& q = peers_[p]; q.ports && !q.has_left && !q.has_said_bye && q.lost_at_ns == 0)
@@ -172,7 +172,7 @@ private:
     }
     void leave() {
         if (failed_ == nullptr) return;
-        const turn_taken here(hub_->its_turn());
+        const lock_held here(hub_->lock());
         hub_->leave(*this);
         failed_ = nullptr;
     }

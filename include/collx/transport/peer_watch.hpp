@@ -6,16 +6,15 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 
-#include <collx/core/atomic.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/yielding_lock.hpp>
 #include <collx/transport/arena.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -58,7 +57,7 @@ public:
     template <class Counts>
     int find_dead(Counts&& counts) {
         if (peers_.empty()) return -1;
-        const turn mine(asking_.flag);
+        const detail::lock_held mine(asking_.lock);
         if (::poll(polled_.data(), polled_.size(), 0) < 0 && errno != EINTR) // after that the next call finds it
             for (pollfd& p : polled_) (void)::poll(&p, 1, 0); // more peers than this process may now open files
         for (std::size_t i = 0; i < peers_.size(); ++i) {
@@ -74,15 +73,6 @@ public:
     std::size_t watched() const { return peers_.size(); }
 
 private:
-    // Held during one check, and given back also when Counts throws.
-    struct turn {
-        explicit turn(atomic_flag& f) : flag(f) {
-            while (flag.test_and_set(memory_order::acquire)) sched_yield();
-        }
-        turn(const turn&) = delete;
-        ~turn() { flag.clear(memory_order::release); }
-        atomic_flag& flag;
-    };
     struct peer {
         descriptor pidfd;
         int rank, pid;
@@ -95,7 +85,7 @@ private:
         asking() = default;
         asking(asking&&) noexcept {}
         asking& operator=(asking&&) noexcept { return *this; }
-        atomic_flag flag;
+        detail::yielding_lock lock;
     } asking_;
 };
 

@@ -41,17 +41,17 @@ public:
     }
 
     [[gnu::cold]] sending_end tx(int port, int peer) override {
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         return wanted(peer).tx(port);
     }
     [[gnu::cold]] receiving_end rx(int port, int peer) override {
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         return wanted(peer).rx(port);
     }
 
     bool move() override {
         bool moved = false, helps = false;
-        if (const detail::turn_tried here(turn_); here && failed_ != nullptr) {
+        if (const detail::lock_tried here(lock_); here && failed_ != nullptr) {
             moved = move_all();
             helps = !moved && (++idle_turns_ & 7) == 0;
         }
@@ -59,12 +59,12 @@ public:
         return moved;
     }
     void push(int peer) override {
-        const detail::turn_tried here(turn_);
+        const detail::lock_tried here(lock_);
         if (!here || failed_ == nullptr || failed()) return;
         if (stream& s = stream_to(peer); s.state() == stream::phase::open) s.push();
     }
     int find_gone(int waiting_for, std::int64_t now) override {
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         return peers_.find_gone(waiting_for, now);
     }
 
@@ -81,12 +81,12 @@ public:
     }
 
     void say_waiting() override {
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         for (const int p : peers_.active) stream_to(p).say_waiting(rank_);
     }
 
     [[gnu::cold]] void settle() override {
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         if (failed_ == nullptr) return; // not begun, ended, or the copy of a fork(): nothing is under way here
         // A live peer mostly acknowledges soon what went by reference, and need not be cut off.
         const deadline until = deadline::in_ns(20'000'000);
@@ -99,7 +99,7 @@ public:
     [[gnu::cold]] void say_bye() override {
         if (failed_ == nullptr) return;
         leave();
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         const bool has_failed = static_cast<bool>(failed());
         if (has_failed) peers_.settle();
         for (const int p : peers_.active) stream_to(p).say_bye();
@@ -123,7 +123,7 @@ public:
     bool has_verbs() const override { return hub_->verbs() != nullptr; }
     remote_memory* memory() override { return hub_->verbs() != nullptr && !shares_ ? &memory_ : nullptr; }
     int connections() override {
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         return peers_.own_connections();
     }
 
@@ -132,10 +132,10 @@ private:
     static constexpr unsigned looks_before_thorough = 127;
 
     void help() override {
-        if (const detail::turn_tried here(turn_); here) (void)move_all(true);
+        if (const detail::lock_tried here(lock_); here) (void)move_all(true);
     }
     void be_watched() override {
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         for (const int p : peers_.active)
             if (!shares_) hub_->helpers().watch(stream_to(p).fd(), name_);
     }
@@ -285,7 +285,7 @@ private:
             const bool waits = !peers_.wanted.empty() || (shares_ && hub_->shared().has_to_open());
             if (const int e = hub_->look(id_, take); e != 0 && waits) report(failure::no_descriptor(rank_, e));
             if (hub_->shared().has_to_open()) hub_->shared().move(*hub_, job_rank(rank_));
-            if (const int p = hub_->take_odd(id_); p >= 0 && p < peers_.count() && p != rank_)
+            if (const int p = hub_->take_other_protection(id_); p >= 0 && p < peers_.count() && p != rank_)
                 report(failure(errc::security, p));
             ask_to_connect(static_cast<bool>(known)); // they may wait for us, so they must be notified, too
         }
@@ -371,7 +371,7 @@ private:
     void report(failure f) { report_in(*failed_, f); }
     // Peers that cannot be notified any more count as notified.
     bool has_notified(audience whom) {
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         if (whom == audience::all) looks_ = looks_before_thorough; // the next move accepts who has connected
         if (!peers_.greeting.empty() || peers_.any([](stream& s) { return !s.has_said_failure(); })) return false;
         if (whom != audience::connected && !peers_.wanted.empty()) return false;
@@ -390,9 +390,9 @@ private:
     bool shares_; // has no connections of its own
     atomic<std::uint64_t>* failed_ = nullptr;
     waiting_words waits_;
-    detail::turn turn_;
+    detail::yielding_lock lock_;
     detail::remote_peers peers_;
-    detail::stream_transfers memory_{hub_, turn_, peers_};
+    detail::stream_transfers memory_{hub_, lock_, peers_};
     detail::lane_maker lanes_;
     unsigned idle_turns_ = 0, looks_ = 0;
 };

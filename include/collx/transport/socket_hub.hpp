@@ -87,16 +87,16 @@ public:
     // From now on a process with another key is a stranger: all ranks of the job have proved their key to each other.
     void end_start() {
         is_starting_ = false;
-        odd_.clear();
+        other_protections_.clear();
     }
     // The next rank of a communicator that came while the job starts, with another protection than this rank's, as
     // numbered there; -1: none. It knew the job's name, so it is no stranger.
-    int take_odd(std::uint64_t communicator) {
-        const detail::turn_taken here(turn_);
-        for (std::size_t i = 0; i < odd_.size(); ++i) {
-            if (odd_[i].first != communicator) continue;
-            const int rank = odd_[i].second;
-            odd_.erase_at(i);
+    int take_other_protection(std::uint64_t communicator) {
+        const detail::lock_held here(lock_);
+        for (std::size_t i = 0; i < other_protections_.size(); ++i) {
+            if (other_protections_[i].first != communicator) continue;
+            const int rank = other_protections_[i].second;
+            other_protections_.erase_at(i);
             return rank;
         }
         return -1;
@@ -193,7 +193,7 @@ public:
     // the errno for which no rank can be accepted, because this process gets no more descriptors; 0: they can.
     template <class Take>
     int look(std::uint64_t communicator, Take&& take) {
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         const int refusal = accept_all();
         greet_guests();
         drain();
@@ -219,12 +219,12 @@ public:
 
     // Notes that this rank has left a communicator, for which connections may still come.
     [[gnu::cold]] void note_left(std::uint64_t communicator) {
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         left_.add(communicator);
     }
     // Takes a connection whose communicator has gone, until it has said goodbye and the system has sent what it has.
     [[gnu::cold]] void linger(sole_ptr<stream> s) {
-        const detail::turn_taken here(turn_);
+        const detail::lock_held here(lock_);
         try {
             lingering_.push_back({std::move(s), {}});
             drain();
@@ -264,7 +264,7 @@ private:
     // Drops the oldest guest, so that a connection of this rank's own gets its descriptor. False if there is none, or
     // another communicator uses the list right now.
     [[gnu::cold]] bool drop_guest() {
-        const detail::turn_tried here(turn_);
+        const detail::lock_tried here(lock_);
         if (!here || guests_.empty()) return false;
         guests_.erase_at(0);
         return true;
@@ -287,10 +287,11 @@ private:
     [[gnu::cold]] void greet_guests() {
         for (std::size_t i = 0; i < guests_.size();) {
             detail::guest& g = guests_[i];
-            const bool was_odd = g.is_odd();
+            const bool had_other_protection = g.has_other_protection();
             const detail::greeted how = g.move(token_, protection_.level, protection_.key);
-            if (g.is_odd() && !was_odd && is_starting_ && odd_.size() < most_guests())
-                odd_.emplace_back(g.hello.communicator, g.hello.from);
+            if (g.has_other_protection() && !had_other_protection && is_starting_ &&
+                other_protections_.size() < most_guests())
+                other_protections_.emplace_back(g.hello.communicator, g.hello.from);
             if (how == detail::greeted::not_yet && !is_late(g, guests_.size())) {
                 ++i;
                 continue;
@@ -366,12 +367,12 @@ private:
     std::int64_t linger_ns_;
     const socket_calls* calls_;
     char token_[detail::stream_hello::token_bytes];
-    detail::turn turn_;
+    detail::yielding_lock lock_;
     job_protection protection_;
     detail::growing_array<detail::guest> guests_, parked_;
     bool is_starting_ = true;
     detail::left_ids left_;
-    detail::growing_array<std::pair<std::uint64_t, int>> odd_; // communicator, rank there
+    detail::growing_array<std::pair<std::uint64_t, int>> other_protections_; // communicator, rank there
     detail::mutual_help helpers_{*calls_};
     detail::trunks trunks_{*calls_, helpers_};
     int most_own_ = 4;

@@ -31,9 +31,10 @@ concept SignalLine = requires(Line& line) {
 
 // Memory that all ranks of a host load and store, with the rules above.
 template <class W>
-concept Window = std::copyable<W> && requires(const W& w, int n, std::uint64_t iteration, std::size_t bytes) {
-    { w.line(n, n, iteration) } -> SignalLine;
-    { w.at(n, n, n, bytes) } -> std::same_as<std::byte*>;
+concept Window = std::copyable<W> &&
+    requires(const W& w, int rank, int signal, int segment, int chunk, std::uint64_t iteration, std::size_t bytes) {
+    { w.line(rank, signal, iteration) } -> SignalLine;
+    { w.at(rank, segment, chunk, bytes) } -> std::same_as<std::byte*>;
     { w.chunk_ring_bytes() } -> std::same_as<std::size_t>;
     { w.step_bytes(bytes) } -> std::same_as<std::size_t>;
 };

@@ -168,7 +168,7 @@ public:
     }
     secret session(const job_key& key) const { return key ? key.session(hello, answer_.words) : secret(); }
     // Whether it knows the job's name, but asks for another protection than we do, or has another key.
-    bool is_odd() const { return is_odd_; }
+    bool has_other_protection() const { return has_other_protection_; }
     bool is_being_told() const { return state_ == state::refused; }
     // Whether the lower rank has closed the connection. It sends nothing before it is welcomed.
     bool has_given_up() const {
@@ -204,8 +204,8 @@ private:
             case state::answer: g = out_.write(fd, &answer_, sizeof answer_); break;
             case state::proof:
                 g = in_.read(fd, &proof_, sizeof proof_);
-                is_odd_ = g == greeted::done && !key.is_right(hello, answer_.words, proof_);
-                if (is_odd_) return greeted::insecure;
+                has_other_protection_ = g == greeted::done && !key.is_right(hello, answer_.words, proof_);
+                if (has_other_protection_) return greeted::insecure;
                 break;
             case state::accepted: {
                 const stream_frame accepted{.what = stream_frame::kind::accepted};
@@ -225,7 +225,7 @@ private:
         (void)out_.write(socket.get(), &refused, sizeof refused);
         (void)::shutdown(socket.get(), SHUT_WR);
         state_ = state::refused;
-        is_odd_ = true;
+        has_other_protection_ = true;
         return drain();
     }
     greeted drain() {
@@ -243,7 +243,7 @@ private:
     listener_answer answer_;
     auth_proof proof_;
     state state_ = state::hello;
-    bool is_odd_ = false;
+    bool has_other_protection_ = false;
 };
 
 } // namespace detail

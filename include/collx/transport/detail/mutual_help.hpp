@@ -5,55 +5,17 @@
 // as with ten. Sockets are known here only by their descriptors.
 #pragma once
 
-#include <sched.h>
-
 #include <cstddef>
 #include <cstdint>
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/yielding_lock.hpp>
 #include <collx/transport/detail/poll_set.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
-
-// A lock whose taker yields the core until it is free. Held for microseconds, by the calling thread or by one that
-// helps.
-class turn {
-public:
-    bool try_take() { return !held_.test_and_set(memory_order::acquire); }
-    void take() {
-        while (!try_take()) ::sched_yield();
-    }
-    void give() { held_.clear(memory_order::release); }
-
-private:
-    atomic_flag held_;
-};
-class turn_taken {
-public:
-    explicit turn_taken(turn& t) : turn_(t) { t.take(); }
-    turn_taken(const turn_taken&) = delete;
-    ~turn_taken() { turn_.give(); }
-
-private:
-    turn& turn_;
-};
-// The same for a thread that does not wait. Given back also when the code that holds it throws.
-class turn_tried {
-public:
-    explicit turn_tried(turn& t) : turn_(t), is_taken_(t.try_take()) {}
-    turn_tried(const turn_tried&) = delete;
-    ~turn_tried() {
-        if (is_taken_) turn_.give();
-    }
-    explicit operator bool() const { return is_taken_; }
-
-private:
-    turn& turn_;
-    bool is_taken_;
-};
 
 // A communicator's connections.
 struct helped {
@@ -71,7 +33,7 @@ public:
 
     // The name by which h is known here until it leaves.
     [[gnu::cold]] std::uint64_t enter(helped& h) {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         if (free_.empty()) {
             free_.push_back(places_.size());
             places_.emplace_back();
@@ -88,7 +50,7 @@ public:
         return std::uint64_t{places_[at].uses} << 32 | at;
     }
     [[gnu::cold]] void leave(std::uint64_t name) {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         place& p = places_[index(name)];
         p.who = nullptr;
         ++p.uses;
@@ -103,12 +65,12 @@ public:
     }
     // A communicator has something to read that no descriptor shows.
     void note(std::uint64_t name) {
-        const turn_taken here(notes_turn_);
+        const lock_held here(notes_lock_);
         noted_.push_back(name);
         has_notes_.store(true, memory_order::release);
     }
     void help_others(const helped& but) {
-        const turn_tried here(turn_);
+        const lock_tried here(lock_);
         if (!here || count() < 2) return;
         const auto help = [&](const place& p) {
             if (p.who != nullptr && p.who != &but) p.who->help();
@@ -141,7 +103,7 @@ private:
         if (!has_notes_.load(memory_order::acquire)) return;
         growing_array<std::uint64_t> names;
         {
-            const turn_taken here(notes_turn_);
+            const lock_held here(notes_lock_);
             names.swap(noted_);
             has_notes_.store(false, memory_order::release);
         }
@@ -152,13 +114,13 @@ private:
     std::size_t count() const { return places_.size() - free_.size(); }
 
     const socket_calls* calls_;
-    turn turn_; // protects all of these but the next two
+    yielding_lock lock_; // protects all of these but the next two
     poll_set poll_;
     atomic<bool> is_watching_{false};
     growing_array<place> places_;
     growing_array<std::size_t> free_;
     std::size_t next_ = 0;
-    turn notes_turn_; // protects these
+    yielding_lock notes_lock_; // protects these
     growing_array<std::uint64_t> noted_;
     atomic<bool> has_notes_{false};
 };

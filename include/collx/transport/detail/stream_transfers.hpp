@@ -16,29 +16,29 @@ namespace detail {
 class stream_transfers final : public remote_memory {
 public:
     // All three outlive this; the turn is taken for each access to the peers.
-    stream_transfers(const counted_ptr<socket_hub>& hub, turn& t, remote_peers& peers)
-        : hub_(hub), turn_(t), peers_(peers) {}
+    stream_transfers(const counted_ptr<socket_hub>& hub, yielding_lock& t, remote_peers& peers)
+        : hub_(hub), lock_(t), peers_(peers) {}
     verbs_device& device() override { return *hub_->verbs(); }
     bool reaches(int port, int peer) override {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         return peers_.is_known(peer) && peers_.stream_to(peer).reaches_memory(port);
     }
     bool start(int peer, const verbs_transfer& what, const counted_ptr<transfer_room>& room) override {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         return peers_.stream_to(peer).transfer(what, room);
     }
     std::uint64_t started(int peer) override {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         return peers_.is_known(peer) ? peers_.stream_to(peer).transfers() : 0;
     }
     std::uint64_t finished(int peer) override {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         return peers_.is_known(peer) ? peers_.stream_to(peer).transfers_done() : 0;
     }
 
 private:
     const counted_ptr<socket_hub>& hub_;
-    turn& turn_;
+    yielding_lock& lock_;
     remote_peers& peers_;
 };
 

@@ -55,7 +55,7 @@ public:
     // Takes over a socket that is connected or connecting. `hello`, if not null, is sent first.
     void open(descriptor socket, const stream_hello* hello, bool wait_for_welcome, bool owes_welcome,
               sole_ptr<wire_layer> sealed) {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         wire_.begin(std::move(sealed));
         socket_ = std::move(socket);
         error_ = 0;
@@ -69,24 +69,24 @@ public:
     }
     // Gives up a connection that waits, because the peer's has come.
     void drop() {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         if (state() == phase::waiting) close(phase::closed, 0);
     }
     // error: the system's error for its lines, EBADMSG for a broken seal or another protection; 0: none.
     void lose(int error) {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         close(phase::lost, error);
     }
 
     // ------------------------------------------------------------------ lines
     // name: of the communicator's links in mutual_help.
     trunk_line& claim(std::uint64_t communicator, std::uint64_t name) {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         return lines_.claim(communicator, name);
     }
     void close(trunk_line& l) {
         if (is_forgotten_) return;
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         if (unsent_line_ == &l) unsent_line_ = nullptr;
         const segment end{.what = segment::kind::end, .communicator = l.communicator};
         try {
@@ -99,7 +99,7 @@ public:
 
     // Like sendmsg(), for one line: how many bytes were taken, -1 for none. They may still lie here: see is_unsent.
     ssize_t send(trunk_line& l, const msghdr& m) {
-        const turn_tried here(turn_);
+        const lock_tried here(lock_);
         if (!here) {
             errno = EAGAIN;
             return -1;
@@ -121,7 +121,7 @@ public:
     // Gives the system the bytes of this line that lie here. False while something is left, errno says why.
     bool flush(trunk_line& l) {
         if (!l.is_unsent.load(memory_order::acquire)) return true;
-        const turn_tried here(turn_);
+        const lock_tried here(lock_);
         if (!here) {
             errno = EAGAIN;
             return false;
@@ -130,7 +130,7 @@ public:
     }
     // Like recvmsg(), for one line.
     ssize_t receive(trunk_line& l, const msghdr& m) {
-        const turn_tried here(turn_);
+        const lock_tried here(lock_);
         if (!here) {
             errno = EAGAIN;
             return -1;
@@ -152,7 +152,7 @@ public:
     }
     // Puts everything that has come into the inboxes of its lines.
     void pump() {
-        const turn_tried here(turn_);
+        const lock_tried here(lock_);
         read_places nowhere;
         if (here) read(nullptr, nowhere);
     }
@@ -160,7 +160,7 @@ public:
     // ------------------------------------------------------------------ the end
     // The socket, when the system has everything or never will; not open: not yet, or there is none.
     descriptor release_flushed() {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         if (state() != phase::open || (!flush() && would_block(errno))) return {};
         descriptor s = std::move(socket_);
         close(phase::lost, 0);
@@ -327,7 +327,7 @@ private:
         }
     }
 
-    turn turn_; // protects all of these but the atomic ones
+    yielding_lock lock_; // protects all of these but the atomic ones
     stream_wire wire_;
     descriptor socket_;
     int peer_, error_ = 0;

@@ -169,14 +169,14 @@ struct trunk_line {
 class trunk_arrivals {
 public:
     void add(std::uint64_t communicator, int peer) {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         all_.emplace_back(communicator, peer);
         count_.store(all_.size(), memory_order::release);
     }
     // The peer of the next line of this communicator; -1: none.
     int take(std::uint64_t communicator) {
         if (count_.load(memory_order::acquire) == 0) return -1;
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         for (auto& a : all_) {
             if (a.first != communicator) continue;
             const int peer = a.second;
@@ -188,7 +188,7 @@ public:
     }
 
 private:
-    turn turn_;
+    yielding_lock lock_;
     growing_array<std::pair<std::uint64_t, int>> all_;
     atomic<std::size_t> count_{0};
 };

@@ -33,7 +33,7 @@ public:
     template <class Hub>
     [[gnu::cold]] sole_ptr<wire_layer> open(Hub& hub, int me, int peer, std::uint64_t communicator,
                                             std::uint64_t line_name) {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         way& w = way_to(peer);
         if (!w.to || w.to->state() == trunk::phase::lost) renew(w, w.to ? w.to->generation() + 1 : 0, me < peer);
         if (me > peer && w.to->state() == trunk::phase::closed && !w.proof) connect(w, hub, me);
@@ -44,7 +44,7 @@ public:
 
     // Takes a connection that came to the listener.
     [[gnu::cold]] void bring(guest&& g) {
-        const turn_taken here(guests_turn_);
+        const lock_held here(guests_lock_);
         guests_.push_back(std::move(g));
         has_guests_.store(true, memory_order::release);
     }
@@ -54,11 +54,11 @@ public:
     // Advances the trunks that are not open yet.
     template <class Hub>
     [[gnu::cold]] void move(Hub& hub, int me) {
-        const turn_tried here(turn_);
+        const lock_tried here(lock_);
         if (!here) return;
         growing_array<guest> guests;
         {
-            const turn_taken now(guests_turn_);
+            const lock_held now(guests_lock_);
             guests.swap(guests_);
             has_guests_.store(false, memory_order::release);
         }
@@ -85,7 +85,7 @@ public:
     void pump(int peer) {
         counted_ptr<trunk> t;
         {
-            const turn_tried here(turn_);
+            const lock_tried here(lock_);
             if (here && static_cast<std::size_t>(peer) < ways_.size() && ways_[peer]) t = ways_[peer]->to;
         }
         if (t) t->pump();
@@ -105,7 +105,7 @@ public:
     // At the end of the job: hands over the sockets of trunks that have sent everything. False while some have not.
     template <class Take>
     [[gnu::cold]] bool part(Take&& take) {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         bool is_done = true;
         for (auto& w : ways_) {
             if (!w || !w->to || w->to->state() != trunk::phase::open) continue;
@@ -122,7 +122,7 @@ public:
     }
     // The number of open trunks.
     int count() {
-        const turn_taken here(turn_);
+        const lock_held here(lock_);
         int n = 0;
         for (auto& w : ways_) n += w && w->to && w->to->state() == trunk::phase::open ? 1 : 0;
         return n;
@@ -143,7 +143,7 @@ private:
     [[gnu::cold]] void pump_each() {
         int peers = 0;
         {
-            const turn_tried here(turn_);
+            const lock_tried here(lock_);
             if (here) peers = static_cast<int>(ways_.size());
         }
         for (int p = 0; p < peers; ++p) pump(p);
@@ -178,11 +178,11 @@ private:
     }
     void wait(way& w, int me) {
         w.to->pump();
-        if (w.to->state() == trunk::phase::closed) come_again(w, me, w.to->is_refused());
+        if (w.to->state() == trunk::phase::closed) retry_later(w, me, w.to->is_refused());
     }
     // It gave way to a connection that is to come. If the peer's process has ended, that connection may wait at our
     // listener with its last messages: only the second refusal counts.
-    void come_again(way& w, int me, bool is_refused) {
+    void retry_later(way& w, int me, bool is_refused) {
         if (is_refused && (w.peer < me || ++w.refusals >= 2)) return w.to->lose(ECONNREFUSED);
         w.try_at_ns = now_ns() + (is_refused ? soon_ns : next_try_ns);
     }
@@ -200,7 +200,7 @@ private:
     template <class Hub>
     void not_connected(way& w, Hub& hub, int me, int error) {
         if (hub.is_unix() && error == EAGAIN) return void(w.try_at_ns = now_ns() + soon_ns); // a long queue
-        if (error == ECONNREFUSED) return come_again(w, me, true);
+        if (error == ECONNREFUSED) return retry_later(w, me, true);
         if (would_block(error)) error = ENOSPC; // lack of memory, whose errno a line takes for "nothing has come yet"
         w.to->lose(error == EKEYREJECTED ? EBADMSG : error);
     }
@@ -214,7 +214,7 @@ private:
                        seal_connection(hub.protected_by().level, was->session(), true, *calls_));
         else if (how == greeted::insecure) w.to->lose(EBADMSG);
         else if (!was->is_refused() && was->is_unreachable()) w.to->lose(was->error());
-        else come_again(w, me, was->is_refused()); // pushed out by strangers, too
+        else retry_later(w, me, was->is_refused()); // pushed out by strangers, too
     }
     template <class Hub>
     void adopt(guest& g, Hub& hub, int me) {
@@ -255,13 +255,13 @@ private:
     const socket_calls* calls_;
     mutual_help* helpers_;
     trunk_arrivals arrivals_;
-    turn turn_;                         // protects these
+    yielding_lock lock_;                // protects these
     growing_array<sole_ptr<way>> ways_; // by rank of the job
     growing_array<int> opening_;
     poll_set poll_;
     atomic<bool> is_opening_{false}, is_polling_{false}, are_several_{false};
-    atomic<int> only_{none}; // the first that was open
-    turn guests_turn_;       // protects these
+    atomic<int> only_{none};    // the first that was open
+    yielding_lock guests_lock_; // protects these
     growing_array<guest> guests_;
     atomic<bool> has_guests_{false};
 };
