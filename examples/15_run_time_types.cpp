@@ -34,6 +34,7 @@ void numbers_for_types(collx::communicator& world) {
     example::expect(their_all_reduce(world, bits.data(), bits.size(), uint8, bit_or) == 0 && bits[0] == 15, "all bits");
     const int refused = static_cast<int>(collx::errc::invalid_argument);
     example::expect(their_all_reduce(world, x.data(), x.size(), float64, bit_or) == refused, "a double has no bits");
+    example::expect(refused != 0, "the code of an error is not that of success");
     example::expect(their_all_reduce(world, x.data(), x.size(), 77, max) == refused, "no such type");
 }
 

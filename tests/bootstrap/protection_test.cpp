@@ -93,14 +93,14 @@ TEST_CASE("a key without a component is refused with the remedy, an optional one
     CHECK(says(optional, "collx/interop/openssl.hpp"));
     const with_toy_macs toy;
     CHECK(protection_from({"COLLX_KEY=optional:" + text}).key);
-    CHECK(protection_from({"COLLX_KEY=optional:" + text}).key.says("j") == job_key(text).says("j"));
+    CHECK(protection_from({"COLLX_KEY=optional:" + text}).key.fingerprint("j") == job_key(text).fingerprint("j"));
 }
 
 TEST_CASE("a descriptor goes before a file, a file before the environment") {
     const with_toy_macs toy;
     scratch_directory d;
-    const auto name = [&](std::vector<std::string> all) { return protection_from(std::move(all)).key.says("j"); };
-    const auto of = [](char c) { return job_key(std::string(64, c)).says("j"); };
+    const auto name = [&](std::vector<std::string> all) { return protection_from(std::move(all)).key.fingerprint("j"); };
+    const auto of = [](char c) { return job_key(std::string(64, c)).fingerprint("j"); };
     const descriptor f = memory_file(std::string(64, 'd') + "\n");
     const std::string fd = "COLLX_KEY_FD=" + std::to_string(f.get());
     const std::string file = write_file(d.path + "/key", std::string(64, 'f') + "\r\n", 0600);
@@ -111,7 +111,7 @@ TEST_CASE("a descriptor goes before a file, a file before the environment") {
     CHECK(name({own}) == of('e'));
     CHECK(name({}) == "-");
     CHECK(of('d') != of('e'));
-    CHECK(job_key(text).says("this job") != job_key(text).says("that job"));
+    CHECK(job_key(text).fingerprint("this job") != job_key(text).fingerprint("that job"));
     CHECK(protection_from({own}).level == protection::auth_only);
     CHECK(protection_from({}).level == protection::none);
     int ends[2];
@@ -187,7 +187,7 @@ TEST_CASE("a key is taken out of the environment once it is read") {
         const char* at = ::getenv("COLLX_KEY");
         if (!detail::process_protection().key || ::getenv("COLLX_KEY") != nullptr) return 2;
         if (std::memchr(at, 'm', mark.size()) != nullptr) return 3; // nor in the environment's memory
-        return detail::process_protection().key.says("j") == job_key(mark).says("j") ? 0 : 4;
+        return detail::process_protection().key.fingerprint("j") == job_key(mark).fingerprint("j") ? 0 : 4;
     });
     p.start(1, [&] {
         const with_toy_macs toy;

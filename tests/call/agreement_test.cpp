@@ -107,17 +107,17 @@ TEST_CASE("the first field in which calls differ, with both values and all odd r
                 signature mine = one;
                 if (w.rank() == 1 || w.rank() == 3) mine.*member = value;
                 const auto e = thrown<collx::mismatch>(w, [&] { compare(mine); });
-                EXPECT(says(e, "rank 0 differs from rank 1, 3: ") && says(e, expected) && e.peer() == 1);
+                EXPECT(says(e, "ranks 1, 3 differ from rank 0: ") && says(e, expected) && e.peer() == 1);
             };
             compare(one);
             differs(&signature::what, collx::detail::verb::scan, "collective is reduce on rank 0 and scan on rank 1");
             differs(&signature::root, 3, "root is 2 on rank 0 and 3 on rank 1");
             differs(&signature::count, 9u, "count is 8 on rank 0 and 9");
-            differs(&signature::counts_hash, 10'007u, "table of counts is one on rank 0 and another on");
+            differs(&signature::counts_hash, 10'007u, "in the table of counts");
             differs(&signature::type_hash, 2u, "element type is one type on rank 0 and another type on rank 1");
             differs(&signature::op_hash, 2u, "operator is none on rank 0 and another operator on rank 1");
             differs(&signature::zero_copy, std::uint8_t{1}, "kind of memory");
-            differs(&signature::policy_hash, 5u, "policy of with() is one on rank 0 and another on");
+            differs(&signature::policy_hash, 5u, "in the policy of with()");
             signature both = one; // the error names the field that explains the others
             if (w.rank() == 2) {
                 both.root = 3;
@@ -128,7 +128,7 @@ TEST_CASE("the first field in which calls differ, with both values and all odd r
             signature of_most = one; // most ranks are right: here rank 0 is the odd one
             if (w.rank() != 0) of_most.count = 9;
             const auto odd = thrown<collx::mismatch>(w, [&] { compare(of_most); });
-            EXPECT(says(odd, "rank 0 differs from rank 1, 2, 3: count is 8 on rank 0 and 9 on rank 1") &&
+            EXPECT(says(odd, "rank 0 differs from the others: count is 8 on rank 0 and 9 on rank 1") &&
                    odd.peer() == 0);
             of_most.root = w.rank(); // no two alike
             EXPECT(thrown<collx::mismatch>(w, [&] { compare(of_most); }).peer() == 1);

@@ -25,13 +25,14 @@ void check(collx::communicator& w, std::vector<int> odd, std::vector<std::string
         is_odd |= r == w.rank();
         names += (names.empty() ? "" : ", ") + std::to_string(r);
     }
+    const int culprit = odd.size() > 2 ? 0 : odd[0]; // most ranks are right
     const auto e = thrown<mismatch>(w, [&] { f(is_odd); });
-    texts.push_back("rank 0 differs from rank " + names + ":");
+    texts.push_back(odd.size() == 2 ? "ranks " + names + " differ from rank 0: "
+                                    : "rank " + std::to_string(culprit) + " differs from the others: ");
     for (const auto& t : texts) {
         at("%s / %s", t.c_str(), e.what());
         EXPECT(says(e, t.c_str()));
     }
-    const int culprit = odd.size() > 2 ? 0 : odd[0]; // most ranks are right
     EXPECT(e.code() == collx::errc::mismatch && e.peer() == culprit && e.rank() == w.rank());
     EXPECT(e.sequence() == w.sequence() && e.sequence() != 0);
     int one = 1; // no rank has started the call, so all may continue
@@ -249,15 +250,22 @@ TEST_CASE("checked: calls that are under way, and groups") {
             if (odd) g.all_reduce(y);
             g.launch();
         });
+        check(w, {1}, {"in the size or order of its calls"}, [&](bool odd) {
+            collx::group g(w);
+            if (!odd) g.all_reduce(x);
+            g.all_reduce(collx::view(y.data(), std::size_t{5}));
+            if (odd) g.all_reduce(x);
+            g.launch();
+        });
         std::vector<float> z(10);
-        check(w, {3}, {"verb or element type of a collective is one on rank 0 and another on rank 3"}, [&](bool odd) {
+        check(w, {3}, {"in the verb or element type of a collective"}, [&](bool odd) {
             collx::group g(w);
             g.all_reduce(x);
             if (odd) g.all_reduce(z);
             else g.all_reduce(y);
             g.launch();
         });
-        check(w, {1}, {"operator of a collective is one on rank 0 and another on rank 1"}, [&](bool odd) {
+        check(w, {1}, {"in the operator of a collective"}, [&](bool odd) {
             collx::group g(w);
             if (odd) g.all_reduce(x, collx::max{});
             else g.all_reduce(x);
@@ -268,7 +276,7 @@ TEST_CASE("checked: calls that are under way, and groups") {
             g.broadcast(x, odd ? 1 : 0);
             g.launch();
         });
-        check(w, {1}, {"table of counts"}, [&](bool odd) { // the same total of bytes
+        check(w, {1}, {"size or order of its calls"}, [&](bool odd) { // the same total of bytes
             collx::group g(w);
             g.all_reduce(collx::view(x.data(), odd ? 4u : 6u));
             g.all_reduce(collx::view(y.data(), odd ? 6u : 4u));
@@ -660,5 +668,17 @@ TEST_CASE("the time limit of a checked call includes the time in which calls are
         std::vector<int> out(1000);
         const int other = 1 - w.rank();
         collx::neighbor_all_gather(w, collx::neighbors{{other}, {other}}, in, out, o);
+    });
+}
+
+TEST_CASE("a rank that compares calls and one that does not are told that this is the difference") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(w.rank() == 1);
+        w.set_timeout(collx_test::heard_within(std::chrono::milliseconds(300)));
+        std::vector<int> x(10);
+        const auto e = thrown<collx::timed_out>(w, [&] { collx::all_reduce(w, x); });
+        at("%s", e.what());
+        EXPECT(w.rank() != 1 || says(e, "compare calls (set_checked, NDEBUG)") || says(e, "in this call?"));
+        EXPECT(w.rank() == 1 || says(e, "set_checked() and NDEBUG must be alike on all ranks"));
     });
 }

@@ -402,7 +402,7 @@ std::vector<std::pair<errc, int>> with_keys(const std::vector<collx::job_protect
                                             const collx::socket_calls& calls, void (*body)(collx::communicator&),
                                             std::int64_t limit_ns = collx_test::patient(60'000'000'000)) {
     const auto n = static_cast<int>(of.size());
-    std::vector<std::pair<errc, int>> facts_of(of.size(), {errc::forked, -1});
+    std::vector<std::pair<errc, int>> seen(of.size(), {errc::forked, -1});
     std::vector<int> hosts;
     for (int r = 0; r < n; ++r) hosts.push_back(r);
     auto jobs = collx::detail::thread_jobs(hosts, calls, of.data());

@@ -20,7 +20,7 @@ TEST_CASE("split groups ranks by colour and orders them by key, then by rank") {
                         if (r % colours == me % colours && r % 2 == parity) members.push_back(r);
                 EXPECT(!c.is_empty() && c.size() == static_cast<int>(members.size()) &&
                        members[static_cast<std::size_t>(c.rank())] == me);
-                std::vector<int> facts_of(members.size());
+                std::vector<int> seen(members.size());
                 collx::all_gather(c, collx::value(me), seen);
                 EXPECT(seen == members);
                 int sum = me;

@@ -105,8 +105,8 @@ TEST_CASE("a key has 32 to 1024 bytes, and needs a component") {
     CHECK(job_key(name_view(most.c_str())));
     CHECK_THROWS_AS(job_key(name_view(least.c_str() + 1)), invalid_argument);
     CHECK_THROWS_AS(job_key(name_view((most + 'a').c_str())), invalid_argument);
-    CHECK(job_key(name_view(least.c_str())).says("x").size() == 16);
-    CHECK(job_key(name_view(least.c_str())).says("x") != job_key(name_view(least.c_str())).says("y"));
-    CHECK(job_key().says("x") == "-");
+    CHECK(job_key(name_view(least.c_str())).fingerprint("x").size() == 16);
+    CHECK(job_key(name_view(least.c_str())).fingerprint("x") != job_key(name_view(least.c_str())).fingerprint("y"));
+    CHECK(job_key().fingerprint("x") == "-");
     CHECK_FALSE(job_key());
 }

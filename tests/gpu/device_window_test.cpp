@@ -131,7 +131,7 @@ TEST_CASE("blocks of several threads: what all of them put is there when the pee
         constexpr std::size_t n = 100;
         const int me = w.rank(), peer = 1 - me;
         window<int> x(w, n, r, some(1));
-        std::vector<int> out(n), facts_of(n);
+        std::vector<int> out(n), seen(n);
         device::twin_barrier barrier(threads);
         std::vector<std::thread> block;
         std::atomic<int> wrong{0};

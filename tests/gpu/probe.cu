@@ -148,7 +148,7 @@ bool copies(int processors, std::size_t bytes, int repetitions) {
                                                              reinterpret_cast<uint4*>(to), n);
         require_cuda(cudaDeviceSynchronize(), "copying");
     });
-    std::vector<unsigned char> facts_of(bytes);
+    std::vector<unsigned char> seen(bytes);
     require_cuda(cudaMemcpy(seen.data(), to, bytes, cudaMemcpyDeviceToHost), "reading");
     const double engine = least_us(repetitions, [&] {
         require_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice), "copying");

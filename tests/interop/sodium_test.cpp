@@ -65,8 +65,8 @@ TEST_CASE("two ends with one key believe each other, with two keys neither the o
     CHECK_FALSE(other.is_right(hello, answer));
     CHECK(mine.is_right(hello, answer, same.prove(hello, answer)));
     CHECK_FALSE(mine.is_right(hello, answer, other.prove(hello, answer)));
-    CHECK(mine.says("job") == same.says("job"));
-    CHECK(mine.says("job") != other.says("job"));
+    CHECK(mine.fingerprint("job") == same.fingerprint("job"));
+    CHECK(mine.fingerprint("job") != other.fingerprint("job"));
     CHECK(std::memcmp(mine.session(hello, answer).bytes, same.session(hello, answer).bytes, 32) == 0);
 
     constexpr int times = 2000;

@@ -182,7 +182,7 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
             if (std::strstr(p.wanted, name) == nullptr) look_at(kept_text(name));
         if (count < 2) continue;
         fail(errc::environment, -1, -1, "set the missing ones too, or COLLX_BOOTSTRAP=single for a process alone",
-             "half of the variables of %s: %s set, %s not", p.found_by, there.c_str(), missing.c_str());
+             "%s: %s set, %s missing", p.found_by, there.c_str(), missing.c_str());
     }
     for (const char* name : {"COLLX_STORE", "COLLX_JOB"}) // a place to meet, for a job of one
         if (env.get(name) != nullptr)

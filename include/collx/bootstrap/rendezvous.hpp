@@ -292,7 +292,7 @@ namespace detail {
                                              const arrival& me, start_watch* all = nullptr) {
     if (store.has_order()) return detail::come_together_in_order(store, rank, size, until, me);
     if (size < 1 || rank < 0 || rank >= size)
-        fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
+        fail(errc::invalid_argument, rank, -1, "ranks are 0 to size - 1", "rank %d of %d ranks", rank, size);
     // Each rank counts the meetings of this store by itself. If two processes have one rank number, one of them counts
     // a meeting that the others never reach.
     const std::int64_t number = store.add(detail::joined({"collx/turn/", rank}), 1);

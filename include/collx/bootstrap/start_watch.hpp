@@ -115,8 +115,8 @@ private:
         const std::size_t blank = said.find(' '), next = blank == kept_text::npos ? blank : said.find(' ', blank + 1);
         const bool is_sound = said.starts_with("f") && next != kept_text::npos &&
                               detail::read_sum(name_view(said).substr(1, blank - 1), code) &&
-                              detail::read_sum(name_view(said).substr(blank + 1, next - blank - 1), who) && code >= 0 &&
-                              code <= static_cast<std::int64_t>(last_errc);
+                              detail::read_sum(name_view(said).substr(blank + 1, next - blank - 1), who) &&
+                              is_errc(code);
         if (!is_sound)
             fail(errc::protocol, rank_, -1, "use a store of its own for each job",
                  "something unknown rang the bell of the start");

@@ -4,6 +4,7 @@
 // no variable by itself and knows nothing of jobs.
 #pragma once
 
+#include <strings.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -188,7 +189,7 @@ inline std::int64_t read_digits(const char*& at, std::int64_t most) {
     for (const char* c = v.choices;; ++place) {
         const char* end = std::strchr(c, '|');
         const std::size_t n = end != nullptr ? static_cast<std::size_t>(end - c) : std::strlen(c);
-        if (length == n && std::memcmp(c, value, n) == 0) return place;
+        if (length == n && ::strncasecmp(c, value, n) == 0) return place;
         if (end == nullptr) break;
         c = end + 1;
     }

@@ -36,7 +36,9 @@ COLLX_ONCE void refuse_repeats(int me, const char* which) {
 }
 
 COLLX_ONCE void refuse_overlap(int me) {
-    fail(errc::invalid_argument, me, -1, "use one buffer, or two that do not overlap", "input and output overlap");
+    fail(errc::invalid_argument, me, -1,
+         "use two buffers that do not overlap, or the form of the call with one buffer, where it has one",
+         "input and output overlap");
 }
 
 COLLX_ONCE void refuse_size(const communicator_core& c, const char* which, std::size_t have, std::size_t need) {
@@ -45,8 +47,8 @@ COLLX_ONCE void refuse_size(const communicator_core& c, const char* which, std::
 }
 
 COLLX_ONCE void refuse_root(const communicator_core& c, int root) {
-    fail(errc::invalid_argument, c.net.rank(), root, "roots are ranks of this communicator", "root %d of %d ranks",
-         root, c.net.size());
+    fail(errc::invalid_argument, c.net.rank(), -1, "roots are ranks of this communicator", "root %d of %d ranks", root,
+         c.net.size());
 }
 
 COLLX_ONCE void refuse_needless_root(const communicator_core& c, int root) {

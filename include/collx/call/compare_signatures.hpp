@@ -77,7 +77,8 @@ struct hashed_name {
     else std::snprintf(b, sizeof b, "another %s", what);
 }
 
-// The name of the first field in which two calls differ; nullptr if none. `a` and `b` receive the two values.
+// The name of the first field in which two calls differ; nullptr if none. `a` and `b` receive the two values, or
+// nothing if these are hashes.
 [[gnu::cold]] inline const char* difference(const signature& x, const signature& y, char (&a)[40], char (&b)[40]) {
     const bool is_group = x.made_by == signature::group;
     const auto numbers = [&](long long p, long long q, const char* field) {
@@ -85,9 +86,8 @@ struct hashed_name {
         std::snprintf(b, sizeof b, "%lld", q);
         return field;
     };
-    const auto unnamed = [&](const char* field) { // of hashes, which would tell the reader nothing
-        std::strcpy(a, "one");
-        std::strcpy(b, "another");
+    const auto unnamed = [&](const char* field) { // hashes would tell the reader nothing
+        a[0] = b[0] = '\0';
         return field;
     };
     if (x.what != y.what || x.made_by != y.made_by || x.kind != y.kind) {
@@ -99,7 +99,7 @@ struct hashed_name {
     if (x.count != y.count)
         return numbers(static_cast<long long>(x.count), static_cast<long long>(y.count),
                        is_group ? "number of collectives" : "count");
-    if (x.counts_hash != y.counts_hash) return unnamed("table of counts");
+    if (x.counts_hash != y.counts_hash) return unnamed(is_group ? "size or order of its calls" : "table of counts");
     if (is_group && x.type_hash != y.type_hash) return unnamed("verb or element type of a collective"); // hashes of all
     if (is_group && x.op_hash != y.op_hash) return unnamed("operator of a collective");                 // its calls
     if (x.type_hash != y.type_hash) {
@@ -145,11 +145,15 @@ struct hashed_name {
         },
         timeout_ns);
     if (odd_ranks == 0) return;
-    char text[400];
-    std::snprintf(text, sizeof text,
-                  "call %llu (%s here): rank 0 differs from rank %s: %s is %s on rank 0 and %s on rank %d",
-                  static_cast<unsigned long long>(c.sequence), called(mine), ranks, field, a, b, odd_rank);
     const int culprit = are_odd_alike && 2 * odd_ranks > c.net.size() ? 0 : odd_rank; // most ranks are right
+    char who[160], what[160], text[400];
+    if (c.net.size() == 2) std::snprintf(who, sizeof who, "ranks 0 and 1 differ");
+    else if (culprit == 0 || odd_ranks == 1) std::snprintf(who, sizeof who, "rank %d differs from the others", culprit);
+    else std::snprintf(who, sizeof who, "ranks %s differ from rank 0", ranks);
+    if (a[0] == '\0') std::snprintf(what, sizeof what, "in the %s", field);
+    else std::snprintf(what, sizeof what, "%s is %s on rank 0 and %s on rank %d", field, a, b, odd_rank);
+    std::snprintf(text, sizeof text, "call %llu (%s here): %s: %s", static_cast<unsigned long long>(c.sequence),
+                  called(mine), who, what);
     mismatch e(errc::mismatch, c.net.rank(), culprit, text,
                "all ranks must make the same calls with the same arguments in the same order");
     e.set_sequence(c.calls());

@@ -10,7 +10,7 @@ namespace detail {
 inline void require_ranks(const communicator_core& c, const growing_array<int>& ranks, const char* which) {
     for (std::size_t i = 0; i < ranks.size(); ++i)
         if (ranks[i] < 0 || ranks[i] >= c.net.size())
-            fail(errc::invalid_argument, c.net.rank(), ranks[i], "neighbours are ranks of this communicator",
+            fail(errc::invalid_argument, c.net.rank(), -1, "neighbours are ranks of this communicator",
                  "%s %zu of the graph is %d, and there are %d ranks", which, i, ranks[i], c.net.size());
 }
 

@@ -148,7 +148,7 @@ COLLX_ONCE void one_sided::require_alive() {
 
 COLLX_ONCE window_peer& one_sided::require_peer(int peer) {
     if (peer < 0 || peer >= ranks())
-        fail(errc::invalid_argument, rank_, peer, "peers are ranks of the window's communicator",
+        fail(errc::invalid_argument, rank_, -1, "peers are ranks of the window's communicator",
              "window: peer %d of %d ranks", peer, ranks());
     return this->peer(peer);
 }

@@ -17,7 +17,7 @@ namespace detail {
 
 inline void require_peer(const communicator_core& c, int peer) {
     if (peer < 0 || peer >= c.net.size())
-        fail(errc::invalid_argument, c.net.rank(), peer, "peers are ranks of this communicator", "peer %d of %d ranks",
+        fail(errc::invalid_argument, c.net.rank(), -1, "peers are ranks of this communicator", "peer %d of %d ranks",
              peer, c.net.size());
 }
 inline void require_slot(const communicator_core& c, std::size_t elem_bytes) {

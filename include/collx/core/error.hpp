@@ -14,28 +14,30 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// The code of an error.
+// The code of an error. None is 0, so a C interface may return a code, and 0 for success.
 enum class errc : unsigned char {
-    invalid_argument, // the call is wrong whatever other ranks call: null, overlapping, out of range, overflow
-    mismatch,         // ranks disagree on the call: counts, types, operators, roots, order
-    peer_failed,      // a rank died; error::peer() says which
-    timeout,          // a deadline passed; error::peer() says which rank was waited for
-    aborted,          // the communicator was aborted by some rank
-    resource,         // the system has no more of something: memory, descriptors, processes
-    unsupported,      // this machine or this build cannot do it
-    environment,      // a COLLX_* variable or launcher setting makes no sense
-    protocol,         // a peer sent something that its schedule does not allow
-    forked,           // collx was used in a child process that fork() made
-    security,         // a peer could not prove that it has the job's key, or its data were changed on the way
+    invalid_argument = 1, // the call is wrong whatever other ranks call: null, overlapping, out of range, overflow
+    mismatch,             // ranks disagree on the call: counts, types, operators, roots, order
+    peer_failed,          // a rank died; error::peer() says which
+    timeout,              // a deadline passed; error::peer() says which rank was waited for
+    aborted,              // the communicator was aborted by some rank
+    resource,             // the system has no more of something: memory, descriptors, processes
+    unsupported,          // this machine or this build cannot do it
+    environment,          // a COLLX_* variable or launcher setting makes no sense
+    protocol,             // a peer sent something that its schedule does not allow
+    forked,               // collx was used in a child process that fork() made
+    security,             // a peer could not prove that it has the job's key, or its data were changed on the way
 };
 // The code with the highest number.
 inline constexpr errc last_errc = errc::security;
+// Whether a number that another process sent is the code of an error.
+constexpr bool is_errc(std::int64_t number) { return number >= 1 && number <= static_cast<std::int64_t>(last_errc); }
 
 // The name of a code.
 constexpr const char* name_of(errc c) {
     constexpr const char* names[] = {"invalid_argument", "mismatch",    "peer_failed", "timeout", "aborted", "resource",
                                      "unsupported",      "environment", "protocol",    "forked",  "security"};
-    return names[static_cast<int>(c)];
+    return names[static_cast<int>(c) - 1];
 }
 
 // The exception that collx throws. what() is one line: what happened, on which rank, with which peer, and the remedy.

@@ -3,7 +3,7 @@
 //   inline const bool has_net = provided(net_starter, &net_of_sockets);
 #pragma once
 
-#include <collx/core/config.hpp>
+#include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

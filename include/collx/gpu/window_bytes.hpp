@@ -81,7 +81,7 @@ public:
     }
     void require_peer(int peer) const {
         if (peer < 0 || peer >= ranks())
-            fail(errc::invalid_argument, rank(), peer, "peers are ranks of the window's communicator",
+            fail(errc::invalid_argument, rank(), -1, "peers are ranks of the window's communicator",
                  "device window: peer %d of %d ranks", peer, ranks());
     }
     // Launches body(env, lane, lanes) in a stream of this rank's device.
@@ -196,7 +196,7 @@ private:
                      static_cast<unsigned long long>(r.want), peer, line, static_cast<unsigned long long>(r.have));
             case device::window_end::outside: refuse_place("an access", peer, r.at, r.bytes);
             case device::window_end::no_peer:
-                fail(errc::invalid_argument, rank(), peer, "peers are ranks of the window's communicator",
+                fail(errc::invalid_argument, rank(), -1, "peers are ranks of the window's communicator",
                      "device window: a kernel named peer %d of %d ranks", peer, ranks());
             case device::window_end::no_line:
                 fail(errc::invalid_argument, rank(), -1,

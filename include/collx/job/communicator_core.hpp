@@ -181,7 +181,7 @@ struct communicator_core {
     // A forked child has no communicator, and no part in what is under way on its parent's.
     void require_own() const {
         if (home->mark.is_child())
-            fail(errc::forked, net.rank(), -1, "make a communicator in the child, or fork before the first one",
+            fail(errc::forked, net.rank(), -1, "fork before the first communicator is made",
                  "this process is a fork() of the rank");
     }
     // Called before each call. A communicator that failed stays failed.

@@ -154,9 +154,12 @@ private:
         const int peer = has_me && next(me_) >= 0 ? next(me_) : of_rank == me_ ? -1 : of_rank;
         const bool all_send = sends && is_closed;
         fail(errc::timeout, me_, peer,
-             all_send      ? "let one of them receive first, or use sendrecv() or async::send()"
-             : is_checked_ ? "is every rank in the same call, in the same order?"
-                           : "is every rank in the same call, in the same order? set_checked(true) compares calls",
+             all_send       ? "let one of them receive first, or use sendrecv() or async::send()"
+             : exchanging() ? remedy_of_exchange
+             : is_checked_
+                 ? "is every rank in the same call, in the same order, and does each compare calls (set_checked, "
+                   "NDEBUG)?"
+                 : "is every rank in the same call, in the same order? set_checked(true) on all ranks compares calls",
              "%s: ranks %s wait for each other%s", call_, text, all_send ? ": each sends before it receives" : "");
     }
 
@@ -179,10 +182,23 @@ private:
         if (!core_.pending.empty())
             return "is it alive, and does it wait for this communicator's calls? Where calls of several communicators "
                    "are under way, wait_all() moves all of them; set_timeout() waits longer";
+        if (exchanging()) return remedy_of_exchange;
         return is_checked_
                    ? "is it alive and in this call? set_timeout() waits longer"
                    : "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer";
     }
+    // Whether another rank of this host waits in an exchange that this rank does not make.
+    bool exchanging() const {
+        const std::uint64_t i = core_.exchanges;
+        for (int r = 0; core_.net.is_one_host() && r < core_.net.size(); ++r)
+            if (r != me_ &&
+                signal_word::has_reached(core_.exchange_window.line(r, 0, i).word.load(memory_order::acquire), i + 1))
+                return true;
+        return false;
+    }
+    static constexpr const char* remedy_of_exchange =
+        "another rank compares calls or makes a communicator, and this one does not: set_checked() and NDEBUG must be "
+        "alike on all ranks";
 
     const communicator_core& core_;
     const int me_;

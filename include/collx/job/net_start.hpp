@@ -94,7 +94,7 @@ namespace detail {
 [[gnu::cold]] inline counted_ptr<job> join_with_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns,
                                                    const transports& over) {
     if (size < 1 || rank < 0 || rank >= size)
-        fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
+        fail(errc::invalid_argument, rank, -1, "ranks are 0 to size - 1", "rank %d of %d ranks", rank, size);
     if (const kept_text address(id.address()); !address.empty()) {
         const host_description h = describe_protected_host(size, address);
         tcp_store store(address, id.port(), deadline::in_ns(timeout_ns), rank, h.by.key);

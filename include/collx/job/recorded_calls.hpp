@@ -22,6 +22,13 @@ struct recorded_calls {
     std::vector<call_record> calls;
 };
 
+namespace detail {
+// A call that failed has the code of an error; others may have none.
+inline bool has_sound_code(const call_record& c) {
+    return is_errc(static_cast<std::int64_t>(c.code)) || (c.outcome != call_outcome::failed && c.code == errc{});
+}
+} // namespace detail
+
 // Parses a file of records. Another process wrote it, and may have been killed meanwhile. Records that make no sense
 // are left out. Errors: protocol if it is no such file, or one of another version.
 inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
@@ -53,7 +60,7 @@ inline recorded_calls read_recorded_calls(const void* bytes, std::size_t size) {
             for (char* p = word; *p != '\0'; ++p)
                 if (*p < ' ' || *p > '~') *p = '?';
         const bool is_right = c.ordinal == k + 1 && c.begin_ns >= 0 && c.kind <= call_kind::made &&
-                              c.outcome <= call_outcome::failed && c.code <= last_errc &&
+                              c.outcome <= call_outcome::failed && detail::has_sound_code(c) &&
                               (c.outcome == call_outcome::under_way || c.end_ns >= c.begin_ns);
         if (is_right) r.calls.push_back(c);
     }

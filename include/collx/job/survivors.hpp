@@ -132,7 +132,8 @@ inline std::uint64_t id_of_shrunk(const communicator_core& c) {
     const std::uint32_t round = c.shrinks + 1;
     sole_ptr<kept> answers;
     // bits: the ranks that continue, a bit per rank. answers: answers ranks that come late, and so is kept.
-    const auto bits = require_net(c.net.rank(), "a shrink across hosts").survivors(c, round, answers);
+    const auto bits = require_net(c.net.rank(), "shrink() finds the survivors of this communicator by sockets")
+                          .survivors(c, round, answers);
     c.home->late_answers.push_back(std::move(answers));
     c.accepted_ballot = 0;
     c.shrinks = round;

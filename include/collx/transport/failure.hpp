@@ -28,7 +28,7 @@ struct failure {
     constexpr failure() = default;
     constexpr explicit failure(std::uint64_t w) : word(w) {}
     constexpr failure(errc code, int rank)
-        : word((static_cast<std::uint64_t>(code) + 1) << 32 |
+        : word(static_cast<std::uint64_t>(code) << 32 |
                static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank + 1))) {}
     constexpr failure(errc code, int rank, detail::shortage s) : failure(code, rank) {
         word |= static_cast<std::uint64_t>(s) << shortage_at;
@@ -39,7 +39,7 @@ struct failure {
     constexpr std::uint64_t code_word() const { // 0: nothing failed
         return (word & ~(all_came_bit | circle_bit | shortage_bits)) >> 32;
     }
-    constexpr errc code() const { return static_cast<errc>(code_word() - 1); }
+    constexpr errc code() const { return static_cast<errc>(code_word()); }
     constexpr detail::shortage short_of() const { // `unknown`: a value that this library does not know
         const auto s = (word & shortage_bits) >> shortage_at;
         return s > static_cast<std::uint64_t>(detail::last_shortage) ? detail::shortage::unknown
@@ -52,8 +52,7 @@ struct failure {
     constexpr int rank() const { return static_cast<int>(word & 0xffff'ffff) - 1; }
     // Whether the word is valid in a communicator of that many ranks: words from other processes are checked.
     constexpr bool is_sound(int ranks) const {
-        return code_word() != 0 && code_word() <= static_cast<std::uint64_t>(last_errc) + 1 &&
-               rank() >= (is_circle() ? 0 : -1) && rank() < ranks;
+        return is_errc(static_cast<std::int64_t>(code_word())) && rank() >= (is_circle() ? 0 : -1) && rank() < ranks;
     }
 };
 

@@ -28,7 +28,8 @@ COLLX_BEGIN_NAMESPACE
                                                  start_check* check = nullptr) {
     if (ranks < 1 || ranks > max_local_ranks)
         fail(errc::invalid_argument, rank, -1, "", "a host has 1 to %d ranks, not %d", max_local_ranks, ranks);
-    if (rank < 0 || rank >= ranks) fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, ranks);
+    if (rank < 0 || rank >= ranks)
+        fail(errc::invalid_argument, rank, -1, "ranks are 0 to size - 1", "rank %d of %d ranks", rank, ranks);
     if (ranks > 1 && (job == nullptr || job[0] == '\0'))
         fail(errc::environment, rank, -1,
              "start the ranks with collx_run, or set COLLX_JOB to one new name for all ranks", "the job has no name");

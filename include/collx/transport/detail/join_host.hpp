@@ -157,7 +157,7 @@ private:
                          g.rank, g.pid);
             } else if (p.what == join_packet::kind::failed) {
                 p.text[sizeof p.text - 1] = '\0';
-                fail_all(static_cast<errc>(p.code <= static_cast<std::uint32_t>(last_errc) ? p.code : 0), g.rank,
+                fail_all(is_errc(p.code) ? static_cast<errc>(p.code) : errc::protocol, g.rank,
                          "rank %d cannot join: %.150s", g.rank, p.text);
             } else if (p.what == join_packet::kind::mapped && !g.has_mapped) {
                 g.has_mapped = true;

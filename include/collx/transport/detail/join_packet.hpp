@@ -37,9 +37,8 @@ struct join_packet {
 // Throws the exception that a failed packet stands for. Its text is from the other side: it is cut and printed only.
 [[noreturn]] inline void fail_as_told(join_packet& p, int rank, const char* remedy) {
     p.text[sizeof p.text - 1] = '\0';
-    const bool is_known = p.code <= static_cast<std::uint32_t>(last_errc);
-    fail(is_known ? static_cast<errc>(p.code) : errc::protocol, rank, p.rank >= 0 && p.rank < p.ranks ? p.rank : -1,
-         remedy, "%s", p.text);
+    fail(is_errc(p.code) ? static_cast<errc>(p.code) : errc::protocol, rank,
+         p.rank >= 0 && p.rank < p.ranks ? p.rank : -1, remedy, "%s", p.text);
 }
 
 constexpr const char* remedy_of_join(errc code) {
