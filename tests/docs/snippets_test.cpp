@@ -18,7 +18,9 @@
 #include <collx/algo/ring.hpp>
 #include <collx/collx.hpp>
 #include <collx/comm/bucketed.hpp>
+#include <collx/sched/explain.hpp>
 #include <collx/sched/facts.hpp>
+#include <collx/sched/races.hpp>
 #include <collx/sched/verify.hpp>
 
 // [doc:op_traits]
@@ -180,6 +182,48 @@ void calls(collx::communicator& world) {
     // [doc:end]
 }
 
+// Each verb once. Rank r's numbers are r.
+void every_verb(collx::communicator& world) {
+    const auto n = static_cast<std::size_t>(world.size());
+    const std::vector<float> mine(3, static_cast<float>(world.rank())), parts(3 * n, static_cast<float>(world.rank()));
+    std::vector<float> x(mine), out(3), all(3 * n), y(mine);
+    const int next = (world.rank() + 1) % world.size(), prev = (world.rank() + world.size() - 1) % world.size();
+    // [doc:calls]
+    collx::all_reduce(world, x);             // or (world, mine, out), and an operator: (world, x, collx::max{})
+    collx::reduce(world, x, {.root = 1});    // or (world, mine, out, {.root = 1}); without options the root is 0
+    collx::broadcast(world, x, {.root = 1}); // without options the root is 0
+    collx::scan(world, mine, out);           // or (world, x)
+    collx::exclusive_scan(world, mine, out); // or (world, x)
+    collx::reduce_scatter(world, parts, out);
+    collx::all_gather(world, mine, all);
+    collx::all_to_all(world, parts, all);            // or (world, all)
+    collx::gather(world, mine, all, {.root = 1});    // only rank 1 needs `all`; without options the root is 0
+    collx::scatter(world, parts, out, {.root = 1});  // only rank 1 needs `parts`
+    collx::barrier(world);                           // or (world, {.timeout = 5s})
+    collx::sendrecv(world, mine, next, out, prev);   // sent, to whom, received, from whom
+    if (world.rank() == 0) collx::send(world, y, 1); // the buffer, to whom
+    if (world.rank() == 1) collx::recv(world, y, 0); // the buffer, from whom
+    // [doc:end]
+    expect(out[2] == static_cast<float>(prev) && (world.rank() != 1 || (y[0] == 0 && all[3] == 1)));
+}
+// Messages of different types and lengths to each rank in one call, as MPI_Alltoallw's.
+void grouped_messages(collx::communicator& world) {
+    const int next = (world.rank() + 1) % world.size(), prev = (world.rank() + world.size() - 1) % world.size();
+    const std::vector<int> numbers(3, world.rank());
+    const std::vector<double> weights(2, world.rank());
+    std::vector<int> their_numbers(3);
+    std::vector<double> their_weights(2);
+    // [doc:alltoallw]
+    collx::group exchange(world);
+    exchange.send(numbers, next); // ints to one rank, doubles to another
+    exchange.send(weights, prev);
+    exchange.recv(their_numbers, prev);
+    exchange.recv(their_weights, next);
+    exchange.launch(); // all of them at once
+    // [doc:end]
+    expect(their_numbers[2] == prev && their_weights[1] == next);
+}
+
 // Parts of different sizes. Rank r contributes, or receives, r + 1 elements.
 void counted_calls(collx::communicator& world) {
     const auto n = static_cast<std::size_t>(world.size()), me = static_cast<std::size_t>(world.rank());
@@ -266,6 +310,23 @@ void operators(collx::communicator& world) {
     collx::all_reduce(world.with(collx::algo::ring_all_reduce{}), collx::value(product), times);
     // [doc:end]
     expect(product == 24 || n != 4);
+
+    const std::vector<float> scores(10, static_cast<float>(world.rank()));
+    const std::int64_t first = 10 * world.rank();
+    // [doc:statistics]
+    collx::top_k_state<float, 3> best; // the three best scores of all ranks, with their places, best first
+    for (std::size_t i = 0; i < scores.size(); ++i) best.insert(scores[i], first + static_cast<std::int64_t>(i));
+    collx::all_reduce(world, collx::value(best), collx::top_k<3>{});
+
+    auto spread = collx::welford_state<double>::of(scores[0]); // count, mean and variance of all ranks' scores
+    for (std::size_t i = 1; i < scores.size(); ++i)
+        spread = collx::welford{}(spread, collx::welford_state<double>::of(scores[i]));
+    collx::all_reduce(world, collx::value(spread), collx::welford{});
+    // [doc:end]
+    expect(best.entries[0].value == static_cast<float>(n - 1) && best.entries[0].index == 10 * (n - 1) &&
+           best.entries[2].index == 10 * (n - 1) + 2);
+    expect(spread.count == scores.size() * static_cast<std::size_t>(n) &&
+           std::abs(spread.mean - (n - 1) / 2.0) < 1e-12 && (n != 4 || std::abs(spread.variance() - 1.25) < 1e-12));
 }
 
 void tensors(collx::communicator& world) {
@@ -314,6 +375,8 @@ void errors(collx::communicator& world) {
 TEST_CASE("the snippets of the documentation do what their comments say") {
     collx::run_threads(4, [](collx::communicator& world) {
         calls(world);
+        every_verb(world);
+        grouped_messages(world);
         counted_calls(world);
         counted_neighbors(world);
         train(world);
@@ -364,6 +427,36 @@ TEST_CASE("a schedule can be asked what it costs") {
     static_assert(ring.ok && ring.messages == 2 * (5 - 1) && ring.min_depth == 2);
     // [doc:end]
     CHECK(ring.rounds == 8);
+}
+
+namespace {
+
+// Stores each received part one place too far.
+struct shifted_all_gather : mine::flat_all_gather {
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        using mine::copy, mine::recv, mine::send, mine::from, mine::to, mine::in, mine::out;
+        ex.step(copy, in(r), out(r));
+        for (int i = 1; i < n; ++i) ex.step(send, to((r + i) % n), in(r));
+        for (int i = 1; i < n; ++i) ex.step(recv | copy, from((r + n - i) % n), out((r + n - i + 1) % n));
+    }
+};
+
+} // namespace
+
+TEST_CASE("a refusal is explained, and races are looked for") {
+    const shifted_all_gather all_gather;
+    // [doc:sched_explain]
+    const auto s = collx::sched::record_all(all_gather, 3); // the steps of all ranks
+    const auto verdict = collx::sched::verify(s);
+    std::puts(collx::sched::explain(s, verdict).c_str());
+    // [doc:end]
+    CHECK_FALSE(verdict.ok());
+    CHECK(std::string(collx::sched::explain(s, verdict).c_str()).find("the data is another chunk's") !=
+          std::string::npos);
+    // [doc:races]
+    static_assert(collx::sched::races(mine::flat_all_gather{}, 3).ok());
+    // [doc:end]
 }
 
 TEST_CASE("ranks join with an id that the program ships") {

@@ -193,7 +193,7 @@ class Docs(unittest.TestCase):
 
     def test_names_in_code_exist(self):
         """Files' stems count; names of other projects are listed here, or have their prefix."""
-        others = re.compile("MPI_|nccl[A-Z]|nvshmem")
+        others = re.compile("MPI_|NCCL_|nccl[A-Z]|nvshmem")
         known = set("""
             EAGER CUDA_MODULE_LOADING CUDA_DEVICE_MAX_CONNECTIONS CUDA_LAUNCH_BLOCKING cudaMallocAsync cudaLaunchHostFunc
             thrust_iterator cicc ptxas dryrun optimize DNDEBUG defaultMode secretKeyRef

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All algorithms, by collective: tests prove each of them, tools and explanations list them. A new algorithm becomes
-// known to all of these by one word here. Includes every algorithm, so ordinary programs should not include it.
+// All algorithms that need only a number of ranks, by collective: tests prove each of them, tools and explanations list
+// them. A new algorithm becomes known to all of these by one word here. It includes all their headers, so ordinary
+// programs should not include it. Not here: algorithms that take a node map (aggregated.hpp, hierarchical.hpp,
+// leader.hpp) or an order of the ranks (in_order.hpp, on_rings.hpp, on_route.hpp), and multicast.hpp, for devices.
 #pragma once
 
 #include <type_traits>
@@ -37,7 +39,7 @@ struct algorithm_list {
     algorithm_list<Algorithms..., More...> operator+(algorithm_list<More...>) const;
 };
 
-// All algorithms, collective by collective, the plain ones first. Names are unique within a collective.
+// These algorithms, collective by collective, the plain ones first. Names are unique within a collective.
 // clang-format off
 using all_algorithms = algorithm_list<
     ring_all_reduce, linear_all_reduce, recursive_doubling_all_reduce, halving_doubling_all_reduce,

@@ -71,7 +71,7 @@ public:
         poll.open();
         for (const int other : active) poll.add(stream_to(other).fd(), static_cast<std::uint64_t>(other));
     }
-    // Nobody is connected to, or on the way to be. Streams are kept.
+    // No peer is connected to, or on the way to be. Streams are kept.
     void drop_all() {
         for (const int p : greeting) at(p).greeting = nullptr;
         greeting.clear();
