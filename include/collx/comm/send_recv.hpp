@@ -337,7 +337,8 @@ using recv_fn = message_fn<Mode, false>;
 } // namespace detail
 
 // Sends x to rank `peer`, which must receive as many elements. Returns when x may be written again: small messages are
-// on their way then, messages of 32 KiB and more have been taken.
+// on their way then, messages of 32 KiB and more have been taken. A long message to the own rank: sendrecv, or
+// async::send.
 // Cost: on one host one message per piece of at most 128 KiB, through shared memory or, where that is cheaper at the
 //     moment, read by the receiver through the kernel (docs/design/single_copy.md).
 // Errors: as all_reduce; mismatch if the receiver expects another size.
