@@ -181,12 +181,8 @@ void straggle(collx::communicator& world, const settings& set) {
 }
 
 void run(collx::communicator& world) {
-    settings set;
+    const settings set = example::is_short() ? settings{.sample_ms = 0.2, .steps = 4} : settings{};
     world.set_checked(false); // ranks would compare the arguments of each call, and that would be counted, too
-    if (example::is_short()) {
-        set.sample_ms = 0.2;
-        set.steps = 4;
-    }
     say(world, "%zu weights, %.1f ms a sample, %d ranks\n", in * out, set.sample_ms, world.size());
     scale(world, set, true);
     scale(world, set, false);

@@ -99,7 +99,9 @@ TEST_CASE("a key without a component is refused with the remedy, an optional one
 TEST_CASE("a descriptor goes before a file, a file before the environment") {
     const with_toy_macs toy;
     scratch_directory d;
-    const auto name = [&](std::vector<std::string> all) { return protection_from(std::move(all)).key.fingerprint("j"); };
+    const auto name = [&](std::vector<std::string> all) {
+        return protection_from(std::move(all)).key.fingerprint("j");
+    };
     const auto of = [](char c) { return job_key(std::string(64, c)).fingerprint("j"); };
     const descriptor f = memory_file(std::string(64, 'd') + "\n");
     const std::string fd = "COLLX_KEY_FD=" + std::to_string(f.get());

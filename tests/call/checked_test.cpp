@@ -671,7 +671,7 @@ TEST_CASE("the time limit of a checked call includes the time in which calls are
     });
 }
 
-TEST_CASE("a rank that compares calls and one that does not are told that this is the difference") {
+TEST_CASE("errors say that one rank compares calls and another does not") {
     on_ranks(3, [](collx::communicator& w) {
         w.set_checked(w.rank() == 1);
         w.set_timeout(collx_test::heard_within(std::chrono::milliseconds(300)));
