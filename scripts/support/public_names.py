@@ -359,7 +359,7 @@ class Reader:
         self.at += 1
         self.skip_balanced("(", ")")
         line = self.line_of(begin.start)
-        if begin.text == "COLLX_VERB":
+        if begin.text in ("COLLX_VERB", "COLLX_VERB_BY"):
             self.groups += 1
             into.append(Declaration("::".join(names + [argument]), "verb", self.path, line + 1, argument,
                                     self.above(line), [], self.groups))

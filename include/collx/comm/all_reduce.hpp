@@ -6,11 +6,6 @@
 
 COLLX_BEGIN_NAMESPACE
 
-namespace detail {
-template <class Mode>
-using all_reduce_fn = reducing_fn<Mode, verb::all_reduce>;
-} // namespace detail
-
 // Reduces x over all ranks, in place, or from `in` to `out`.
 // Shape: the same number of elements on every rank.
 // Cost: in shared memory one synchronisation for short buffers (up to 2 to 48 KiB, docs/algorithms.md), two for longer
@@ -20,6 +15,6 @@ using all_reduce_fn = reducing_fn<Mode, verb::all_reduce>;
 // Errors: invalid_argument (null, overlapping, sizes), mismatch (checked), peer_failed, timed_out, aborted.
 // Example: collx::all_reduce(world, gradient);
 //     collx::all_reduce(world, in, out, collx::max{}, {.timeout = 5s});
-COLLX_VERB(all_reduce)
+COLLX_VERB_BY(all_reduce, reducing_fn)
 
 COLLX_END_NAMESPACE

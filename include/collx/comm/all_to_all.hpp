@@ -10,9 +10,6 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-template <class Mode>
-using all_to_all_fn = moving_fn<Mode, verb::all_to_all>;
-
 // In checked calls each rank learns the counts that its peers are about to send. Unchecked calls find a wrong count at
 // the first message; where messages are aggregated, it comes from a carrier, not from the rank that is wrong. A
 // template, so that only programs with such a call compile the exchange of counts.
@@ -22,8 +19,9 @@ template <class Comm>
     const call_end end(f.timeout_ns);
     growing_array<std::size_t>& announced = f.tables->relayed; // not in use yet
     announced.assign(static_cast<std::size_t>(c.net.size()), 0);
-    all_to_all_fn<blocking_mode>{}(comm, contiguous_view<const std::size_t>(f.tables->first.sizes(), announced.size()),
-                                   announced, {.timeout = duration::from_ns(f.timeout_ns)});
+    moving_fn<blocking_mode, verb::all_to_all>{}(
+        comm, contiguous_view<const std::size_t>(f.tables->first.sizes(), announced.size()), announced,
+        {.timeout = duration::from_ns(f.timeout_ns)});
     count_fault mine;
     for (std::size_t k = 0; k < announced.size() && mine.from < 0; ++k)
         if (announced[k] != f.tables->second.sizes()[k])
@@ -108,7 +106,7 @@ struct all_to_all_v_fn : takes<call_form::counted> {
 // Errors: as all_reduce.
 // Example: collx::all_to_all(world, outgoing, incoming);
 //     collx::all_to_all(world, columns);
-COLLX_VERB(all_to_all)
+COLLX_VERB_BY(all_to_all, moving_fn)
 
 // The same with parts of different sizes.
 // Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k. A rank knows only its own counts; a

@@ -6,16 +6,11 @@
 
 COLLX_BEGIN_NAMESPACE
 
-namespace detail {
-template <class Mode>
-using broadcast_fn = moving_fn<Mode, verb::broadcast>;
-} // namespace detail
-
 // Copies the root's x to every rank's x.
 // Shape: the same number of elements on every rank.
 // Cost: the root writes the buffer to shared memory once, the others read it once (docs/algorithms.md).
 // Errors: as all_reduce; invalid_argument for a root that is no rank.
 // Example: collx::broadcast(world, weights, {.root = 0});
-COLLX_VERB(broadcast)
+COLLX_VERB_BY(broadcast, moving_fn)
 
 COLLX_END_NAMESPACE

@@ -258,11 +258,6 @@ struct neighbor_all_to_all_v_fn : neighbor_refusals {
     }
 };
 
-template <class Mode>
-using neighbor_all_gather_fn = neighbor_fn<Mode, verb::neighbor_all_gather>;
-template <class Mode>
-using neighbor_all_to_all_fn = neighbor_fn<Mode, verb::neighbor_all_to_all>;
-
 } // namespace detail
 
 // Sends `in` to every destination of the graph and receives a part from every source.
@@ -274,7 +269,7 @@ using neighbor_all_to_all_fn = neighbor_fn<Mode, verb::neighbor_all_to_all>;
 //     end has it. On device memory: unsupported where two ranks have more than one edge in a direction.
 // Example: collx::neighbors ring{{right, left}, {left, right}};
 //     collx::neighbor_all_gather(world, ring, mine, theirs);
-COLLX_VERB(neighbor_all_gather)
+COLLX_VERB_BY(neighbor_all_gather, neighbor_fn)
 
 // The same with parts of different sizes.
 // Shape: counts[i] elements come from source i, to offsets[i] of `out`, by default one part after the other.
@@ -285,7 +280,7 @@ COLLX_VERB(neighbor_all_gather_v)
 // Shape: `in` has one part of m elements for each destination, `out` one for each source, in the order of the lists.
 // Cost, Order, Errors: as neighbor_all_gather.
 // Example: collx::neighbor_all_to_all(world, {{right, left}, {left, right}}, border, halo);
-COLLX_VERB(neighbor_all_to_all)
+COLLX_VERB_BY(neighbor_all_to_all, neighbor_fn)
 
 // The same with parts of different sizes.
 // Shape: send_counts[i] elements go to destination i, recv_counts[k] come from source k. Optional offsets say where

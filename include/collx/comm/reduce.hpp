@@ -6,11 +6,6 @@
 
 COLLX_BEGIN_NAMESPACE
 
-namespace detail {
-template <class Mode>
-using reduce_fn = reducing_fn<Mode, verb::reduce>;
-} // namespace detail
-
 // Reduces the ranks' buffers into the root's, in place (one buffer) or from `in` to the root's `out` (which the other
 // ranks may leave empty). In place, the other ranks' buffers keep their contents.
 // Shape: the same number of elements on every rank.
@@ -19,6 +14,6 @@ using reduce_fn = reducing_fn<Mode, verb::reduce>;
 // Order: rank order by default; any associative operator.
 // Errors: as all_reduce; invalid_argument for a root that is no rank.
 // Example: collx::reduce(world, losses, totals, {.root = 0});
-COLLX_VERB(reduce)
+COLLX_VERB_BY(reduce, reducing_fn)
 
 COLLX_END_NAMESPACE

@@ -9,9 +9,6 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Mode>
-using reduce_scatter_fn = reducing_fn<Mode, verb::reduce_scatter>;
-
-template <class Mode>
 struct reduce_scatter_v_fn : takes<call_form::counted> {
     using takes<call_form::counted>::operator();
 
@@ -86,7 +83,7 @@ private:
 // Order: rank order by default; any associative operator.
 // Errors: as all_reduce; invalid_argument where the size does not divide by the ranks.
 // Example: collx::reduce_scatter(world, gradient, my_shard);
-COLLX_VERB(reduce_scatter)
+COLLX_VERB_BY(reduce_scatter, reducing_fn)
 
 // The same with parts of different sizes.
 // Shape: rank r receives counts[r] elements of the reduction (the same table on every rank); parts lie one after the

@@ -6,13 +6,6 @@
 
 COLLX_BEGIN_NAMESPACE
 
-namespace detail {
-template <class Mode>
-using scan_fn = reducing_fn<Mode, verb::scan>;
-template <class Mode>
-using exclusive_scan_fn = reducing_fn<Mode, verb::exclusive_scan>;
-} // namespace detail
-
 // Reduces over the ranks up to this one.
 // Shape: the same number of elements on every rank. Element i of rank r becomes x0[i] op x1[i] op … op xr[i].
 // Cost: where memory is shared, one round up to 64 KiB, in which each rank reads the operands before its own; else
@@ -20,11 +13,11 @@ using exclusive_scan_fn = reducing_fn<Mode, verb::exclusive_scan>;
 // Order: rank order; any associative operator.
 // Errors: as all_reduce.
 // Example: collx::scan(world, collx::value(count));
-COLLX_VERB(scan)
+COLLX_VERB_BY(scan, reducing_fn)
 
 // As scan, without the rank's own operand. Rank 0 has no operand before its own: its output keeps its contents.
 // Shape, Cost, Order, Errors: as scan.
 // Example: collx::exclusive_scan(world, collx::value(count), collx::value(offset)); // where my part begins
-COLLX_VERB(exclusive_scan)
+COLLX_VERB_BY(exclusive_scan, reducing_fn)
 
 COLLX_END_NAMESPACE

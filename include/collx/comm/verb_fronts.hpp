@@ -233,3 +233,10 @@ COLLX_END_NAMESPACE
     namespace persistent {                                              \
     inline constexpr detail::NAME##_fn<detail::persistent_mode> NAME{}; \
     }
+// The same for a verb whose front takes the mode and the verb.
+#define COLLX_VERB_BY(NAME, FRONT)             \
+    namespace detail {                         \
+    template <class Mode>                      \
+    using NAME##_fn = FRONT<Mode, verb::NAME>; \
+    }                                          \
+    COLLX_VERB(NAME)
