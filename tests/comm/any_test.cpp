@@ -268,6 +268,70 @@ TEST_CASE("calls under way, and errors as values") {
     });
 }
 
+// Makes a persistent call, runs it three times in both ways, and compares each result with that of the blocking form.
+template <class T, class Make, class Call>
+void repeat(collx::communicator& w, std::size_t ins, std::size_t outs, Make&& make, Call&& call) {
+    array<T> a(w.rank(), ins), b(w.rank() + 1, outs), c(w.rank(), ins), d(w.rank() + 1, outs);
+    collx::persistent_call ready = make(a.view(), b.view()); // refers to the memory only
+    for (int round = 0; round < 3; ++round) {
+        if (round == 1) {
+            ready.start();
+            ready.wait();
+        } else {
+            ready();
+        }
+        call(c.view(), d.view());
+        EXPECT_AT(round, a == c && b == d);
+        a[0] = c[0] = value<T>(w.rank() + round, 1);
+    }
+}
+
+TEST_CASE("persistent calls on types and operators chosen at run time") {
+    namespace per = any::persistent;
+    for (const int ranks_per_host : {0, 2})
+        on_hosts(3, {ranks_per_host}, [](collx::communicator& w) {
+            const std::vector<std::size_t> counts{5, 0, 900}, none;
+            const std::size_t all = 905, mine = counts[static_cast<std::size_t>(w.rank())];
+            const auto run = [&](auto t, std::size_t n) {
+                using T = decltype(t);
+                at("%s %zu", collx::name_of(collx::any_type_of<T>), n);
+                repeat<T>(
+                    w, n, n, [&](auto x, auto y) { return per::all_reduce(w, x, y, any_op::max); },
+                    [&](auto x, auto y) { any::all_reduce(w, x, y, any_op::max); });
+                repeat<T>(
+                    w, n, 0, [&](auto x, auto) { return per::all_reduce(w, x); },
+                    [&](auto x, auto) { any::all_reduce(w, x); });
+                repeat<T>(
+                    w, n, 0, [&](auto x, auto) { return per::broadcast(w, x, {.root = 2}); },
+                    [&](auto x, auto) { any::broadcast(w, x, {.root = 2}); });
+                repeat<T>(
+                    w, n, 3 * n, [&](auto x, auto y) { return per::all_gather(w, x, y); },
+                    [&](auto x, auto y) { any::all_gather(w, x, y); });
+                repeat<T>(
+                    w, 3 * n, 0, [&](auto x, auto) { return per::all_to_all(w, x); },
+                    [&](auto x, auto) { any::all_to_all(w, x); });
+                repeat<T>(
+                    w, mine, all, [&](auto x, auto y) { return per::all_gather_v(w, x, y, counts); },
+                    [&](auto x, auto y) { any::all_gather_v(w, x, y, counts); });
+                repeat<T>(
+                    w, n, n,
+                    [&](auto x, auto y) { return per::sendrecv(w, x, (w.rank() + 1) % 3, y, (w.rank() + 2) % 3); },
+                    [&](auto x, auto y) { any::sendrecv(w, x, (w.rank() + 1) % 3, y, (w.rank() + 2) % 3); });
+            };
+            for (const std::size_t n : {std::size_t{1}, std::size_t{40}, std::size_t{30'000}}) {
+                run(float{}, n);
+                run(std::int16_t{}, n);
+            }
+            std::vector<double> x(3, w.rank());
+            auto sum = per::all_reduce(w, collx::as_any(x));
+            sum();
+            EXPECT(x[2] == 3);
+            EXPECT(says(
+                thrown<collx::invalid_argument>(w, [&] { (void)per::all_reduce(w, collx::as_any(x), any_op::bit_or); }),
+                "bit_or does not combine elements of float64"));
+        });
+}
+
 TEST_CASE("typed calls and these may meet in one reduction; ranks that disagree hear of it") {
     for (const bool checked : {false, true})
         on_ranks(2, [checked](collx::communicator& w) {

@@ -72,6 +72,19 @@ public:
     // p: the prepared call.
     template <class Policies>
     void bind(communicator_core& c, const Policies& policies, const call_facts& f, const prepared_call& p, Mover& m) {
+        // An any:: call has none: it would be compiled for each verb and size of element.
+        if constexpr (requires { typename Mover::in_type::chosen_at_run_time; }) return;
+        else bind_typed(c, policies, f, p, m);
+    }
+    bool is_bound() const { return run_ != nullptr; }
+    void run(communicator_core& c, std::uint64_t agreed, std::int64_t timeout_ns) {
+        run_(*this, c, agreed, timeout_ns);
+    }
+
+private:
+    template <class Policies>
+    void bind_typed(communicator_core& c, const Policies& policies, const call_facts& f, const prepared_call& p,
+                    Mover& m) {
         if (f.private_counts || p.attached || !c.net.is_one_host()) return;
         if (is_composable(*p.plan)) {
             call_.emplace(c.net, *p.plan, m, p.in, p.out, p.piece_elems);
@@ -86,12 +99,6 @@ public:
             bind_if_chosen(policies.template algorithm<C>(), *p.plan, f.root);
         else bind_chosen(composed_by_default<C>(), *p.plan, f.root);
     }
-    bool is_bound() const { return run_ != nullptr; }
-    void run(communicator_core& c, std::uint64_t agreed, std::int64_t timeout_ns) {
-        run_(*this, c, agreed, timeout_ns);
-    }
-
-private:
     template <class... A>
     void bind_chosen(algorithm_list<A...>, const bound_schedule& plan, [[maybe_unused]] int root) {
         (bind_if_chosen(A(), plan, root), ...);

@@ -7,6 +7,7 @@
 //   const collx::any_buffer x{memory.data(), count, type}; // type: a collx::any_type, known at run time
 //   collx::any::all_reduce(world, x, op);
 //   auto handle = collx::any::async::broadcast(world, x, {.root = 2});
+//   auto sum = collx::any::persistent::all_reduce(world, x, op); // refers to the memory, not to x
 #pragma once
 
 #include <concepts>
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <collx/call/persistent.hpp>
 #include <collx/call/verb_table.hpp>
 #include <collx/call/work.hpp>
 #include <collx/comm/communicator.hpp>
@@ -62,11 +64,14 @@ struct any_request {
 };
 void run_any(communicator& c, const any_request& r);
 work<void> start_any(communicator& c, const any_request& r);
+persistent_call make_any(communicator& c, const any_request& r);
 
 template <class Mode>
 auto call_any(communicator& c, const any_request& r) {
     if constexpr (std::is_same_v<Mode, async_mode>) {
         return start_any(c, r);
+    } else if constexpr (std::is_same_v<Mode, persistent_mode>) {
+        return make_any(c, r);
     } else if constexpr (std::is_same_v<Mode, try_mode>) {
         try {
             run_any(c, r);
@@ -230,6 +235,9 @@ COLLX_ANY_VERBS(detail::async_mode)
 namespace try_ {
 COLLX_ANY_VERBS(detail::try_mode)
 } // namespace try_
+namespace persistent {
+COLLX_ANY_VERBS(detail::persistent_mode)
+}
 #undef COLLX_ANY_VERBS
 
 } // namespace any

@@ -174,6 +174,9 @@ auto dispatch_any(communicator& c, const any_request& request) {
 
 COLLX_ONCE void run_any(communicator& c, const any_request& r) { dispatch_any<blocking_mode>(c, r); }
 COLLX_ONCE work<void> start_any(communicator& c, const any_request& r) { return dispatch_any<async_mode>(c, r); }
+COLLX_ONCE persistent_call make_any(communicator& c, const any_request& r) {
+    return dispatch_any<persistent_mode>(c, r);
+}
 
 } // namespace detail
 

@@ -16,6 +16,7 @@ namespace detail {
 template <std::size_t Bytes>
 struct alignas(Bytes > 8 ? 8 : Bytes) cell {
     std::byte bytes[Bytes];
+    struct chosen_at_run_time {};
 };
 
 // One entry of the table.
