@@ -34,14 +34,12 @@ bool run(const schedule& s, const words& in, words& out) {
                 to = from.front() + ((st.what & reduce) != 0 ? to : "");
                 from.pop_front();
             } else {
-                {
-                    auto& to = channels[{me, st.peer_to}];
-                    if (!to.empty()) continue;
-                    to.push_back(in[r][static_cast<unsigned>(st.src.chunks.first)]);
-                }
-                ++next[r];
-                moves = true;
+                auto& to = channels[{me, st.peer_to}];
+                if (!to.empty()) continue;
+                to.push_back(in[r][static_cast<unsigned>(st.src.chunks.first)]);
             }
+            ++next[r];
+            moves = true;
         }
     }
     for (unsigned r = 0; r < n; ++r)
