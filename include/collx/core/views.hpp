@@ -290,7 +290,12 @@ constexpr contiguous_view<T> value(T& x) {
     return view(__builtin_addressof(x), 1);
 }
 template <class T>
-void value(const T&& x) = delete; // a temporary would be gone before the result arrives
+contiguous_view<std::remove_const_t<T>> value(const T&&) {
+    static_assert(sizeof(T) == 0,
+                  "collx: value() views a variable, and this is a temporary, which would be gone before "
+                  "the result arrives. Give it a name: float x = 3; collx::value(x).");
+    return {};
+}
 
 // Views every `stride`-th element from p on, n of them.
 template <class T>

@@ -46,7 +46,7 @@ void fold_fixed(const Op& op, T* to, const T* const* s, std::size_t n) {
 #if !defined(__CUDACC__) // nvcc refuses vectors in functions that are also device code, as operators are
     if constexpr (is_vectorisable_v<Op, T>) {
         constexpr std::size_t lanes = pack_of<T>::lanes;
-        const T* p[Sources];
+        const T* p[static_cast<std::size_t>(Sources)];
         for (int k = 0; k < Sources; ++k) p[k] = s[k];
         for (; i + 2 * lanes <= n; i += 2 * lanes) {
             auto a = load_pack(p[0] + i);
