@@ -53,7 +53,9 @@ public:
                 device::twin_barrier alone(1);
                 counting_env env(0, 1, 0, 1, alone, alone);
                 device::block_state state{};
-                device::executor<counting_env, Algorithm, Types, Protocol, Groups>(env, a, state, rank, 0).run();
+                device::executor<device::executor_kind<counting_env, Algorithm, Types, Protocol, Groups>>(env, a, state,
+                                                                                                          rank, 0)
+                    .run();
             });
         for (auto& t : threads) t.join();
     }

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(block_threads, 1)
     if (false) require_device_code<Types>(args.rank(0), typename Types::acc_type{});
     __shared__ block_state shared;
     cuda_env<Groups> env;
-    executor<cuda_env<Groups>, Algorithm, Types, Protocol, Groups>(
+    executor<executor_kind<cuda_env<Groups>, Algorithm, Types, Protocol, Groups>>(
         env, args, shared, args.first_rank + static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x))
         .run();
 }

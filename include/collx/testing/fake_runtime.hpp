@@ -312,7 +312,8 @@ public:
     void launch_fused(const fused_args<Algorithm, Types>& a, int ranks, void* s) const {
         static_assert(Groups == 1, "collx: the fake runtime runs one thread per block");
         launch_blocks(a.lanes, ranks, s, [a](twin_env& env, block_state& shared, int rank, int lane) {
-            executor<twin_env, Algorithm, Types, Protocol, 1>(env, a, shared, a.first_rank + rank, lane).run();
+            executor<executor_kind<twin_env, Algorithm, Types, Protocol>>(env, a, shared, a.first_rank + rank, lane)
+                .run();
         });
     }
     template <class Calls>

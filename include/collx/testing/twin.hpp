@@ -54,7 +54,7 @@ public:
     void launch(const fused_args<Algorithm, Types>& a, const fused_options&) {
         start(a.shape.ranks, [this, a](int first, int count) {
             run(Groups, a.lanes, first, count, [&a](twin_env& env, block_state& shared, int rank, int lane) {
-                executor<twin_env, Algorithm, Types, Protocol, Groups>(env, a, shared, rank, lane).run();
+                executor<executor_kind<twin_env, Algorithm, Types, Protocol, Groups>>(env, a, shared, rank, lane).run();
             });
         });
     }

@@ -13,26 +13,22 @@
 #include <type_traits>
 
 #include <collx/exec/device/chunk_move.hpp>
+#include <collx/exec/device/executor_kind.hpp>
 #include <collx/exec/device/messages.hpp>
 #include <collx/exec/device/usage.hpp>
-#include <collx/sched/collective.hpp>
 #include <collx/sched/executor.hpp>
 #include <collx/sched/traits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// A rank that has left iteration i - 1 may push iteration i + 1 over it only if it has received from every reader in
-// between: so these are the algorithms in which every rank reads every other, in each iteration and each segment.
-template <class Algorithm>
-inline constexpr bool
-    may_push_v = (Algorithm::op == collective::all_reduce && sched::pushes_parts_v<Algorithm>) ||
-                 (sched::signals_v<Algorithm> == 1 && sched::least_window_depth_v<Algorithm> == 2 &&
-                  (Algorithm::op == collective::all_reduce || Algorithm::op == collective::all_gather ||
-                   Algorithm::op == collective::reduce_scatter || Algorithm::op == collective::all_to_all));
-
-template <class Env, class Algorithm, class Types, class Protocol, int Groups = 1>
-class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, Groups>>, public message_worker<Env> {
+template <class Kind>
+class executor : public sched::verbs<executor<Kind>>, public message_worker<typename Kind::Env> {
+    using Env = typename Kind::Env;
+    using Algorithm = typename Kind::Algorithm;
+    using Types = typename Kind::Types;
+    using Protocol = typename Kind::Protocol;
+    static constexpr int Groups = Kind::Groups;
     using args_type = fused_args<Algorithm, Types>;
     using thread_state = device::thread_state<Env>;
     using worker = message_worker<Env>;

@@ -16,7 +16,7 @@ struct fused_call {
     using protocol = Protocol;
     static constexpr int groups = Groups;
     template <class Env>
-    using executor_on = executor<Env, Algorithm, Types, Protocol, Groups>;
+    using executor_on = executor<executor_kind<Env, Algorithm, Types, Protocol, Groups>>;
     fused_args<Algorithm, Types> args;
 };
 

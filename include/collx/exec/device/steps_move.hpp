@@ -16,9 +16,9 @@ COLLX_BEGIN_NAMESPACE
 namespace device {
 
 // Not specialised by kind: where the kind is known, inlining leaves out what it rules out.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class Kind>
 template <bool Channels>
-COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::hand_over(const sched::step& s) {
+COLLX_ALWAYS_INLINE COLLX_HD void executor<Kind>::hand_over(const sched::step& s) {
     const sched::ref& shape = chunk_move::counts_by_dst(s.what, s.src.where) ? s.dst : s.src;
     const int chunks = shape.chunks.count;
     const bool travels = Channels && (s.what & (sched::recv | sched::send)) != 0;
@@ -40,18 +40,18 @@ COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Grou
 }
 
 // Not inlined.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class Kind>
 template <bool Channels>
-COLLX_HD move_result executor<Env, Algorithm, Types, Protocol, Groups>::run_move(thread_state t, chunk_move m) {
+COLLX_HD move_result executor<Kind>::run_move(thread_state t, chunk_move m) {
     auto&& env = Env::take_over(t.env);
     executor ex(env, t);
     const std::uint32_t at = ex.template move<Channels>(m);
     return {at, ex.has_stopped(), ex.failed_};
 }
 
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class Kind>
 template <bool Channels>
-COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(const chunk_move& m) {
+COLLX_HD std::uint32_t executor<Kind>::move(const chunk_move& m) {
     const bool travels = Channels && m.travels();
     transfer x = plan(m);
     if (travels) {
@@ -74,14 +74,14 @@ COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(c
     return at;
 }
 
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD message_ends executor<Env, Algorithm, Types, Protocol, Groups>::ends_of(const chunk_move& m) const {
+template <class Kind>
+COLLX_HD message_ends executor<Kind>::ends_of(const chunk_move& m) const {
     return {static_cast<std::int16_t>(m.has(sched::recv) ? m.peer_from : -1),
             static_cast<std::int16_t>(m.has(sched::send) ? m.peer_to : -1), flagged, m.is_first};
 }
 
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const chunk_move& m, std::uint32_t at) {
+template <class Kind>
+COLLX_HD void executor<Kind>::leave(const chunk_move& m, std::uint32_t at) {
     if (words && m.has(sched::send))
         refresh(this->slot_of(m.peer_to, rank_, shared_.sent[m.peer_to], flagged), args_.shape.flag_slot_bytes,
                 static_cast<unsigned>(at / stride), static_cast<std::uint32_t>(shared_.sent[m.peer_to] + 1));
@@ -89,8 +89,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const chu
 }
 
 // Where a chunk lies, except in slots and windows.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const chunk_move& m) const {
+template <class Kind>
+COLLX_HD transfer executor<Kind>::plan(const chunk_move& m) const {
     transfer x;
     x.receives = m.has(sched::recv);
     x.combines = Types::reduces && m.has(sched::reduce | sched::reduce_after);
@@ -113,8 +113,8 @@ COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const 
     return x;
 }
 
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const chunk_move& m, transfer& x) {
+template <class Kind>
+COLLX_HD void executor<Kind>::use_slots(const chunk_move& m, transfer& x) {
     const message_slots slots = worker::run_enter(this->state(false), ends_of(m));
     stop_if(slots.stops);
     x.rx = slots.rx + m.at;
@@ -124,8 +124,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const
 }
 
 // A put sends into my own window. A get receives from a peer's window, or from the words that the peer pushed.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_windows(const chunk_move& m, transfer& x) const {
+template <class Kind>
+COLLX_HD void executor<Kind>::use_windows(const chunk_move& m, transfer& x) const {
     const bool puts = sched::is_window(m.dst_at), gets = sched::is_window(m.src_at);
     if (puts) {
         x.keeps = false;
@@ -145,11 +145,10 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_windows(con
 }
 
 // Combines received elements and own ones.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class Kind>
 template <class W>
-COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::template acc_of<W>
-executor<Env, Algorithm, Types, Protocol, Groups>::combined(const transfer& x, const acc_of<W>& got,
-                                                            const acc_of<W>& own, unsigned m) const {
+COLLX_ALWAYS_INLINE COLLX_HD typename executor<Kind>::template acc_of<W>
+executor<Kind>::combined(const transfer& x, const acc_of<W>& got, const acc_of<W>& own, unsigned m) const {
     // Two ranks that exchange operands must combine the same two numbers.
     const acc_of<W> rounded = access::through_wire(own);
     if (!is_commutative_v<typename Types::op_type, acc_type> && x.own_first)
@@ -158,8 +157,8 @@ executor<Env, Algorithm, Types, Protocol, Groups>::combined(const transfer& x, c
 }
 
 // Moves elements out of windows and into them unchanged: one load, one store, whatever the places.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_as_is(const transfer& x) {
+template <class Kind>
+COLLX_HD void executor<Kind>::carry_as_is(const transfer& x) {
     // Chosen as bytes: from a choice of two pointers to a one-byte structure (e4m3) NVCC 13.0 makes a broken function.
     const auto* from =
         reinterpret_cast<const wire_type*>(x.receives ? x.rx : reinterpret_cast<const std::byte*>(own_operand(x).p));
@@ -181,9 +180,9 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_as_is(con
 
 // Makes all loads of U packs first, those of the wire unconverted: no arithmetic may wait for one load before the next
 // is under way. Only elements that come through a channel are combined.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class Kind>
 template <bool Channels>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const transfer& x) {
+COLLX_HD void executor<Kind>::carry(const transfer& x) {
     const operand own = own_operand(x), result = result_operand(x);
     // Two operands are under way.
     constexpr int N = (narrow_unroll(sizeof(acc_type)) + 1) / 2;
@@ -242,11 +241,11 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const tra
 }
 
 // Takes a pack of the wire as it arrives and returns it as it is sent on.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class Kind>
 template <class W>
-COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::wire_pack
-executor<Env, Algorithm, Types, Protocol, Groups>::through(const transfer& x, const operand& own, const operand& result,
-                                                           unsigned p, unsigned m, const wire_pack& w) const {
+COLLX_ALWAYS_INLINE COLLX_HD typename executor<Kind>::wire_pack
+executor<Kind>::through(const transfer& x, const operand& own, const operand& result, unsigned p, unsigned m,
+                        const wire_pack& w) const {
     acc_pack acc{};
     if (x.reads) acc = this->template read<W>(own, std::size_t{p} * V, m);
     if (x.receives) {
@@ -262,8 +261,8 @@ executor<Env, Algorithm, Types, Protocol, Groups>::through(const transfer& x, co
 }
 
 // Whole packs and the tail share one wait.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_words(const transfer& x) {
+template <class Kind>
+COLLX_HD void executor<Kind>::carry_words(const transfer& x) {
     const operand own = own_operand(x), result = result_operand(x);
     const unsigned elems = static_cast<unsigned>(x.count), packs = packs_of(x.count), whole = x.is_fast ? elems / V : 0;
     COLLX_ROLLED
@@ -277,8 +276,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_words(con
 }
 
 // The same in lines of 128 bytes. The threads of a line go through the loop together, because they look at one flag.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_lines(const transfer& x) {
+template <class Kind>
+COLLX_HD void executor<Kind>::carry_lines(const transfer& x) {
     static_assert(
         !lines || wire_pack::bytes == sizeof(unit16),
         "collx: lines of 128 bytes carry elements of 1, 2, 4, 8 or 16 bytes, and accumulators at most twice as "

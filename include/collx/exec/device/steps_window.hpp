@@ -10,8 +10,8 @@ COLLX_BEGIN_NAMESPACE
 namespace device {
 
 // A put where words carry flags: pushed to all ranks, or to the one that reads the chunk.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sched::step& s) {
+template <class Kind>
+COLLX_HD void executor<Kind>::push(const sched::step& s) {
     static_assert(!flagged || !has_windows || may_push_v<Algorithm>,
                   "collx: words with flags replace signals only where every rank reads every rank in each iteration: "
                   "the one-shot algorithms. Use simple_protocol.");
@@ -35,16 +35,14 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sche
     }
 }
 // Pushes one pack of words to the ranks from `first` on, before `last`.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push_pack(int segment, int first, int last, unsigned i,
-                                                                           const wire_pack& x) const {
+template <class Kind>
+COLLX_HD void executor<Kind>::push_pack(int segment, int first, int last, unsigned i, const wire_pack& x) const {
     COLLX_ROLLED
     for (int k = first; k < last; ++k)
         if (k != rank_) store_packet<Env>(packets_at(segment, k, rank_) + i / V * stride, x, window_flag());
 }
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::refresh_pushed(int segment, int first, int last,
-                                                                                std::size_t n) const {
+template <class Kind>
+COLLX_HD void executor<Kind>::refresh_pushed(int segment, int first, int last, std::size_t n) const {
     if (!refreshes(window_flag())) return;
     COLLX_ROLLED
     for (int k = first; k < last; ++k) {
@@ -70,11 +68,10 @@ inline constexpr bool may_multicast_v = [] {
 
 // Reduces in rank order the operands that ranks pushed for the pack at element i of a chunk, and my own, which begins
 // at `in_at`.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class Kind>
 template <class W>
-COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::template acc_of<W>
-executor<Env, Algorithm, Types, Protocol, Groups>::fold_words(const sched::step& s, std::size_t in_at, unsigned i,
-                                                              unsigned m) {
+COLLX_ALWAYS_INLINE COLLX_HD typename executor<Kind>::template acc_of<W>
+executor<Kind>::fold_words(const sched::step& s, std::size_t in_at, unsigned i, unsigned m) {
     const bool has_own = s.own == place::in && s.peer_from <= rank_ && rank_ < s.peer_to;
     acc_of<W> own{}, acc{};
     if (has_own) own = access::through_wire(access::template read_in<W>(mine(), ranks(), in_at + i, m));
@@ -93,18 +90,18 @@ executor<Env, Algorithm, Types, Protocol, Groups>::fold_words(const sched::step&
 }
 
 // A pack that the switch reduces over all ranks' windows, `at` bytes behind the beginning of this lane.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::wire_pack
-executor<Env, Algorithm, Types, Protocol, Groups>::reduced_by_switch(std::size_t at) const {
+template <class Kind>
+COLLX_HD typename executor<Kind>::wire_pack executor<Kind>::reduced_by_switch(std::size_t at) const {
     return Env::template reduce_at<typename Types::op_type, wire_type, V>(
         args_.exchange, ranks(), args_.exchange_of_all, args_.lane_at(lane_) + at);
 }
 
 // Stores U accesses of finished elements to my window, or by a switch to all windows (unaligned: window by window).
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class Kind>
 template <class W, int U>
-COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::store_also(
-    int segment, int chunk, unsigned i, unsigned step, unsigned end, const waiting_pack<wire_type, W::n> (&x)[U]) {
+COLLX_ALWAYS_INLINE COLLX_HD void executor<Kind>::store_also(int segment, int chunk, unsigned i, unsigned step,
+                                                             unsigned end,
+                                                             const waiting_pack<wire_type, W::n> (&x)[U]) {
     const std::size_t offset = window_offset(segment, chunk);
     if constexpr (multicasts && W::is_aligned) {
         COLLX_UNROLL
@@ -127,9 +124,9 @@ COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Grou
 }
 
 // Goes through all ranks with U packs at once, so that U loads are under way together.
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class Kind>
 template <bool ToAll>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sched::step& s) {
+COLLX_HD void executor<Kind>::fold(const sched::step& s) {
     static_assert(!multicasts || may_multicast_v<Types>,
                   "collx: a switch reduces contiguous float (plus), f16 and bf16 (plus, min, max) without hooks, and "
                   "multicasts elements whose size divides 16. Use simple_protocol.");
