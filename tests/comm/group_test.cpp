@@ -94,6 +94,10 @@ TEST_CASE("a group may be written as one chain, and launched or made ready with 
         EXPECT(x[3] == 3 * (w.rank() + 1) && whole[5] == 2);
         again();
         EXPECT(x[3] == (w.rank() == 0 ? 3 : w.rank() == 1 ? 9 : 18));
+        collx::group named(w); // so may one that has a name
+        named.broadcast(mine, 1).all_reduce(part);
+        named.all_reduce(theirs).launch();
+        EXPECT(mine[0] == 1 && part[0] == 9 && theirs[0] == 3);
     });
 }
 

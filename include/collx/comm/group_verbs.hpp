@@ -27,47 +27,57 @@ public:
     using refusals::scan, refusals::send;
 
     template <Buffer X, OpArgument Op = plus>
-    void all_reduce(X&& x, Op op = {}) & {
+    Group& all_reduce(X&& x, Op op = {}) & {
         group().template add<verb::all_reduce, true, X, X>(x, x, op);
+        return group();
     }
     template <Buffer X, OpArgument Op = plus>
-    void reduce(X&& x, int root, Op op = {}) & {
+    Group& reduce(X&& x, int root, Op op = {}) & {
         group().template add<verb::reduce, true, X, X>(x, x, op, root);
+        return group();
     }
     template <Buffer In, Buffer Out, OpArgument Op = plus>
-    void reduce_scatter(In&& in, Out&& out, Op op = {}) & {
+    Group& reduce_scatter(In&& in, Out&& out, Op op = {}) & {
         group().template add<verb::reduce_scatter, false, In, Out>(in, out, op);
+        return group();
     }
     template <Buffer X, OpArgument Op = plus>
-    void scan(X&& x, Op op = {}) & {
+    Group& scan(X&& x, Op op = {}) & {
         group().template add<verb::scan, true, X, X>(x, x, op);
+        return group();
     }
     template <Buffer X, OpArgument Op = plus>
-    void exclusive_scan(X&& x, Op op = {}) & {
+    Group& exclusive_scan(X&& x, Op op = {}) & {
         group().template add<verb::exclusive_scan, true, X, X>(x, x, op);
+        return group();
     }
     template <Buffer X>
-    void broadcast(X&& x, int root) & {
+    Group& broadcast(X&& x, int root) & {
         group().template add<verb::broadcast, true, X, X>(x, x, no_op{}, root);
+        return group();
     }
     template <Buffer In, Buffer Out>
-    void all_gather(In&& in, Out&& out) & {
+    Group& all_gather(In&& in, Out&& out) & {
         group().template add<verb::all_gather, false, In, Out>(in, out, no_op{});
+        return group();
     }
     template <Buffer In, Buffer Out>
-    void all_to_all(In&& in, Out&& out) & {
+    Group& all_to_all(In&& in, Out&& out) & {
         group().template add<verb::all_to_all, false, In, Out>(in, out, no_op{});
+        return group();
     }
     template <Buffer X>
-    void send(X&& x, int peer) & {
+    Group& send(X&& x, int peer) & {
         group().template add_message<true, X>(x, peer);
+        return group();
     }
     template <Buffer X>
-    void recv(X&& x, int peer) & {
+    Group& recv(X&& x, int peer) & {
         group().template add_message<false, X>(x, peer);
+        return group();
     }
 
-    // On a temporary: returns the group by value, so that a chain may go on and its result be kept.
+    // On a temporary: returns the group by value, so that the chain's result may be kept.
     template <Buffer X, OpArgument Op = plus>
     [[nodiscard]] auto all_reduce(X&& x, Op op = {}) && {
         return group().template chain<verb::all_reduce, X, X, Op>(
