@@ -289,8 +289,8 @@ struct communicator_core {
     // The proposal that this rank has accepted in a shrink() across hosts that has not ended (0: none).
     std::int32_t accepted_ballot = 0;
     detail::growing_array<std::uint64_t> accepted_members;
-    sole_ptr<detail::device_part> device; // made by the first call on device memory
-    sole_ptr<detail::kept> links_found;   // by_links is part of it
+    sole_ptr<detail::device_part> device;         // made by the first call on device memory
+    sole_ptr<detail::job_attachment> links_found; // by_links is part of it
     const links_choice* by_links = nullptr;
     sole_ptr<detail::flight_recorder> recorder; // null: calls are not recorded
     sole_ptr<detail::progress_link> helper;     // null: only calls move outstanding operations on

@@ -34,8 +34,8 @@ inline constexpr bool checked_by_default = false;
 
 namespace detail {
 // An object that a job keeps until its end and does not look into.
-struct kept {
-    virtual ~kept() = default;
+struct job_attachment {
+    virtual ~job_attachment() = default;
 };
 } // namespace detail
 
@@ -145,10 +145,10 @@ public:
     host_map hosts;                       // empty: one host
     counted_ptr<any_connector> connector; // null: one host
     // Answers ranks that come late to a decided shrink(), even when the communicator that it made is gone.
-    detail::growing_array<sole_ptr<detail::kept>> late_answers;
+    detail::growing_array<sole_ptr<detail::job_attachment>> late_answers;
 
     // The machine under the job, merged over its ranks (job/machine.hpp); null: not known.
-    sole_ptr<detail::kept> machine;
+    sole_ptr<detail::job_attachment> machine;
 
     // Says that this rank, a thread, ended with an exception. Holds for all its communicators, also for those that
     // only its peers still hold.

@@ -24,7 +24,7 @@
 COLLX_BEGIN_NAMESPACE
 
 // The machine of all ranks of a job.
-struct job_machine final : detail::kept {
+struct job_machine final : detail::job_attachment {
     std::vector<topo::graph> kinds;       // machines that differ
     std::vector<int> kind_of;             // by host; hosts are numbered in the order of their first ranks
     std::vector<topo::standing> standing; // by rank of the job; sites of the host's kind
@@ -36,7 +36,7 @@ struct job_machine final : detail::kept {
 };
 
 // What the machine says of one communicator.
-struct member_links final : detail::kept {
+struct member_links final : detail::job_attachment {
     topo::member_order order;
     std::vector<rank_order> rings;
     std::vector<order_view> views;

@@ -23,7 +23,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-class remote_survivors final : public kept, helped {
+class remote_survivors final : public job_attachment, helped {
 public:
     using members = survivor_links::members;
 
@@ -296,7 +296,7 @@ private:
 };
 
 [[gnu::cold]] COLLX_ONCE detail::growing_array<std::uint64_t>
-agree_on_survivors(communicator_core& c, std::uint32_t round, sole_ptr<kept>& answers) {
+agree_on_survivors(communicator_core& c, std::uint32_t round, sole_ptr<job_attachment>& answers) {
     auto all = make_sole<remote_survivors>(c, round);
     auto chosen = all->agree();
     answers = std::move(all);

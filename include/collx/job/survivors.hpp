@@ -130,7 +130,7 @@ inline std::uint64_t id_of_shrunk(const communicator_core& c) {
 
 [[gnu::cold]] inline sole_ptr<communicator_core> shrink_across_hosts(communicator_core& c) {
     const std::uint32_t round = c.shrinks + 1;
-    sole_ptr<kept> answers;
+    sole_ptr<job_attachment> answers;
     // bits: the ranks that continue, a bit per rank. answers: answers ranks that come late, and so is kept.
     const auto bits = require_net(c.net.rank(), "shrink() finds the survivors of this communicator by sockets")
                           .survivors(c, round, answers);

@@ -35,7 +35,8 @@ struct net_component {
     counted_ptr<job> (*by_store)(int rank, int size, any_store&, std::int64_t timeout_ns, const transports&);
     counted_ptr<job> (*by_id)(const unique_id&, int rank, int size, std::int64_t timeout_ns, const transports&);
     growing_array<counted_ptr<job>> (*threads_on_hosts)(const growing_array<int>& host_of, const transports&);
-    growing_array<std::uint64_t> (*survivors)(communicator_core&, std::uint32_t round, sole_ptr<kept>& answers);
+    growing_array<std::uint64_t> (*survivors)(communicator_core&, std::uint32_t round,
+                                              sole_ptr<job_attachment>& answers);
 };
 #if defined(COLLX_COMPILED)
 extern const net_component* const net_starter; // a constant: communicators may be made before main()
