@@ -115,20 +115,24 @@ def memory_model(nvcc, include, source):
 
 
 def host_only(nvcc, include, source):
-    def front_end(mistake):
+    def front_end(mistake, *flags):
         with tempfile.TemporaryDirectory() as folder:
-            return subprocess.run([nvcc, "-std=c++20", "-arch=sm_90", "-cuda", f"-I{include}", f"-DMISTAKE={mistake}", "-o",
-                                   f"{folder}/out", source], capture_output=True, text=True)
+            return subprocess.run([nvcc, "-std=c++20", "-arch=sm_90", "-cuda", f"-I{include}", f"-DMISTAKE={mistake}", *flags,
+                                   "-o", f"{folder}/out", source], capture_output=True, text=True)
 
     right = front_end(0)
     if right.returncode != 0:
         sys.exit(f"what is marked must compile:\n{right.stderr}")
-    for mistake in range(1, 6):
+    mistakes = re.findall(r"MISTAKE == (\d+) // (\w+)", pathlib.Path(source).read_text())
+    if [int(number) for number, _ in mistakes] != list(range(1, len(mistakes) + 1)):
+        sys.exit("the mistakes are not numbered from 1 on")
+    for mistake, word in mistakes:
         done = front_end(mistake)
-        words = "must_be_marked_COLLX_HD" if mistake < 5 else "must_be_device_code"
-        if done.returncode == 0 or not re.search(r"calling a __host__ function.*" + words, done.stderr):
-            sys.exit(f"mistake {mistake} was not refused with a function named ..{words}:\n{done.stderr}")
+        if done.returncode == 0 or not re.search(r"calling a (?:constexpr )?__host__ function.*\b" + word, done.stderr):
+            sys.exit(f"mistake {mistake} was not refused in a function named {word}:\n{done.stderr}")
         print(f"mistake {mistake}: refused")
+        if word.startswith("layout") and front_end(mistake, "--expt-relaxed-constexpr").returncode != 0:
+            sys.exit(f"mistake {mistake} is refused also where kernels may call constexpr functions of the host")
 
 
 def known_kernels(nvcc, include, source):

@@ -24,7 +24,7 @@ inline constexpr unsigned block_threads = 512; // of a fused kernel
 template <class Protocol, int Groups, class Algorithm, class Types>
 __global__ void __launch_bounds__(block_threads, 1)
     fused_kernel(const __grid_constant__ fused_args<Algorithm, Types> args) {
-    if (false) require_device_code<Types>(args.rank(0), typename Types::acc_type{});
+    if (false) require_device_code_of(args);
     __shared__ block_state shared;
     cuda_env<Groups> env;
     executor<executor_kind<cuda_env<Groups>, Algorithm, Types, Protocol, Groups>>(
@@ -33,9 +33,16 @@ __global__ void __launch_bounds__(block_threads, 1)
 }
 
 // Several calls in one launch (exec/device/group.hpp).
+__device__ inline void require_device_code_of(const call_list<>&) {}
+template <class First, class... Rest>
+__device__ void require_device_code_of(const call_list<First, Rest...>& calls) {
+    require_device_code_of(calls.first.args);
+    require_device_code_of(calls.rest);
+}
 template <class... Calls>
 __global__ void __launch_bounds__(block_threads, 1)
     fused_group_kernel(const __grid_constant__ call_list<Calls...> calls) {
+    if (false) require_device_code_of(calls);
     __shared__ block_state shared;
     cuda_env<1> env;
     run_calls(env, calls, shared, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));

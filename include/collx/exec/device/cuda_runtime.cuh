@@ -25,9 +25,7 @@ namespace device {
 // One block per lane.
 template <class Body>
 __global__ void __launch_bounds__(block_threads) lanes_kernel(const __grid_constant__ Body body) {
-    if (false)
-        if constexpr (requires { body.in; })
-            readable<std::remove_cvref_t<decltype(body.in)>>::iterator_must_be_device_code(body.in);
+    if (false) require_device_code_of_lanes(body);
     cuda_env<1> env;
     body(env, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
 }
