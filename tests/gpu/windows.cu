@@ -76,6 +76,31 @@ __global__ void get_run(device_window_handle<std::uint16_t> window, int peer, st
                         std::size_t n) {
     window.block().get(peer, place, to, n);
 }
+// The same out of the block's shared memory, and into it, some hundred elements at a time.
+__global__ void put_tiles(device_window_handle<std::uint16_t> window, int peer, std::size_t place,
+                          const std::uint16_t* from, std::size_t n) {
+    __shared__ alignas(16) std::uint16_t tile[600];
+    auto w = window.block();
+    std::uint16_t* const mine = tile + place % 8;
+    for (std::size_t first = 0; first < n; first += 592) {
+        const std::size_t count = n - first < 592 ? n - first : 592;
+        for (std::size_t i = threadIdx.x; i < count; i += blockDim.x) mine[i] = from[first + i];
+        __syncthreads();
+        w.put(peer, place + first, mine, count);
+        __syncthreads();
+    }
+}
+__global__ void get_tiles(device_window_handle<std::uint16_t> window, int peer, std::size_t place, std::uint16_t* to,
+                          std::size_t n) {
+    __shared__ alignas(16) std::uint16_t tile[600];
+    auto w = window.block();
+    for (std::size_t first = 0; first < n; first += 600) {
+        const std::size_t count = n - first < 600 ? n - first : 600;
+        w.get(peer, place + first, tile, count);
+        for (std::size_t i = threadIdx.x; i < count; i += blockDim.x) to[first + i] = tile[i];
+        __syncthreads();
+    }
+}
 
 // Every thread takes numbers from rank 0 until none are left.
 __global__ void take(device_window_handle<unsigned long long> window, unsigned* taken, unsigned long long most) {
@@ -200,8 +225,10 @@ void check_places(const rank_state& r) {
         std::copy_n(values.begin() + static_cast<long>(from), n, there.begin() + static_cast<long>(place));
         out.set(values, r.s);
         if (turn % 2 == 0) x.put(r.right(), place, out.get() + from, n, r.s);
+        else if (turn % 4 == 1) put_tiles<<<1, 96, 0, r.s>>>(x.on_device(), r.right(), place, out.get() + from, n);
         else put_run<<<2, 96, 0, r.s>>>(x.on_device(), r.right(), place, out.get() + from, n);
         if (turn % 3 == 0) x.get(r.right(), 0, back.get(), room, r.s);
+        else if (turn % 3 == 1) get_tiles<<<1, 96, 0, r.s>>>(x.on_device(), r.right(), 0, back.get(), room);
         else get_run<<<1, 96, 0, r.s>>>(x.on_device(), r.right(), 0, back.get(), room);
         x.synchronize(r.s);
         wrong += back.read(r.s) != there;
@@ -327,7 +354,8 @@ void measure(const rank_state& r) {
 
 void run_rank(communicator& w, int devices, int processors) {
     require_cuda(cudaSetDevice(devices >= w.size() ? w.rank() : 0), "choosing a device");
-    load(stencil, ring, put_run, get_run, take, add_all<double>, add_all<int>, ping_pong, put_large, outside, wait_for);
+    load(stencil, ring, put_run, get_run, put_tiles, get_tiles, take, add_all<double>, add_all<int>, ping_pong,
+         put_large, outside, wait_for);
     w.set_timeout(std::chrono::seconds(20));
     rank_state r{w, nullptr, {}};
     r.o.settings.shares_device = devices < w.size();

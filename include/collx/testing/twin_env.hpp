@@ -69,6 +69,14 @@ public:
     static void store(Unit* p, Unit x) {
         *p = x;
     }
+    template <class Unit>
+    static Unit load_anywhere(const Unit* p) {
+        return *p;
+    }
+    template <class Unit>
+    static void store_anywhere(Unit* p, Unit x) {
+        *p = x;
+    }
     static unit16 load_line(const unit16* p) { return {load_relaxed(&p->low), load_relaxed(&p->high)}; }
     static void store_line(unit16* p, unit16 x) {
         store_relaxed(&p->low, x.low);

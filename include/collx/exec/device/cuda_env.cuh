@@ -81,6 +81,16 @@ public:
     template <class Unit>
     __device__ static Unit load(const Unit* p) {
         __builtin_assume(__isGlobal(p));
+        return load_anywhere(p);
+    }
+    template <class Unit>
+    __device__ static void store(Unit* p, Unit x) {
+        __builtin_assume(__isGlobal(p));
+        store_anywhere(p, x);
+    }
+    // The same for memory of a program's kernel, which may also be a block's shared or a thread's own.
+    template <class Unit>
+    __device__ static Unit load_anywhere(const Unit* p) {
         if constexpr (std::is_same_v<Unit, words16>) {
             const uint4 x = *reinterpret_cast<const uint4*>(p);
             return {{x.x, x.y, x.z, x.w}};
@@ -92,8 +102,7 @@ public:
         }
     }
     template <class Unit>
-    __device__ static void store(Unit* p, Unit x) {
-        __builtin_assume(__isGlobal(p));
+    __device__ static void store_anywhere(Unit* p, Unit x) {
         if constexpr (std::is_same_v<Unit, words16>)
             *reinterpret_cast<uint4*>(p) = make_uint4(x.v[0], x.v[1], x.v[2], x.v[3]);
         else if constexpr (std::is_same_v<Unit, unit16>)

@@ -145,22 +145,25 @@ public:
     // This rank's part. What others put there may be read once a wait() for them has returned true.
     COLLX_HD T* local() const { return reinterpret_cast<T*>(worker::own_part()); }
 
-    // Writes n elements of this device's memory into the peer's part, by all threads of the block. `from` may be
-    // written again after the block's next barrier (signal() is one). Cost: each byte is loaded and stored once, 16 at
-    // a time where both ends agree modulo 16.
+    // Writes n elements of this device's memory, or of the block's shared memory, into the peer's part, by all threads
+    // of the block. `from` may be written again after the block's next barrier (signal() is one). Cost: each byte is
+    // loaded and stored once, 16 at a time where both ends agree modulo 16.
     COLLX_HD void put(int peer, std::size_t place, const T* from, std::size_t n) {
         if (std::byte* const to = at(peer, place, n))
-            copy_run<Env>(reinterpret_cast<T*>(to), from, n, env_.index_in_block(), env_.threads_in_block());
+            copy_run<Env, anywhere::source>(reinterpret_cast<T*>(to), from, n, env_.index_in_block(),
+                                            env_.threads_in_block());
     }
     // The same, then signal(peer).
     COLLX_HD void put_signal(int peer, std::size_t place, const T* from, std::size_t n) {
         put(peer, place, from, n);
         worker::signal(peer);
     }
-    // Reads n elements of the peer's part, by all threads of the block; all may use them when it returns.
+    // Reads n elements of the peer's part, by all threads of the block; all may use them when it returns. `to` may lie
+    // in the block's shared memory.
     COLLX_HD void get(int peer, std::size_t place, T* to, std::size_t n) {
         if (const std::byte* const from = at(peer, place, n))
-            copy_run<Env>(to, reinterpret_cast<const T*>(from), n, env_.index_in_block(), env_.threads_in_block());
+            copy_run<Env, anywhere::target>(to, reinterpret_cast<const T*>(from), n, env_.index_in_block(),
+                                            env_.threads_in_block());
         env_.sync_block();
     }
     // Adds n elements to those of the peer's part, by all threads of the block. Each element is added atomically with
