@@ -405,6 +405,10 @@ TEST_CASE("counts that differ are named, and what cannot be is refused") {
             refuses("peer 2 of 2 ranks", [&] { collx::send(c, x, 2); });
             refuses("peer -1 of 2 ranks", [&] { sendrecv(c, x, 1 - me, y, -1); });
             refuses("to itself alone", [&] { collx::recv(c, x, me); });
+            refuses("to itself has 10 elements, and it receives 5",
+                    [&] { sendrecv(c, x, me, device_view<int>(y.data(), half), me); });
+            refuses("to itself has 5 elements, and it receives 10",
+                    [&] { sendrecv(c, device_view<int>(x.data(), half), me, y, me); });
             refuses("has no root", [&] { collx::send(c, x, 1 - me, {.root = 1}); });
             refuses("has no root", [&] { sendrecv(c, x, 1 - me, y, 1 - me, {.root = 1}); });
             refuses("has no root", [&] { neighbor_all_gather(c, neighbors{{me}, {me}}, x, y, {.root = 1}); });

@@ -147,6 +147,9 @@ private:
         call.g.require_memory(sent, "input");
         call.g.require_memory(received, "output");
         require_distinct(me, facts_of(received), "output");
+        if (to == me && sent.size() != received.size())
+            fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
+                 "a message of a rank to itself has %zu elements, and it receives %zu", sent.size(), received.size());
         one_part(core.tables.first, me, n, to != no_peer ? to : -1, sent.size());
         one_part(core.tables.second, me, n, from != no_peer ? from : -1, received.size());
         const std::uint32_t kind = message_kind<Received>();
