@@ -33,9 +33,9 @@ COLLX_BEGIN_NAMESPACE
 // Kinds: the kinds of calls that share one kernel: (verb, views, operator), or messages. Each call in a chain returns
 // a group with its kind added; a group that is kept (auto g = device_group(w).all_reduce(x)) takes more of its Kinds.
 // Cost: one kernel for calls of Kinds, up to 32 calls and 16 KiB of arguments. Other messages: one kernel for all
-//     first ones to each peer, one for all second ones, and so on. Other consecutive collectives that differ only in
-//     buffers, counts and roots: one kernel, up to 16. A call begins another kernel if it or an earlier one writes
-//     memory that both use.
+//     first ones to each peer, one for all second ones, and so on; these again where sizes of elements are not powers
+//     of two. Other consecutive collectives that differ only in buffers, counts and roots: one kernel, up to 16. A call
+//     begins another kernel if it or an earlier one writes memory that both use.
 // Errors: those of the single calls, with the call's number in the group. Calls before it are made. A group that is
 //     destroyed with calls that were not launched reports so on stderr; a checked communicator ends.
 template <class Comm, class Mode = detail::blocking_mode, class... Kinds>
@@ -145,8 +145,12 @@ private:
     static detail::device_message message(const View& v, int peer, bool outgoing) {
         static_assert(View::is_contiguous, "collx: the messages of a device_group are contiguous. Use send and recv.");
         using T = detail::element_of<View>;
-        return {peer, outgoing, reinterpret_cast<std::uintptr_t>(v.data()), v.size() * sizeof(T),
-                detail::part_kind(type_hash<T>())};
+        return {peer,
+                outgoing,
+                reinterpret_cast<std::uintptr_t>(v.data()),
+                v.size() * sizeof(T),
+                detail::part_kind(type_hash<T>()),
+                detail::piece_multiple_v<T>};
     }
     device_group(Comm& c, detail::device_group_list<Comm>&& all) : device_group(c) { all_ = std::move(all); }
 

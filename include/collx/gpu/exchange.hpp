@@ -23,7 +23,8 @@ namespace detail {
 // Which parts there are, also without elements, and what both ends of them know.
 struct exchange_ends {
     part_peers to, from;
-    std::uint64_t hash = 0; // of a collective: what its ranks share beside verb, root and lengths
+    std::uint64_t hash = 0;         // of a collective: what its ranks share beside verb, root and lengths
+    std::size_t piece_multiple = 0; // see piece_multiple_v; 0: as the elements say
 };
 // The parts sent to rank k and received from it: sizes and places, in elements. Refers to the caller's tables.
 struct exchange_parts : exchange_ends {
@@ -103,6 +104,11 @@ using unit_of = std::conditional_t<
     Bytes == 8, std::uint64_t,
     std::conditional_t<Bytes == 4, std::uint32_t, std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>;
 
+// Pieces have a multiple of so many bytes: one end of a part may move whole elements, because its view is strided or
+// computed, the other units of which it loads 16 bytes at once, and both must cut the part at the same places.
+template <class T>
+inline constexpr std::size_t piece_multiple_v = 16 / device::unit_bytes(sizeof(T)) * sizeof(T);
+
 // Rails wait this much longer, so that kernels time out first: a kernel knows which rank it waits for.
 inline constexpr std::int64_t rail_patience_ns = 3'000'000'000;
 
@@ -140,7 +146,8 @@ struct device_exchange {
     template <class Call, class In, class Out>
     static void run(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
         const typename Call::alone& alone = call; // see device_calls::call
-        if (call.g.is_direct()) over_links(call, in, out, cuts_of(x, call.g.size(), [](int k) { return k; }), x.sign);
+        if (call.g.is_direct())
+            over_links(call, in, out, cuts_of(x, call.g.size(), [](int k) { return k; }), x.sign, x.piece_multiple);
         else if (call.g.domains() != nullptr) in_domains(alone, in, out, x);
         else
             over_host(
@@ -148,20 +155,28 @@ struct device_exchange {
     }
     // Contiguous elements that keep their type travel as integers of up to 8 bytes, so that a program has few kernels.
     // Bytes travel in fours if all parts begin and end at multiples of four.
+    // multiple: of the pieces, where these are bytes of other elements.
+    // Errors: unsupported for elements that are not contiguous, if a slot has no room for a piece of them.
     template <class Call, class In, class Out>
     static void over_links(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts,
-                           const call_sign& sign) {
+                           const call_sign& sign, std::size_t multiple = 0) {
         using T = element_of<Out>;
+        if (multiple == 0) multiple = piece_multiple_v<T>;
         if constexpr (In::is_contiguous && Out::is_contiguous && std::is_same_v<element_of<In>, T>) {
             const auto* from = reinterpret_cast<const std::byte*>(in.data());
             auto* to = reinterpret_cast<std::byte*>(const_cast<T*>(static_cast<const T*>(out.data())));
             constexpr std::size_t unit = unit_bytes_v<T>;
             if constexpr (unit == 1)
                 if (const auto bytes = scaled(cuts, sizeof(T), 1); is_words(from, to, bytes))
-                    return launch_units<4>(call, from, to, scaled(bytes, 1, 4), sign);
-            launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1), sign);
+                    return launch_units<4>(call, from, to, scaled(bytes, 1, 4), sign, multiple);
+            launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1), sign, multiple);
         } else {
-            launch(call, in, out, cuts, sign);
+            const std::size_t slot = call.g.settings().slot_bytes;
+            if (multiple > slot)
+                fail(errc::unsupported, call.g.rank(), -1, "raise device_settings::slot_bytes, or pass them contiguous",
+                     "elements of %zu bytes that are not contiguous travel in pieces of %zu, and a slot has %zu",
+                     sizeof(T), multiple, slot);
+            launch(call, in, out, cuts, sign, multiple);
         }
     }
 
@@ -210,7 +225,7 @@ private:
             call, in, out, x, [&](int peer) { return map.node_of(peer) != d.node(); },
             [&] {
                 if (is_common || cuts.largest(0, d.size()) != 0 || cuts.has_messages())
-                    over_links(inside_call<Call>(call), in, out, cuts, x.sign);
+                    over_links(inside_call<Call>(call), in, out, cuts, x.sign, x.piece_multiple);
             });
     }
 
@@ -230,20 +245,26 @@ private:
     }
     template <std::size_t Bytes, class Call>
     static void launch_units(const Call& call, const std::byte* from, std::byte* to, const device::own_cuts& cuts,
-                             const call_sign& sign) {
+                             const call_sign& sign, std::size_t multiple) {
         using unit = unit_of<Bytes>;
         launch(call, device_view<const unit>(reinterpret_cast<const unit*>(from), 0),
-               device_view<unit>(reinterpret_cast<unit*>(to), 0), cuts, sign);
+               device_view<unit>(reinterpret_cast<unit*>(to), 0), cuts, sign, multiple);
     }
     template <class Call, class In, class Out>
     static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts,
-                       const call_sign& sign) {
+                       const call_sign& sign, std::size_t multiple) {
         using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts, true>;
-        // The length of a piece does not depend on the counts.
-        const std::size_t slot = call.g.settings().slot_bytes, wanted = policies_of(call.comm).piece_bytes;
         by_kernel::launch<types>(
             device::simple_protocol{}, by_parts{}, call, in, out, device::move_only{}, [&](int) { return cuts; }, sign,
-            wanted != 0 && wanted < slot ? wanted : slot);
+            piece_bytes(call.g.settings().slot_bytes, policies_of(call.comm).piece_bytes, multiple));
+    }
+    // The length of a piece does not depend on the counts, nor on how an end moves it. wanted: 0: as long as may be.
+    static std::size_t piece_bytes(std::size_t slot, std::size_t wanted, std::size_t multiple) {
+        constexpr std::size_t longest = 256 * 1024; // that team::prepare() makes
+        std::size_t most = slot < longest ? slot : longest;
+        if (multiple > most) return most;
+        if (wanted != 0 && wanted < most) most = wanted < multiple ? multiple : wanted;
+        return most / multiple * multiple;
     }
 
     // ------------------------------------------------------------------------------------------ by way of the host

@@ -22,7 +22,8 @@ struct device_message {
     bool outgoing;
     std::uintptr_t address;
     std::size_t bytes;
-    std::uint32_t kind; // see part_kind
+    std::uint32_t kind;         // see part_kind
+    std::size_t piece_multiple; // see piece_multiple_v
 };
 
 // What a group holds until it is launched, or for as long as it is persistent.
@@ -173,7 +174,9 @@ struct device_group_calls {
     }
 
 private:
-    // The k-th message to and from each peer, together. Each k is a separate kernel; Mixed: all are in the group's.
+    // The k-th message to and from each peer, together. Each k is a separate kernel; Mixed: all are in the group's. The
+    // messages of a kernel are cut into pieces of one length, so elements that need other pieces have their own
+    // kernels, behind those of lower multiples on all ranks.
     template <bool Mixed, class Mode, class Comm>
     static void messages(Comm& comm, const std::vector<device_message>& all, const device_call_options& o,
                          kernel_batch& batch) {
@@ -182,6 +185,23 @@ private:
         for (const auto& m : all) require_peer(c.internals(), m.peer);
         require_apart(c.rank(), all);
         device_calls<Runtime>::require_set_up(c, all[0].peer);
+        for (const std::size_t multiple : piece_multiples(all)) {
+            std::vector<device_message> alike;
+            for (const auto& m : all)
+                if (m.piece_multiple == multiple) alike.push_back(m);
+            rounds_of<Mixed, Mode>(comm, alike, o, batch);
+        }
+    }
+    static std::vector<std::size_t> piece_multiples(const std::vector<device_message>& all) {
+        std::vector<std::size_t> found;
+        for (const auto& m : all) found.push_back(m.piece_multiple);
+        std::sort(found.begin(), found.end());
+        found.erase(std::unique(found.begin(), found.end()), found.end());
+        return found;
+    }
+    template <bool Mixed, class Mode, class Comm>
+    static void rounds_of(Comm& comm, const std::vector<device_message>& all, const device_call_options& o,
+                          kernel_batch& batch) {
         for (std::size_t round = 0, rounds = 1; round < rounds; ++round) {
             if constexpr (Mixed) {
                 device_in_group<Runtime, Comm, true> call(comm, o, batch, false);
@@ -244,7 +264,7 @@ private:
         device_calls<Runtime>::template exchange<collective::send_recv>(
             call, device_view<const std::uint8_t>(sides[0].template first<const std::uint8_t>(), t.first.end()),
             device_view<std::uint8_t>(sides[1].template first<std::uint8_t>(), t.second.end()),
-            {part_peers::listed(sides[0].kinds), part_peers::listed(sides[1].kinds)}, n);
+            {part_peers::listed(sides[0].kinds), part_peers::listed(sides[1].kinds), 0, all[0].piece_multiple}, n);
         return rounds;
     }
 };
