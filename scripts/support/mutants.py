@@ -784,6 +784,7 @@ ROWS = [
     ("messages of a group are cut as bytes", "gpu/group_calls.hpp", ", 0, all[0].piece_multiple}", "}",
      ["gpu/part_cuts"]),
     ("a message to oneself has two sizes", "gpu/calls.hpp", "if (to == me && sent.size() != received.size())", "if (false)", ["gpu/parts:counts that differ*"]),
+    ("a hook of a group's call reads what is not written yet", "gpu/group_calls.hpp", "all.push_back(memory_of_operator(call));", "", ["gpu/parts:a hook of a group's*"]),
     ("messages of a group may overlap", "gpu/group_calls.hpp", "require_apart(c.rank(), all);", ";", ["gpu/parts:*write no memory*"]),
     ("who ends a communicator waits two seconds", "gpu/route.hpp", "has_failed || std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns", "2'000'000'000", ["gpu/calls:*ends its communicator*"]),
     ("a kernel's wait takes one signal too few", "exec/device/window.hpp", "l.taken[peer] = want;", "l.taken[peer] = want - 1;",

@@ -654,6 +654,60 @@ TEST_CASE("a group that is one chain is one kernel, whatever its kinds") {
     });
 }
 
+namespace {
+// Adds what lies elsewhere, from behind, so that an element needs what other blocks have stored.
+struct add_from {
+    const int* from;
+    std::size_t n;
+    int operator()(int x, hook_context c) const { return x + from[n - 1 - c.index]; }
+};
+struct scaled_by {
+    int factor;
+    int operator()(int x) const { return x * factor; }
+};
+static_assert(!detail::may_refer_v<plus> && !detail::may_refer_v<with_post_op<commutative_op<collx::max>, scaled_by>>);
+static_assert(!detail::may_refer_v<premultiplied_sum<double>> && detail::may_refer_v<premultiplied_sum<add_from>>);
+static_assert(detail::may_refer_v<commutative_op<with_pre_op<plus, add_from>>>);
+} // namespace
+
+TEST_CASE("a hook of a group's call reads what the call before it has written") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        const int me = w.rank();
+        const std::size_t n = 20'000;
+        memory bias(g, me, n, 5), y(g, me, n, 1), z(g, me, n, 1);
+        const auto with_bias = with_post(plus{}, add_from{bias.data(), n}),
+                   with_sum = with_post(plus{}, add_from{y.data(), n});
+        const int apart = kernels_of(w, g, [&] {
+            device_group group(c);
+            group.all_reduce(y, with_bias);
+            group.all_reduce(z, with_sum);
+            group.launch();
+            synchronize(c);
+        });
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < n; ++i) wrong += y[i] != 7 || z[i] != 9;
+        EXPECT(apart == 2 * 2 && wrong == 0);
+        const int chained = kernels_of(w, g, [&] {
+            device_group(c).all_reduce(y, with_bias).all_reduce(z, with_sum).launch();
+            synchronize(c);
+        });
+        for (std::size_t i = 0; i < n; ++i) wrong += y[i] != 19 || z[i] != 37;
+        EXPECT(chained == 2 * 2 && wrong == 0);
+        const int together = kernels_of(w, g, [&] { // a factor is no pointer
+            device_group group(c);
+            group.all_reduce(y, with_post(plus{}, scaled_by{2}));
+            group.all_reduce(z, with_post(plus{}, scaled_by{3}));
+            group.launch();
+            synchronize(c);
+        });
+        EXPECT(together == 2 && y[0] == 4 * 19 && z[0] == 6 * 37);
+    });
+    CHECK(g.pieces() == 0);
+}
+
 TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in it is named") {
     fake_gpus g;
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {

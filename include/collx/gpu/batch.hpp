@@ -12,9 +12,11 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <collx/core/op.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/exec/device/call_mix.hpp>
 #include <collx/gpu/group.hpp>
@@ -41,6 +43,29 @@ used_memory memory_of(const View& v, bool is_written) {
     } else {
         return {0, UINTPTR_MAX, is_written};
     }
+}
+
+// Whether an operator or a hook is large enough for a pointer, behind which it may read any memory. What the library
+// knows of is not asked for its size: its wrappers hold others, and a number points nowhere.
+template <class Op>
+inline constexpr bool may_refer_v = !std::is_arithmetic_v<Op> && sizeof(Op) >= sizeof(void*);
+template <class Scale>
+inline constexpr bool may_refer_v<premultiplied_sum<Scale>> = may_refer_v<Scale>;
+template <class Op>
+inline constexpr bool may_refer_v<bare_op<Op>> = may_refer_v<Op>;
+template <class Op>
+inline constexpr bool may_refer_v<commutative_op<Op>> = may_refer_v<Op>;
+template <class Op, class F>
+inline constexpr bool may_refer_v<with_pre_op<Op, F>> = may_refer_v<Op> || may_refer_v<F>;
+template <class Op, class F>
+inline constexpr bool may_refer_v<with_post_op<Op, F>> = may_refer_v<Op> || may_refer_v<F>;
+
+// What a call's operator reads.
+template <class Protocol, int Groups, class Algorithm, class Types>
+used_memory memory_of_operator(const device::fused_call<Protocol, Groups, Algorithm, Types>&) {
+    if constexpr (Types::reduces)
+        if (may_refer_v<typename Types::op_type>) return {0, UINTPTR_MAX, false};
+    return {};
 }
 
 // The error `e` with the numbers of the calls that it concerns, `first` to `last`; 0: the group's messages.

@@ -33,9 +33,10 @@ COLLX_BEGIN_NAMESPACE
 // Kinds: the kinds of calls that share one kernel: (verb, views, operator), or messages. Each call in a chain returns
 // a group with its kind added; a group that is kept (auto g = device_group(w).all_reduce(x)) takes more of its Kinds.
 // Cost: one kernel for calls of Kinds, up to 32 calls and 16 KiB of arguments. Other messages: one kernel for all
-//     first ones to each peer, one for all second ones, and so on; these again where sizes of elements are not powers
-//     of two. Other consecutive collectives that differ only in buffers, counts and roots: one kernel, up to 16. A call
-//     begins another kernel if it or an earlier one writes memory that both use.
+//     first ones to each peer, one for all second ones, and so on; elements whose size is no power of two have
+//     their own. Other consecutive collectives that differ only in buffers, counts and roots: one kernel, up to 16. A
+//     call begins another kernel if it or an earlier one writes memory that both use. An operator or hook that may hold
+//     a pointer uses all memory, so its call has its own kernel.
 // Errors: those of the single calls, with the call's number in the group. Calls before it are made. A group that is
 //     destroyed with calls that were not launched reports so on stderr; a checked communicator ends.
 template <class Comm, class Mode = detail::blocking_mode, class... Kinds>

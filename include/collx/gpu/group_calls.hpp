@@ -110,6 +110,7 @@ struct device_in_group : device_started<Runtime, Comm> {
         auto all = uses;
         all.push_back(memory_of(in, false));
         all.push_back(memory_of(out, true));
+        all.push_back(memory_of_operator(call));
         const auto done = [g = &this->g, stream = with.stream, facts = this->stream] {
             g->end(device_call_options{.stream = stream}, facts);
         };
