@@ -785,6 +785,8 @@ ROWS = [
      ["gpu/part_cuts"]),
     ("a message to oneself has two sizes", "gpu/calls.hpp", "if (to == me && sent.size() != received.size())", "if (false)", ["gpu/parts:counts that differ*"]),
     ("a hook of a group's call reads what is not written yet", "gpu/group_calls.hpp", "all.push_back(memory_of_operator(call));", "", ["gpu/parts:a hook of a group's*"]),
+    ("each call of a group records an event, too", "gpu/call.hpp", "void launches_nothing() const { has_ended_ = true; }",
+     "void launches_nothing() const {}", ["gpu/ready_group:an event*"]),
     ("messages of a group may overlap", "gpu/group_calls.hpp", "require_apart(c.rank(), all);", ";", ["gpu/parts:*write no memory*"]),
     ("who ends a communicator waits two seconds", "gpu/route.hpp", "has_failed || std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns", "2'000'000'000", ["gpu/calls:*ends its communicator*"]),
     ("a kernel's wait takes one signal too few", "exec/device/window.hpp", "l.taken[peer] = want;", "l.taken[peer] = want - 1;",

@@ -6,6 +6,8 @@
 #include "support/caught_stderr.hpp"
 #include "support/patience.hpp"
 
+#include <optional>
+
 #include <collx/algo/ring.hpp>
 #include <collx/gpu/device_group.hpp>
 
@@ -70,6 +72,48 @@ struct buffers {
 };
 
 } // namespace
+
+TEST_CASE("an event is recorded for each kernel that is launched, and for nothing else") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        memory x(g, w.rank(), 100, 1), y(g, w.rank(), 100, 1), z(g, w.rank(), 200);
+        const auto events_of = [&](auto&& f) { // on all ranks
+            barrier(w);
+            const int before = g.recorded_events.load();
+            barrier(w);
+            f();
+            barrier(w);
+            const int after = g.recorded_events.load();
+            barrier(w);
+            return after - before;
+        };
+        const auto add_to = [&](auto& group) {
+            group.all_reduce(x);
+            group.all_reduce(y);
+            group.all_gather(x, z); // of another kind, and reads what was written
+        };
+        EXPECT(events_of([&] { all_reduce(c, x); }) == 2);
+        EXPECT(events_of([&] {
+                   device_group group(c);
+                   add_to(group);
+                   group.launch();
+               }) == 2 * 2);
+        EXPECT(events_of([&] { device_group(c).all_reduce(x).all_reduce(y).broadcast(z, 0).launch(); }) == 2);
+        auto step = [&] {
+            per::device_group group(c);
+            add_to(group);
+            EXPECT(events_of([&] { auto unused = per::all_reduce(c, x); }) == 0);
+            std::optional<decltype(group.launch())> made;
+            EXPECT(events_of([&] { made.emplace(group.launch()); }) == 0);
+            return std::move(*made);
+        }();
+        EXPECT(events_of([&] { step(); }) == 2 * 2);
+        synchronize(c);
+    });
+    CHECK(g.pieces() == 0);
+}
 
 TEST_CASE("a persistent group makes its calls at each start, in as many kernels as the group would have") {
     for (const bool staged : {false, true})

@@ -52,6 +52,8 @@ struct device_started {
         g.end(o, stream);
         has_ended_ = true;
     }
+    // Its kernel is launched by another object, which ends it, or later. So no event is recorded here.
+    void launches_nothing() const { has_ended_ = true; }
     void made() const {
         if (is_counted_) g.count_made();
         is_counted_ = false;

@@ -103,7 +103,9 @@ template <class Runtime, class Comm, bool Mixed>
 struct device_in_group : device_started<Runtime, Comm> {
     using base = device_started<Runtime, Comm>;
     device_in_group(Comm& x, const device_call_options& opts, kernel_batch& b, bool is_collective = true)
-        : base(x, opts, is_collective, b.is_first()), batch(b) {}
+        : base(x, opts, is_collective, b.is_first()), batch(b) {
+        if (b.is_kept() || this->g.is_direct()) this->launches_nothing(); // the batch does
+    }
 
     template <class Call, class In, class Out>
     void put(const Call& call, const device::fused_options& with, const In& in, const Out& out) const {
@@ -132,7 +134,9 @@ struct device_in_group : device_started<Runtime, Comm> {
 template <class Runtime, class Comm>
 struct device_kept_round : device_started<Runtime, Comm> {
     device_kept_round(Comm& x, const device_call_options& opts, kernel_batch& b)
-        : device_started<Runtime, Comm>(x, opts, false), batch(b) {}
+        : device_started<Runtime, Comm>(x, opts, false), batch(b) {
+        this->launches_nothing();
+    }
     template <class Call, class In, class Out>
     void put(const Call& call, const device::fused_options& with, const In&, const Out&) const {
         batch.keep(this->g.team(), call, with);

@@ -21,7 +21,9 @@ public:
         : comm_(kept_communicator(comm)), all_(std::move(all)), options_(o) {
         if (all_.size() == 0) return;
         if (all_.collectives.empty()) device_calls<Runtime>::require_set_up(base_of(comm_.comm), all_.messages[0].peer);
-        if (!started(comm_.comm, options_, false).g.is_direct()) return;
+        const started probe(comm_.comm, options_, false);
+        probe.launches_nothing();
+        if (!probe.g.is_direct()) return;
         kernel_batch batch(kernels_);
         group_calls::template put<persistent_mode, Kinds...>(comm_.comm, all_, options_, batch);
         all_ = {};

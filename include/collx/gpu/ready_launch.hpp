@@ -45,7 +45,9 @@ private:
 template <class Runtime, class Comm>
 struct device_recorder : device_started<Runtime, Comm> {
     device_recorder(Comm& c, const device_call_options& o, sole_ptr<recorded_launch>& to, bool counts = true)
-        : device_started<Runtime, Comm>(c, o, counts), is_collective(counts), recorded(&to) {}
+        : device_started<Runtime, Comm>(c, o, counts), is_collective(counts), recorded(&to) {
+        this->launches_nothing();
+    }
     template <class Call, class In, class Out>
     void put(const Call& call, const device::fused_options& with, const In&, const Out&) const {
         *recorded = make_sole<typed_launch<Runtime, Comm, Call>>(this->comm, this->o, is_collective, call, with);

@@ -148,7 +148,7 @@ public:
     std::atomic<unsigned> closing_takes_us{0};
     std::atomic<bool> takes_turns{false}; // kernels of set-up run one after the other
     std::mutex turn;
-    std::atomic<int> fused_launches{0};
+    std::atomic<int> fused_launches{0}, recorded_events{0};
     enum class multicast_step : int { none, make, open, join, bind };
     std::atomic<multicast_step> refuses_multicast{multicast_step::none}; // the step that fails, on `refusing_device`
     std::atomic<int> refusing_device{0};
@@ -289,6 +289,7 @@ public:
     void free_event(void* e) const { delete static_cast<kept_event*>(e); }
     // While a stream is captured, the graph keeps its order: record() and wait() add no node.
     void record(void* e, void* s) const {
+        gpus_->recorded_events.fetch_add(1);
         if (stream_of(s).is_capturing()) return;
         const kept_event x = *static_cast<kept_event*>(e);
         const std::uint64_t number = x->asked.fetch_add(1) + 1;
