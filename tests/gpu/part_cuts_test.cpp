@@ -129,7 +129,11 @@ TEST_CASE("a strided end and a contiguous one cut a part alike, whatever the siz
 }
 
 TEST_CASE("pieces that a policy asks for are whole elements at both ends") {
-    for (const std::size_t wanted : {std::size_t{5}, std::size_t{100}, std::size_t{500}}) {
+    constexpr std::size_t beyond_32_bits = std::size_t{1} << 32;
+    static_assert(detail::by_kernel::piece_in_32_bits(1000) == 1000);
+    static_assert(detail::by_kernel::piece_in_32_bits(beyond_32_bits) == UINT32_MAX);
+    static_assert(detail::by_kernel::piece_in_32_bits(beyond_32_bits + 48) == UINT32_MAX);
+    for (const std::size_t wanted : {std::size_t{5}, std::size_t{100}, std::size_t{500}, beyond_32_bits + 16}) {
         fake_gpus g;
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r}, piece{wanted});

@@ -95,7 +95,7 @@ struct by_kernel {
         sched::set_root(algorithm, call.o.root);
         refuse_peers_buffers(call, algorithm);
         if (piece_bytes == 0) piece_bytes = policies_of(call.comm).piece_bytes;
-        device::fused_options with{call.o.stream, call.timeout_ns(), 0, static_cast<std::uint32_t>(piece_bytes)};
+        device::fused_options with{call.o.stream, call.timeout_ns(), 0, piece_in_32_bits(piece_bytes)};
         static constexpr std::uint64_t name = hash_bytes(A::name, __builtin_strlen(A::name), 3);
         std::uint64_t hash = sign.hash ^ name ^ piece_bytes;
         if constexpr (requires { algorithm.parameter_bits(); }) hash ^= algorithm.parameter_bits();
@@ -108,6 +108,11 @@ struct by_kernel {
                      },
                      with)},
                  with, in, out);
+    }
+
+    // A longer piece than slots have room for is cut to their size; 4 GiB must not become 0, which asks for no size.
+    static constexpr std::uint32_t piece_in_32_bits(std::size_t bytes) {
+        return bytes < UINT32_MAX ? static_cast<std::uint32_t>(bytes) : UINT32_MAX;
     }
 
     // The kinds of calls that run() may launch.
