@@ -885,6 +885,8 @@ ROWS = [
     ("a device is joined to a switch by two ranks", "gpu/route.hpp", "!settings_.multicast || share_devices(cards)", "!settings_.multicast", ["gpu/switch"]),
     ("the proof of a switch does not look at what it stored", "exec/device/switch_proof.hpp", "if (x.v[k] != sum)", "if (false)",
      ["gpu/switch"]),
+    ("a window puts from the host's memory", "gpu/device_window.hpp", "bytes_.require_memory(mine, n * sizeof(T), is_get ? \"output\" : \"input\");", "",
+     ["gpu/device_window:what the host names*"]),
     ("windows on devices take the switch", "gpu/window_bytes.hpp", "settings_.multicast = false;", "", ["gpu/device_window:a window leaves*"]),
     ("windows on devices of different elements go together", "gpu/window_bytes.hpp", "std::memcmp(its, first, 4 * sizeof *its) != 0",
      "its[2] != first[2]", ["gpu/device_window"]),

@@ -299,6 +299,20 @@ TEST_CASE("what the host names wrongly is refused at once, and the window goes o
         EXPECT(refuses(errc::invalid_argument, -1, "is current, and this window's memory is on device",
                        [&] { x.synchronize(nullptr); }));
         r.use(me);
+        int on_the_host = 0;
+        EXPECT(
+            refuses(errc::invalid_argument, -1, "the input buffer is null", [&] { x.put(peer, 0, nullptr, 1, &s); }));
+        EXPECT(refuses(errc::invalid_argument, -1, "the input buffer lies in the host's memory",
+                       [&] { x.put_signal(peer, 0, &on_the_host, 1, &s); }));
+        EXPECT(refuses(errc::invalid_argument, -1, "the output buffer lies in the host's memory",
+                       [&] { x.get(peer, 0, &on_the_host, 1, &s); }));
+        EXPECT(refuses(errc::invalid_argument, -1, "the output buffer lies on device", [&] {
+            const device_memory<int> far(g, peer, 8);
+            x.get(peer, 0, far.data(), 1, &s);
+        }));
+        x.put(peer, 0, nullptr, 0, &s);
+        x.put(peer, 1, x.local(), 1, &s); // a window's part is memory of its device
+        x.fence(&s);
         x.put_signal(peer, 0, v.data(), 5, &s);
         x.wait(peer, &s);
         x.synchronize(&s);

@@ -24,8 +24,8 @@ struct device_window_options {
 //
 // The host makes calls with a stream; they are done in that stream's order, on line 0 if none is named. A call must
 // not use a line while a kernel's block uses it.
-// Errors, of each call: invalid_argument (no such peer or place, naming rank, byte and size; another current device),
-//     and those of check().
+// Errors, of each call: invalid_argument (no such peer or place, naming rank, byte and size; a buffer that is null or
+//     not in this device's memory; another current device), and those of check().
 template <class T, device::GpuRuntime Runtime>
 class basic_device_window {
 public:
@@ -106,6 +106,7 @@ private:
     void launch_copy(const char* what, int peer, std::size_t place, T* mine, std::size_t n, bool is_get, void* stream) {
         bytes_.require_place(what, peer, place <= SIZE_MAX / sizeof(T) ? place * sizeof(T) : SIZE_MAX,
                              n <= SIZE_MAX / sizeof(T) ? n * sizeof(T) : SIZE_MAX);
+        bytes_.require_memory(mine, n * sizeof(T), is_get ? "output" : "input");
         constexpr std::size_t lane_bytes = 64 << 10; // copying this much takes longer than starting a block
         const std::size_t wanted = n * sizeof(T) / lane_bytes + 1;
         const auto most = static_cast<std::size_t>(bytes_.most_lanes());

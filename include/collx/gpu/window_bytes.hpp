@@ -11,6 +11,7 @@
 #include <collx/comm/split.hpp>
 #include <collx/core/element.hpp>
 #include <collx/exec/device/window.hpp>
+#include <collx/gpu/known_memory.hpp>
 #include <collx/gpu/route.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -78,6 +79,10 @@ public:
     void require_place(const char* what, int peer, std::uint64_t at, std::uint64_t bytes) const {
         require_peer(peer);
         if (at > table_.bytes[peer] || bytes > table_.bytes[peer] - at) refuse_place(what, peer, at, bytes);
+    }
+    // The user's side of a call by the host: `which` buffer, of `bytes` bytes.
+    void require_memory(const void* p, std::uint64_t bytes, const char* which) {
+        if (bytes != 0) memory_.require_device(runtime_, device_, p, which, rank());
     }
     void require_peer(int peer) const {
         if (peer < 0 || peer >= ranks())
@@ -225,6 +230,7 @@ private:
     device_settings settings_;
     device::window_table table_{};
     std::byte* host_ = nullptr;
+    known_memory memory_;
     int device_ = -1, lanes_ = 1;
 };
 
