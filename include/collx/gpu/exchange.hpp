@@ -94,6 +94,11 @@ inline void carry_out(communicator& c, const staged_exchange& x, const std::byte
     for (auto& w : under_way) w.wait();
 }
 
+// Pieces have a multiple of so many bytes: one end of a part may move whole elements, because its view is strided or
+// computed, the other units of which it loads 16 bytes at once, and both must cut the part at the same places.
+template <class T>
+inline constexpr std::size_t piece_multiple_v = 16 / device::unit_bytes(sizeof(T)) * sizeof(T);
+
 template <class T>
 inline constexpr std::size_t unit_bytes_v = sizeof(T) % 8 == 0 && alignof(T) % 8 == 0   ? 8
                                             : sizeof(T) % 4 == 0 && alignof(T) % 4 == 0 ? 4
@@ -103,11 +108,6 @@ template <std::size_t Bytes>
 using unit_of = std::conditional_t<
     Bytes == 8, std::uint64_t,
     std::conditional_t<Bytes == 4, std::uint32_t, std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>;
-
-// Pieces have a multiple of so many bytes: one end of a part may move whole elements, because its view is strided or
-// computed, the other units of which it loads 16 bytes at once, and both must cut the part at the same places.
-template <class T>
-inline constexpr std::size_t piece_multiple_v = 16 / device::unit_bytes(sizeof(T)) * sizeof(T);
 
 // Rails wait this much longer, so that kernels time out first: a kernel knows which rank it waits for.
 inline constexpr std::int64_t rail_patience_ns = 3'000'000'000;
