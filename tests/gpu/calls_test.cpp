@@ -7,6 +7,7 @@
 #include "fake_devices.hpp"
 #include "support/patience.hpp"
 
+#include <collx/algo/in_order.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/gpu/device_group.hpp>
 
@@ -607,6 +608,10 @@ TEST_CASE("texts that read the peers' buffers are refused, and a launch that has
         use_device(staged, small(true));
         const auto e2 = thrown<error>(w, [&] { all_reduce(staged, x); });
         EXPECT(e2.code() == errc::unsupported && says(e2, "use it on a collx::gpu_team"));
+        const rank_order three({2, 0, 1});
+        const auto e3 =
+            thrown<error>(w, [&] { all_reduce(w.with(algo::in_order<algo::ring_all_reduce>{three}, gpus{r}), x); });
+        EXPECT(e3.code() == errc::invalid_argument && says(e3, "does not fit 2 ranks as it was given"));
         barrier(w);
         g.busy = 1;
         barrier(w);

@@ -12,7 +12,6 @@
 
 #include "support/patience.hpp"
 
-#include <collx/algo/leader.hpp>
 #include <collx/algo/multicast.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/testing/twin.hpp>
@@ -416,14 +415,4 @@ TEST_CASE("counts that do not fit their buffers are refused") {
     const auto table = [&](int) { return chunk_layout::table(one, at, 2); };
     CHECK_THROWS_WITH(team.run<device::simple_protocol>(algo::ring_all_reduce{}, b, b, plus{}, {}, table, table),
                       Catch::Contains("cannot read the host's tables"));
-}
-
-TEST_CASE("a text whose scratch has more chunks than the buffers is refused by a team") {
-    twin_team team(shape_of(4));
-    const node_map nodes({0, 0, 1, 1});
-    ranks_memory a({4, 4, 4, 4}, 0), b({4, 4, 4, 4}, 0);
-    const auto cut = [](int chunks) { return chunk_layout::even(4, chunks); };
-    CHECK_THROWS_WITH(
-        team.run<device::simple_protocol>(algo::leader_all_to_all{.nodes = nodes}, a, b, plus{}, {}, cut, cut),
-        Catch::Contains("scratch has 8 chunks, its buffers 4"));
 }

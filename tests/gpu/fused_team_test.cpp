@@ -4,6 +4,9 @@
 // collx-test: sanitize=nightly
 #include <collx/algo/chain.hpp>
 #include <collx/algo/hierarchical.hpp>
+#include <collx/algo/in_order.hpp>
+#include <collx/algo/on_rings.hpp>
+#include <collx/algo/on_route.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/gpu/fused_team.hpp>
 
@@ -294,6 +297,57 @@ TEST_CASE("texts that a kernel has no memory for are refused") {
         CHECK(refusal(a, 4) == "");
     }
     a.nodes = two;
-    CHECK_THAT(refusal(a, 4),
-               Contains("unsupported: ") && Contains("a map of 2 nodes, which lies in the host's memory"));
+    CHECK_THAT(refusal(a, 4), Contains("unsupported: ") && Contains("reads a map of nodes, which lies in the host's"));
+}
+
+namespace {
+
+// Declares more than the kernels of a team have.
+struct two_halves {
+    static constexpr const char* name = "halves";
+    [[maybe_unused]] static constexpr collective op = collective::all_gather;
+    static constexpr int chunks(int n) { return 2 * n; }
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex&, int, int) const {}
+};
+template <int Signals, int Depth, int Messages>
+struct declares {
+    static constexpr const char* name = "many";
+    [[maybe_unused]] static constexpr collective op = collective::all_reduce;
+    [[maybe_unused]] static constexpr int signals = Signals, window_depth = Depth, min_depth = Messages;
+    static constexpr int chunks(int) { return 1; }
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex&, int, int) const {}
+};
+
+} // namespace
+
+TEST_CASE("what kernels have fewer of than an algorithm needs, or cannot read, is refused as the host's engine does") {
+    using Catch::Contains;
+    const rank_order three({2, 0, 1}), two({1, 0}), twice({0, 0});
+    using ring = algo::ring_all_reduce;
+    for (const rank_order* o : {&three, &twice})
+        CHECK_THAT(refusal(algo::in_order<ring>{*o}, 2),
+                   Contains("invalid_argument: ") && Contains("does not fit 2 ranks as it was given"));
+    CHECK(refusal(algo::in_order<ring>{}, 2) == ""); // no table
+    const order_view both[] = {two, two};
+    CHECK_THAT(refusal(algo::in_order<ring>{two}, 2),
+               Contains("unsupported: ") && Contains("ring reads an order of ranks, which lies in the host's memory"));
+    CHECK_THAT(refusal(algo::rooted_in_order<algo::chain_broadcast>{two}, 2), Contains("reads an order of ranks"));
+    CHECK_THAT(refusal(algo::on_rings<ring>{both, 2}, 2), Contains("reads orders of ranks"));
+    const relay_route route(2, {0, 1}, {0, 1});
+    CHECK_THAT(refusal(algo::on_route<ring>{route}, 2), Contains("reads a route"));
+    CHECK_THAT(refusal(algo::on_route<ring>{}, 2), Contains("does not fit 2 ranks")); // it would divide by none
+
+    CHECK_THAT(refusal(two_halves{}, 2), Contains("cuts the buffer of 2 ranks into 4 chunks"));
+    CHECK(refusal(declares<4, 4, 4>{}, 2) == "");
+    CHECK_THAT(refusal(declares<5, 4, 4>{}, 2), Contains("has 5 signals, and here are 4"));
+    CHECK_THAT(refusal(declares<4, 5, 4>{}, 2), Contains("with windows 5 deep, and it works with 5 to 4"));
+    CHECK_THAT(refusal(declares<0, 1, 5>{}, 2), Contains("that hold 5 messages (min_depth), and these hold 4"));
+    // Asked before the algorithm's chunks are.
+    auto team = make_team(2);
+    per_rank<float> x(2, std::vector<float>(10));
+    const auto cut = [](int c) { return chunk_layout::even(10, c); };
+    CHECK_THROWS_WITH(team.run<device::simple_protocol>(algo::on_route<ring>{}, x, x, plus{}, {}, cut, cut),
+                      Contains("does not fit 2 ranks"));
 }

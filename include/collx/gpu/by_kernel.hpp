@@ -93,6 +93,7 @@ struct by_kernel {
                        const Cuts& cuts, const call_sign& sign, std::size_t piece_bytes = 0) {
         const int n = call.g.size();
         sched::set_root(algorithm, call.o.root);
+        call.g.team().require_bounds(algorithm);
         refuse_peers_buffers(call, algorithm);
         if (piece_bytes == 0) piece_bytes = policies_of(call.comm).piece_bytes;
         device::fused_options with{call.o.stream, call.timeout_ns(), 0, piece_in_32_bits(piece_bytes)};

@@ -66,6 +66,7 @@ public:
     template <class Protocol, int Groups = 1, class Wire = void, class Algorithm, class In, class Out, class Op,
               class CutIn, class CutOut>
     void run(const Algorithm& a, In& in, Out& out, const Op& op, const options& o, CutIn&& cut_in, CutOut&& cut_out) {
+        team_.require_bounds(a);
         const int chunks = a.chunks(size());
         team_.run(calls().template make<Protocol, Groups, Wire>(a, in, out, op, o,
                                                                 device::even_cuts(cut_in(chunks), cut_out(chunks))),

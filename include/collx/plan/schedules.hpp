@@ -12,6 +12,7 @@
 #include <collx/exec/short_call.hpp>
 #include <collx/exec/task.hpp>
 #include <collx/plan/recent_calls.hpp>
+#include <collx/sched/bounds.hpp>
 #include <collx/sched/schedule.hpp>
 #include <collx/sched/verdict.hpp>
 #include <collx/transport/links.hpp>
@@ -155,10 +156,8 @@ public:
         const void* algorithm;
         const void* id;
         void (*text)(const void* algorithm, sched::recorder& ex, int rank, int n);
-        const char* name;
-        sched::schedule declared; // without programs
-        int window_depth, least_window_depth;
-        bool fits;                          // whether the algorithm's map or order fits
+        sched::declaration bounds;
+        sched::schedule declared;           // without programs; empty if the algorithm's map or order does not fit
         detail::growing_array<int> members; // members of the collective; empty: all ranks
     };
 
@@ -185,17 +184,8 @@ private:
     [[gnu::cold]] static recipe recipe_of(const schedule_cache& c, const void* algorithm) {
         const A& a = *static_cast<const A*>(algorithm);
         const int n = c.links_.size();
-        bool fits = true;
-        if constexpr (requires { a.fits(n); }) fits = a.fits(n);
-        recipe r{&a,
-                 &detail::algorithm_id<A>,
-                 &text<A>,
-                 A::name,
-                 {},
-                 sched::window_depth_of(a),
-                 sched::least_window_depth_v<A>,
-                 fits,
-                 {}};
+        recipe r{&a, &detail::algorithm_id<A>, &text<A>, sched::declaration_of(a, n), {}, {}};
+        const bool fits = r.bounds.fits;
         if (fits) r.declared = sched::declared_schedule(a, n);
         if constexpr (requires { a.member(0); })
             for (int i = 0; fits && i < a.contributors(n); ++i) r.members.push_back(a.member(i));

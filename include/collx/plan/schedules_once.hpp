@@ -2,6 +2,7 @@
 // The bodies of schedules.hpp, independent of types of algorithms. Compiled in every program, or once in collx::collx.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -20,7 +21,6 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-inline constexpr int most_chunks = 1 << 24;
 // With this many receivers or more, a rank's messages of at least so many bytes begin at the beginning of their rings,
 // where ranks run in turn. (Time relative to messages one behind the other: all_to_all by pairwise, ranks on 2 cores,
 // near, 100 KiB, 300 KiB, 700 KiB, 1.4 MiB, 4 MiB: 5 ranks 1.35, 1.05, 1.11, 0.98, 1.12; 6 ranks 1.20, 1.11, 0.87,
@@ -119,34 +119,12 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
 
 // Checks what is declared, before anything is recorded.
 [[gnu::cold]] COLLX_ONCE void schedule_cache::require_bounds(const recipe& a) const {
-    const sched::schedule& s = a.declared;
-    if (!a.fits)
-        fail(errc::invalid_argument, links_.rank(), -1,
-             "if it takes a node map or a rank order, that names each rank of this communicator once; otherwise choose "
-             "another algorithm, or another number of ranks",
-             "algorithm %s does not fit %d ranks as it was given (its member fits())", a.name, links_.size());
-    if (s.on_devices)
+    if (a.declared.on_devices)
         fail(errc::invalid_argument, links_.rank(), -1, "bind another algorithm, or let the library choose",
-             "algorithm %s is for devices only, and these ranks are on hosts", a.name);
-    const bool by_rank = chunks_are_ranks(s.op);
-    if (s.chunks < (s.op == collective::barrier ? 0 : 1) || s.chunks > detail::most_chunks ||
-        (by_rank && s.chunks != s.ranks))
-        fail(errc::invalid_argument, links_.rank(), -1, by_rank ? "give each rank one chunk" : "see chunks(n)",
-             "algorithm %s cuts the buffer of %d ranks into %d chunks", a.name, s.ranks, s.chunks);
-    if (s.scratch < 0 || s.scratch > detail::most_chunks)
-        fail(errc::invalid_argument, links_.rank(), -1, "see tmp_chunks(n)",
-             "algorithm %s asks for scratch of %d chunks", a.name, s.scratch);
-    if (s.declared_signals != 0 &&
-        (a.window_depth < a.least_window_depth || a.window_depth > detail::most_window_depth))
-        fail(errc::invalid_argument, links_.rank(), -1, "leave .depth out, or give it a value in between",
-             "algorithm %s with windows %d deep, and it works with %d to %d", a.name, a.window_depth,
-             a.least_window_depth, detail::most_window_depth);
-    if (const int depth = links_.channels().depth; s.depth > depth)
-        fail(errc::invalid_argument, links_.rank(), -1,
-             links_.is_one_host() ? "let ranks receive before they have sent so many"
-                                  : "let ranks receive before they have sent so many, or keep to one host",
-             "algorithm %s needs channels that hold %d messages (min_depth), and these hold %d", a.name, s.depth,
-             depth);
+             "algorithm %s is for devices only, and these ranks are on hosts", a.bounds.name);
+    sched::bounds here{.signals = INT_MAX, .window_depth = detail::most_window_depth, .depth = links_.channels().depth};
+    if (!links_.is_one_host()) here.remedy = "let ranks receive before they have sent so many, or keep to one host";
+    sched::require_bounds(a.bounds, here, links_.rank());
 }
 
 [[gnu::cold]] COLLX_ONCE void schedule_cache::refuse(const recipe& a, const sched::schedule& s,
@@ -155,7 +133,8 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     for (char& c : why)
         if (c == '\n') c = ';'; // an error is one line
     fail(errc::invalid_argument, links_.rank(), v.rank >= 0 && v.rank < s.ranks ? v.rank : -1,
-         "sched::verify(algorithm, n) says so, too", "algorithm %s among %d ranks: %s", a.name, s.ranks, why.c_str());
+         "sched::verify(algorithm, n) says so, too", "algorithm %s among %d ranks: %s", a.bounds.name, s.ranks,
+         why.c_str());
 }
 
 [[gnu::cold]] COLLX_ONCE sched::program schedule_cache::record(const recipe& a, int rank) {
@@ -232,7 +211,7 @@ struct schedule_cache::recording {
     const detail::footprint& f = all.footprint;
     if (f.strands > most_strands)
         fail(errc::invalid_argument, links_.rank(), -1, "put the steps of several strands into one",
-             "algorithm %s has %d strands on a rank of %d, and a rank runs at most %d", a.name, f.strands, n,
+             "algorithm %s has %d strands on a rank of %d, and a rank runs at most %d", a.bounds.name, f.strands, n,
              most_strands);
     auto b = make_sole<bound_schedule>();
     b->steps = static_cast<sched::program&&>(all.own);
@@ -249,7 +228,7 @@ struct schedule_cache::recording {
     b->scratch_travels = detail::has_scratch_that_travels(b->steps);
     b->at_port = at_port;
     b->algorithm = a.id;
-    b->name = a.name;
+    b->name = a.bounds.name;
     b->sources.resize(static_cast<std::size_t>(n));
     if (!links_.is_one_host()) detail::by_channels->mark(*b);
     b->allows_single_copy = f.allows_single_copy;
@@ -259,8 +238,8 @@ struct schedule_cache::recording {
         b->window = &window_for(a.id, at_port,
                                 {.signals = a.declared.declared_signals,
                                  .segments = f.segments,
-                                 .depth = a.window_depth,
-                                 .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.window_depth) : 0,
+                                 .depth = a.bounds.window_depth,
+                                 .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.bounds.window_depth) : 0,
                                  .chunks = b->chunks > 0 ? b->chunks : 1});
     b->most_bytes = detail::most_bytes(*b, links_.channels().most_bytes(a.declared.depth));
     return b;

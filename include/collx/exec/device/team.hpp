@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include <collx/core/error.hpp>
 #include <collx/exec/device/executor.hpp>
+#include <collx/exec/device/fit.hpp>
 #include <collx/exec/device/group.hpp>
 #include <collx/exec/device/usage.hpp>
 #include <collx/sched/traits.hpp>
@@ -112,7 +114,10 @@ public:
             if (!machine_.lines_arrive_whole())
                 fail(errc::unsupported, -1, -1, "use packet_protocol or simple_protocol",
                      "lines of 128 bytes are not known to arrive whole between the ranks of this team");
+        static_assert(std::is_trivially_copyable_v<Algorithm>,
+                      "collx: a kernel gets its algorithm as a copy of its bytes: give it plain members");
         sched::set_window_depth(algorithm, static_cast<int>(shape_.stages));
+        require_bounds<typename Types::cuts_type>(algorithm);
         if constexpr (Protocol::multicasts)
             if (!machine_.has_multicast(o))
                 fail(errc::unsupported, -1, -1, "use simple_protocol",
@@ -127,7 +132,7 @@ public:
         a.cuts = cuts;
         a.chunks = algorithm.chunks(shape_.ranks);
         const usage u = usage_of(algorithm, shape_.ranks);
-        require_fit<Protocol>(algorithm, u, a.chunks);
+        require_scratch<Protocol>(algorithm, u, shape_.ranks, a.chunks);
         a.is_one_launch = machine_.is_one_launch();
         a.skips_signals = a.is_one_launch && u.peers_buffers && !u.windows && !u.channels;
         cut_pieces<Types, Protocol>(a, u, cuts.largest(shape_.ranks, a.chunks), o);
@@ -142,6 +147,12 @@ public:
         a.host = reinterpret_cast<host_control*>(mapped_);
         a.reports = reinterpret_cast<std::uint64_t*>(mapped_ + sizeof(host_control));
         return a;
+    }
+
+    // Refuses an algorithm that these kernels do not run for this number of ranks. Ask before its chunks and steps are.
+    template <class Cuts = even_cuts, class Algorithm>
+    void require_bounds(const Algorithm& algorithm) const {
+        device::require_bounds(algorithm, shape_, std::is_same_v<Cuts, even_cuts> ? sched::most_chunks : max_ranks);
     }
 
     // Tells kernels that wait to give up. They end soon; the team cannot be used again.
@@ -236,34 +247,6 @@ private:
         return static_cast<std::size_t>(shape_.ranks) * static_cast<unsigned>(shape_.lanes) * max_groups;
     }
 
-    // Refuses an algorithm with buffers of so many chunks where kernels have no room for it, cannot read it or were
-    // compiled without what it needs.
-    template <class Protocol, class Algorithm>
-    void require_fit(const Algorithm& algorithm, const usage& u, int chunks) const {
-        const int kept = sched::tmp_chunks_of(algorithm, shape_.ranks);
-        if (kept > 1 && kept > chunks)
-            fail(errc::unsupported, -1, -1, "use another algorithm: the ranks of a team are one node",
-                 "this algorithm's scratch has %d chunks, its buffers %d, and kernels have room for as many", kept,
-                 chunks);
-        if constexpr (requires { algorithm.nodes.by_node(); }) {
-            const auto& n = algorithm.nodes;
-            if (n.by_node() != nullptr && n.nodes() != 1 && n.largest() != 1)
-                fail(
-                    errc::unsupported, -1, -1, "use its inner algorithm: the ranks of a team are one node",
-                    "algorithm %s asks a map of %d nodes, which lies in the host's memory, where no kernel can read it",
-                    Algorithm::name, n.nodes());
-        }
-        if (u.scratch && kept == 0)
-            fail(errc::unsupported, -1, -1, "declare it: constexpr int tmp_chunks(int n) const",
-                 "algorithm %s uses scratch (tmp) for %d ranks, of which it declares no chunk", Algorithm::name,
-                 shape_.ranks);
-        if constexpr (Protocol::flags_words && sched::signals_v<Algorithm> != 0)
-            if (u.copies && !may_copy_v<Algorithm>)
-                fail(errc::unsupported, -1, -1, "give the algorithm a constructor with arguments",
-                     "this algorithm's kernel was compiled without copies, which it makes for %d ranks as its members "
-                     "are set",
-                     shape_.ranks);
-    }
     // Makes pieces as long as slots, stages and scratch allow, but not longer than it takes to give every lane one.
     template <class Types, class Protocol, class Args>
     void cut_pieces(Args& a, const usage& u, std::size_t most_elems, const fused_options& o) const {
