@@ -794,6 +794,8 @@ ROWS = [
     ("each call of a group records an event, too", "gpu/call.hpp", "void launches_nothing() const { has_ended_ = true; }",
      "void launches_nothing() const {}", ["gpu/ready_group:an event*"]),
     ("messages of a group may overlap", "gpu/group_calls.hpp", "require_apart(c.rank(), all);", ";", ["gpu/parts:*write no memory*"]),
+    ("a communicator that ends frees what a kernel uses", "gpu/group.hpp", "if (team_ != nullptr) team_->abandon();", "", ["gpu/calls:*begins after its communicator*"]),
+    ("a team that cannot be made keeps its memory", "exec/device/team.hpp", ": team(machine, shape, unmade()) {", ": machine_(machine), shape_(shape) {", ["exec/device:*keeps no memory*"]),
     ("who ends a communicator waits two seconds", "gpu/route.hpp", "has_failed || std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns", "2'000'000'000", ["gpu/calls:*ends its communicator*"]),
     ("a kernel's wait takes one signal too few", "exec/device/window.hpp", "l.taken[peer] = want;", "l.taken[peer] = want - 1;",
      ["gpu/device_window"]),

@@ -596,6 +596,41 @@ TEST_CASE("shapes that cannot be are refused") {
     refuses([](auto& s) { s.slot_bytes = 100; });
 }
 
+namespace {
+// Has memory for so many allocations.
+struct little_memory : twin_machine {
+    std::byte* allocate(int r, std::size_t bytes) {
+        if (left-- == 0) fail(errc::resource, -1, -1, "", "no memory");
+        ++live;
+        return twin_machine::allocate(r, bytes);
+    }
+    void free(int r, std::byte* p) {
+        --live;
+        twin_machine::free(r, p);
+    }
+    std::byte* allocate_host(std::size_t bytes) { return allocate(0, bytes); }
+    void free_host(std::byte* p) { free(0, p); }
+    std::byte* on_device(std::byte* p) {
+        if (left-- == 0) fail(errc::resource, -1, -1, "", "not mapped");
+        return p;
+    }
+    int left = 0, live = 0;
+};
+} // namespace
+
+TEST_CASE("a team that cannot be made keeps no memory") {
+    for (int has = 0; has < 6; ++has) { // of four ranks, of the host, and its address on the device
+        little_memory machine;
+        machine.left = has;
+        CHECK_THROWS_AS(team<little_memory>(machine, small_shape(4)), error);
+        CHECK(machine.live == 0);
+    }
+    little_memory machine;
+    machine.left = 6;
+    team<little_memory>(machine, small_shape(4));
+    CHECK(machine.live == 0);
+}
+
 TEST_CASE("a report is one word") {
     const device::wait_report r{device::wait_state::timed_out, device::waits_for::room, 13, 4711, 65535};
     const auto back = device::wait_report::unpack(r.pack());

@@ -234,6 +234,32 @@ TEST_CASE("elements of more bytes than a kernel waits for at once") {
     }
 }
 
+TEST_CASE("a kernel that begins after its communicator's end still has its memory") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        device::fake_stream s(w.rank());
+        std::atomic<bool> goes_on{false};
+        device_memory<float> x(g, w.rank(), 100, 1.0f);
+        {
+            communicator mine = w.split(0);
+            mine.set_checked(false);
+            const auto c = mine.with(gpus{r});
+            use_device(c, small());
+            barrier(mine);
+            mine.set_timeout(std::chrono::milliseconds(100));
+            if (w.rank() == 0) {
+                s.put([&] {
+                    while (!goes_on) std::this_thread::yield();
+                });
+                all_reduce(c, x, plus{}, {.stream = &s}); // rank 1 does not come
+            }
+        }
+        goes_on = true;
+        s.drain();
+        EXPECT(x[0] == 1.0f);
+    });
+}
+
 // A root that comes late, as a program that still computes.
 TEST_CASE("a rank that ends its communicator waits for those whose calls still use its memory") {
     fake_gpus g;

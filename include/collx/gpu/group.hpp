@@ -365,6 +365,7 @@ private:
         forget();
     }
     void forget() {
+        if (team_ != nullptr) team_->abandon();
         if (domains_ != nullptr) domains_->abandon();
         route_.abandon();
         order_.abandon();

@@ -45,7 +45,7 @@ class team {
 public:
     // Makes a team of shape.ranks ranks, each with an exchange memory of the machine.
     // Errors: invalid_argument for impossible shapes; what the machine throws when it has no memory.
-    team(Machine& machine, const exchange_shape& shape) : machine_(machine), shape_(shape) {
+    team(Machine& machine, const exchange_shape& shape) : team(machine, shape, unmade()) {
         require(shape.ranks >= 1 && shape.ranks <= max_ranks, "a fused team has 1 to 16 ranks");
         require(shape.lanes >= 1, "a fused team has at least one lane");
         require(is_ring(shape.slots) && is_ring(shape.stages), "slots and stages are powers of two from 2 to 64");
@@ -60,8 +60,14 @@ public:
         mapped_ = machine_.on_device(host_memory_);
     }
     ~team() {
-        for (int r = 0; r < shape_.ranks; ++r) machine_.free(r, exchange_[r]);
-        machine_.free_host(host_memory_);
+        for (int r = 0; r < max_ranks; ++r)
+            if (exchange_[r] != nullptr) machine_.free(r, exchange_[r]);
+        if (host_memory_ != nullptr) machine_.free_host(host_memory_);
+    }
+    // Frees nothing in the destructor, for a kernel that cannot be ended and uses the memory.
+    void abandon() {
+        for (std::byte*& p : exchange_) p = nullptr;
+        host_memory_ = nullptr;
     }
     team(const team&) = delete;
     team& operator=(const team&) = delete;
@@ -203,6 +209,10 @@ public:
     }
 
 private:
+    // Owns nothing yet. A constructor that delegates to this one and then fails is followed by the destructor.
+    struct unmade {};
+    team(Machine& machine, const exchange_shape& shape, unmade) : machine_(machine), shape_(shape) {}
+
     // A rank with its own launches has checked already, and knows more causes than its kernels say. A failure that came
     // since then is thrown by its next check.
     void check_before_launch() const {
