@@ -234,6 +234,26 @@ TEST_CASE("elements of more bytes than a kernel waits for at once") {
     }
 }
 
+TEST_CASE("the end of a communicator leaves a call its own time limit") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        device::fake_stream s(w.rank());
+        device_memory<float> x(g, w.rank(), 100, 1.0f);
+        {
+            communicator mine = w.split(0);
+            mine.set_checked(false);
+            const auto c = mine.with(gpus{r});
+            use_device(c, small());
+            barrier(mine);
+            mine.set_timeout(std::chrono::milliseconds(100));
+            if (w.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(700));
+            all_reduce(c, x, plus{}, {.stream = &s, .timeout = collx_test::patient(std::chrono::seconds(30))});
+        }
+        s.drain();
+        EXPECT(x[0] == 2.0f);
+    });
+}
+
 TEST_CASE("a kernel that begins after its communicator's end still has its memory") {
     fake_gpus g;
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {

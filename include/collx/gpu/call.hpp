@@ -14,10 +14,6 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-inline std::int64_t timeout_of(communicator& c, const device_call_options& o) {
-    return o.timeout.count() > 0 ? o.timeout.count() : c.internals().settings.timeout_ns;
-}
-
 // A call whose stream and device have been checked.
 template <class Runtime, class Comm>
 struct device_started {

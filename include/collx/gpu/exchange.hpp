@@ -109,9 +109,6 @@ using unit_of = std::conditional_t<
     Bytes == 8, std::uint64_t,
     std::conditional_t<Bytes == 4, std::uint32_t, std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>;
 
-// Rails wait this much longer, so that kernels time out first: a kernel knows which rank it waits for.
-inline constexpr std::int64_t rail_patience_ns = 3'000'000'000;
-
 // A call, as kernels inside this rank's domain see it.
 template <class Call>
 struct inside_call {

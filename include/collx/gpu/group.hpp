@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include <collx/gpu/known_memory.hpp>
 #include <collx/gpu/proxy.hpp>
 #include <collx/gpu/route.hpp>
+#include <collx/gpu/staging_memory.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -60,7 +60,7 @@ public:
     ~gpu_group() override {
         // Calls in streams end first: by themselves, or by the abort that follows.
         const bool is_over = proxy_ == nullptr || proxy_->has_ended();
-        if (!order_.has_ended(is_over ? 1'000'000'000 : last_timeout_ns_)) {
+        if (!order_.has_ended(is_over ? 1'000'000'000 : longest_ns_)) {
             stop_kernels();
             core().net.report(failure(errc::aborted, rank())); // the proxy may wait for a peer
         }
@@ -75,7 +75,7 @@ public:
         if (!may_free) {
             communicator& mapped = domains_ != nullptr ? domains_->inside() : side_;
             try {
-                const call_options limit = while_leaving(last_timeout_ns_, has_failed());
+                const call_options limit = while_leaving(longest_ns_, has_failed());
                 barrier(mapped, limit);
                 if (domains_ != nullptr) domains_->unmap();
                 else route_.unmap();
@@ -107,9 +107,9 @@ public:
     Runtime& runtime() { return runtime_; }
     const device_settings& settings() const { return settings_; }
     const auto& peers() const { return domains_ != nullptr ? domains_->route().peers() : route_.peers(); }
-    const gpu_proxy::buffers& staging() const { return staging_; }
-    device::staging_words* staging_words_on_device() const { return words_there_; }
-    device::staging_counts* staging_counts() const { return counts_; }
+    const gpu_proxy::buffers& staging() const { return staging_.buffers(); }
+    device::staging_words* staging_words_on_device() const { return staging_.words_on_device(); }
+    device::staging_counts* staging_counts() const { return staging_.counts(); }
     const device::staging_peers& staging_peers() const { return staging_peers_; }
 
     // Says which way calls take, and why not a shorter one.
@@ -155,7 +155,8 @@ public:
         proxy_->check();
         c.internals().require_alive();
         c.internals().require_time_limit(o.timeout.count());
-        last_timeout_ns_ = c.internals().settings.timeout_ns;
+        const std::int64_t wait_ns = longest_wait(timeout_of(c, o), is_direct());
+        longest_ns_ = wait_ns > longest_ns_ ? wait_ns : longest_ns_;
         check_kernels(c);
         require_current();
         const device::stream_facts f = runtime_.stream(o.stream);
@@ -254,9 +255,9 @@ private:
                 make_sole<device::peer_machine<Runtime>>(runtime_, me, std::move(memory), exchange_of_all(), lanes);
             team_ = make_sole<team_type>(*machine_, shape_);
         }
-        if (!route_.is_direct()) make_staging();
+        if (!route_.is_direct()) staging_.make(runtime_, settings_);
         if (domains_ != nullptr) {
-            domains_->make_room(staging_.bytes);
+            domains_->make_room(staging().bytes);
             domains_->heed(&core());
             for (const auto& p : peers())
                 staging_peers_.abort[staging_peers_.count++] =
@@ -264,25 +265,12 @@ private:
             staging_peers_.me = domains_->rank();
         }
         proxy_ = make_sole<gpu_proxy>(
-            parent, side_, staging_,
+            parent, side_, staging(),
             gpu_proxy::stopper{this, [](void* group) { static_cast<gpu_group*>(group)->stop_kernels(); }});
     }
-    void make_staging() {
-        counts_ = reinterpret_cast<device::staging_counts*>(
-            runtime_.allocate(sizeof(device::staging_counts) * device::max_staging_lanes));
-        const std::size_t bytes = (settings_.staging_bytes + 127) / 128 * 128;
-        host_ = runtime_.allocate_host(sizeof(device::staging_words) + 2 * device::staging_turns * bytes);
-        staging_.words = reinterpret_cast<device::staging_words*>(host_);
-        staging_.lanes = settings_.staging_lanes;
-        staging_.bytes = bytes;
-        staging_.in = host_ + sizeof(device::staging_words);
-        staging_.out = staging_.in + device::staging_turns * bytes;
-        words_there_ = reinterpret_cast<device::staging_words*>(runtime_.mapped(host_));
-    }
-
     void stop_kernels() {
         if (team_ != nullptr) team_->abort();
-        if (staging_.words != nullptr) runtime_.store_host(&staging_.words->abort, 1);
+        if (staging().words != nullptr) runtime_.store_host(&staging().words->abort, 1);
     }
     // Checked first: a mismatch that this rank's kernels found says more than the reports of other ranks.
     void check_agreement(communicator& c) {
@@ -332,7 +320,7 @@ private:
         for (const deadline until = deadline::in_ns(3'000'000'000); !until.passed(); nap_ns(200'000)) proxy_->check();
     }
     void check_staging() {
-        const std::uint64_t why = runtime_.load_host(&staging_.words->gave_up);
+        const std::uint64_t why = runtime_.load_host(&staging().words->gave_up);
         if (why == device::staging_end::waited_too_long)
             fail(errc::timeout, rank(), -1, "is every rank in the same call?",
                  "a kernel waited too long for a result by way of the host");
@@ -347,7 +335,7 @@ private:
         proxy_->check();
         try {
             if (team_ != nullptr) in_my_numbers([&] { team_->check(); });
-            if (staging_.words != nullptr) check_staging();
+            if (staging().words != nullptr) check_staging();
         } catch (const error& e) {
             if (e.code() != errc::mismatch) proxy_->check(); // its cause may be more precise
             end(c, e);
@@ -359,8 +347,7 @@ private:
         machine_ = sole_ptr<device::peer_machine<Runtime>>();
         if (domains_ != nullptr) domains_->close(may_free_exchange);
         route_.close(may_free_exchange);
-        if (counts_ != nullptr) runtime_.free(reinterpret_cast<std::byte*>(counts_));
-        if (host_ != nullptr) runtime_.free_host(host_);
+        staging_.free(runtime_);
         order_.free();
         forget();
     }
@@ -369,9 +356,7 @@ private:
         if (domains_ != nullptr) domains_->abandon();
         route_.abandon();
         order_.abandon();
-        host_ = nullptr;
-        counts_ = nullptr;
-        staging_ = {};
+        staging_.abandon();
     }
 
     Runtime runtime_;
@@ -383,16 +368,13 @@ private:
     int device_ = -1;
     sole_ptr<device::peer_machine<Runtime>> machine_;
     sole_ptr<team_type> team_; // null: all calls are staged
-    std::byte* host_ = nullptr;
-    gpu_proxy::buffers staging_;
-    device::staging_words* words_there_ = nullptr; // as the device sees them
-    device::staging_counts* counts_ = nullptr;
+    staging_memory<Runtime> staging_;
     device::staging_peers staging_peers_;
     staged staged_;
     call_order<Runtime> order_;
     std::uint64_t made_ = 0; // collectives
     bool has_captured_ = false, has_failed_ = false;
-    std::int64_t last_timeout_ns_ = 0;
+    std::int64_t longest_ns_ = 0; // of the waits of any call so far
     sole_ptr<gpu_proxy> proxy_;
     known_memory memory_;
 };

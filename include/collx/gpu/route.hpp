@@ -12,11 +12,11 @@
 #include <vector>
 
 #include <collx/comm/communicator.hpp>
-#include <collx/comm/options.hpp>
 #include <collx/core/joined.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/exec/device/control.hpp>
 #include <collx/exec/device/mapping_proof.hpp>
+#include <collx/gpu/limits.hpp>
 #include <collx/gpu/switch_memory.hpp>
 #include <collx/job/try_together.hpp>
 #include <collx/plan/choose.hpp>
@@ -46,13 +46,6 @@ struct device_settings {
 };
 
 namespace detail {
-
-// How long the end of a communicator or window waits for ranks that may still use this rank's memory: as long as a
-// call, because they are in a call or will make one. After a failure, or while an exception is thrown, they may never
-// come: then two seconds. That is less than rail_patience_ns, so ranks that wait along a rail are notified in time.
-inline call_options while_leaving(std::int64_t timeout_ns, bool has_failed = false) {
-    return {.timeout = duration::from_ns(has_failed || std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns)};
-}
 
 // CUDA launches on the current device, and a null stream is that device's. what: "communicator" or "window".
 template <class Runtime>

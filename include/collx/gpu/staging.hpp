@@ -13,13 +13,6 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// A time limit with some time added. No limit stays no limit.
-constexpr std::int64_t longer(std::int64_t ns, std::int64_t more_ns) {
-    return ns < INT64_MAX - more_ns ? ns + more_ns : INT64_MAX;
-}
-// The time limit of a kernel behind calls of the proxies, which have the limit `ns`: these report first.
-constexpr std::int64_t limit_behind(std::int64_t ns) { return longer(longer(ns, ns), 1'000'000'000); }
-
 template <class... P>
 bound_communicator<P...> on_side(const bound_communicator<P...>& c, communicator& side) {
     return c.rebound(side);
