@@ -466,10 +466,14 @@ TEST_CASE("ranks that may share a device go by kernels where these run at the sa
             const auto c = w.with(gpus{r});
             auto s = small();
             s.shares_device = true;
+            s.lanes = 4; // of four multiprocessors, for two ranks
             use_device(c, s);
             const std::string route = device_route(c);
-            if (!takes_turns) EXPECT(route == "kernels over the memory of one device");
-            else
+            if (!takes_turns) {
+                EXPECT(route == "kernels over the memory of one device");
+                const auto& team = detail::gpu_group<fake_runtime>::of(w, r, nullptr).team();
+                EXPECT(team.machine().lanes(team.shape()) == 2);
+            } else
                 EXPECT(route.find("both ranks use one device, where their kernels did not run at") !=
                        std::string::npos);
         });
@@ -488,6 +492,39 @@ TEST_CASE("ranks on several hosts may go by way of the host alone, over sockets"
         use_device(c, s);
         EXPECT(device_route(c).find("staged through the host: rank 0 cannot reach rank 2: it is on another host") == 0);
         check_verbs(w, c, g, 700);
+    });
+    CHECK(g.pieces() == 0);
+}
+
+namespace {
+// The driver does not say what device 1 is: to any thread, or only to those that use another device.
+struct silent_driver : fake_runtime {
+    silent_driver(fake_gpus& g, bool to_all) : fake_runtime(g), is_to_all(to_all) {}
+    device::gpu_facts facts(int d) const {
+        if (d == 1 && (is_to_all || current() != d)) fail(errc::resource, -1, -1, "", "asking a device: no answer");
+        return fake_runtime::facts(d);
+    }
+    bool is_to_all;
+};
+} // namespace
+
+TEST_CASE("a driver that does not say what a device is ends the set-up of all ranks at once, or stages") {
+    fake_gpus g;
+    on_gpus(3, g, [&](communicator& w, fake_runtime) {
+        w.set_timeout(collx_test::patient(std::chrono::seconds(60)));
+        const std::int64_t began = now_ns();
+        communicator mine = w.dup();
+        const auto e = thrown<error>(w, [&] { use_device(mine.with(gpus{silent_driver(g, true)}), small()); });
+        EXPECT(e.code() == errc::resource &&
+               says(e, w.rank() == 1 ? "no answer" : "rank 1 could not look at its device"));
+        const auto c = w.with(gpus{silent_driver(g, false)});
+        use_device(c, small());
+        EXPECT(device_route(c).find("cannot reach rank 1: the driver offers no peer access") != kept_text::npos);
+        EXPECT(now_ns() - began < collx_test::patient(30'000'000'000)); // no rank waited for its limit
+        device_memory<float> x(g, w.rank(), 100, 1.0f);
+        all_reduce(c, x);
+        synchronize(c);
+        EXPECT(x[99] == 3.0f);
     });
     CHECK(g.pieces() == 0);
 }

@@ -30,7 +30,7 @@ struct device_settings {
     // Where kernels reach some peers only: kernels inside domains, and staging between them. false: stage everything
     // there.
     bool two_levels = true;
-    int lanes = 32; // blocks of a kernel; fewer where a device has fewer multiprocessors
+    int lanes = 32; // blocks of a kernel; fewer where a device has fewer multiprocessors for each of its ranks
     std::uint32_t slot_bytes = 32768, packet_bytes = 16384; // see device::exchange_shape
     std::uint32_t stage_bytes = 0;                          // 0: 64 KiB for each rank whose kernels reach each other
     std::size_t staging_bytes = std::size_t{4} << 20;       // of one staged piece
@@ -65,7 +65,9 @@ public:
     int choose(const device_settings& s, std::size_t bytes) {
         settings_ = s;
         bytes_ = bytes;
-        const std::vector<device::gpu_card> cards = show(links_.card());
+        device::gpu_card mine;
+        together(core(), "look at its device", [&] { mine = links_.card(); });
+        const std::vector<device::gpu_card> cards = show(mine);
         int lanes = agree_on_settings(cards);
         if (settings_.staged) return lanes;
         for (int k = device::handle_kinds - 1; k >= 0 && !is_direct_; --k) {
@@ -154,7 +156,12 @@ private:
         if (odd >= 0)
             fail(errc::mismatch, side_.rank(), odd, "give all ranks the same device_settings",
                  "rank %d has other device settings", odd);
-        for (const auto& c : cards) lanes = c.processors < lanes ? c.processors : lanes;
+        for (const auto& c : cards) { // blocks of one launch for each rank must be resident together
+            int sharing = 0;
+            for (const auto& other : cards) sharing += is_one_device(c, other) ? 1 : 0;
+            const int room = c.processors / sharing;
+            lanes = room < lanes ? room : lanes;
+        }
         return lanes < 1 ? 1 : lanes;
     }
     static std::uint64_t hash_of(const device_settings& s) {
@@ -282,8 +289,11 @@ private:
     static bool share_devices(const std::vector<device::gpu_card>& cards) {
         for (std::size_t a = 0; a < cards.size(); ++a)
             for (std::size_t b = 0; b < a; ++b)
-                if (std::memcmp(cards[a].uuid, cards[b].uuid, sizeof cards[a].uuid) == 0) return true;
+                if (is_one_device(cards[a], cards[b])) return true;
         return false;
+    }
+    static bool is_one_device(const device::gpu_card& a, const device::gpu_card& b) {
+        return std::memcmp(a.uuid, b.uuid, sizeof a.uuid) == 0;
     }
     void close_file() {
         if (memory_.file >= 0) ::close(std::exchange(memory_.file, -1));

@@ -107,9 +107,9 @@ public:
     gpu_links(const gpu_links&) = delete;
     ~gpu_links() { close(); }
 
-    // This rank's own card, before it has memory to show.
+    // This rank's own card, before it has memory to show. Asks the driver.
     gpu_card card() {
-        gpu_card c;
+        gpu_card& c = own_ = gpu_card();
         c.process = this_process();
         const int here = runtime_.current();
         const gpu_facts f = runtime_.facts(here);
@@ -121,9 +121,9 @@ public:
         c.multicasts = f.multicasts;
         return c;
     }
-    // memory: what peers shall reach; empty where it could not be made.
+    // The same card with memory. memory: what peers shall reach; empty where it could not be made.
     gpu_card card(gpu_mapping& memory) {
-        gpu_card c = card();
+        gpu_card c = own_;
         c.address = reinterpret_cast<std::uintptr_t>(memory.at);
         c.bytes = memory.bytes;
         c.kind = memory.kind;
@@ -196,13 +196,20 @@ private:
         if (!is_here && !by_fabric) return gpu_obstacle::other_host;
         const bool same_device = std::memcmp(mine.uuid, its.uuid, sizeof mine.uuid) == 0;
         if (same_device && !allows_shared_device) return gpu_obstacle::same_device;
-        const int number = same_device ? mine.device : number_of(its.uuid);
         const bool is_same_process = is_here && its.process == mine.process;
-        const bool is_unseen = number < 0 && !by_fabric;
-        // For a device that is not visible here (one GPU per process by CUDA_VISIBLE_DEVICES) the driver only tells
-        // whether its memory can be mapped. The fabric is NVLink.
+        int number = mine.device;
+        bool is_unseen = false;
+        try { // the other ranks wait for what this one finds, so that an error would be on this one alone
+            if (!same_device) number = number_of(its.uuid);
+            is_unseen = number < 0 && !by_fabric;
+            // For a device that is not visible here (one GPU per process by CUDA_VISIBLE_DEVICES) the driver only tells
+            // whether its memory can be mapped. The fabric is NVLink.
+            p.access =
+                same_device || number < 0 ? gpu_access{true, !is_unseen, 0} : runtime_.access(mine.device, number);
+        } catch (const error&) {
+            return gpu_obstacle::no_access;
+        }
         if (is_unseen && is_same_process) return gpu_obstacle::not_visible;
-        p.access = same_device || number < 0 ? gpu_access{true, !is_unseen, 0} : runtime_.access(mine.device, number);
         if (!p.access.can_access) return gpu_obstacle::no_access;
         if (!its.can_cooperate) return gpu_obstacle::no_cooperate;
         try {
@@ -233,6 +240,7 @@ private:
     }
 
     Runtime runtime_;
+    gpu_card own_;
     std::vector<peer> peers_;
     file_exchange files_;
 };
