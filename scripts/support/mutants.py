@@ -794,6 +794,7 @@ ROWS = [
     ("each call of a group records an event, too", "gpu/call.hpp", "void launches_nothing() const { has_ended_ = true; }",
      "void launches_nothing() const {}", ["gpu/ready_group:an event*"]),
     ("messages of a group may overlap", "gpu/group_calls.hpp", "require_apart(c.rank(), all);", ";", ["gpu/parts:*write no memory*"]),
+    ("a deadline names no ranks", "exec/device/team.hpp", "stop_word::is_deadline(why) &&", "false &&", ["gpu/calls:*whose kernels another one ended*"]),
     ("ranks of one device each take all its lanes", "gpu/route.hpp", "c.processors / sharing", "c.processors", ["gpu/calls:*may share a device*"]),
     ("a driver that says nothing of its device ends one rank's set-up", "gpu/route.hpp",
      'together(core(), "look at its device", [&] { mine = links_.card(); });', "mine = links_.card();", ["gpu/calls:a driver that does not say*"]),

@@ -725,6 +725,37 @@ TEST_CASE("a proxy that waits hears that the program's communicator was aborted"
     });
 }
 
+TEST_CASE("a rank whose kernels another one ended names the rank that this one waited for") {
+    fake_gpus g;
+    std::atomic<int> steps{0};
+    on_gpus(3, g, [&](communicator& w, fake_runtime r) {
+        device::fake_stream s(w.rank());
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        device_memory<float> x(g, w.rank(), 100, 1.0f);
+        if (w.rank() == 0) { // rank 2 sends nothing
+            collx::recv(c, x, 2, {.stream = &s, .timeout = std::chrono::milliseconds(300)});
+            s.drain();
+            steps = 1;
+            until([&] { return steps == 2; });
+            EXPECT(thrown<timed_out>(w, [&] { synchronize(c, {.stream = &s}); }).peer() == 2);
+            steps = 3;
+        } else if (w.rank() == 1) {
+            until([&] { return steps == 1; });
+            const auto e = thrown<timed_out>(w, [&] {
+                all_reduce(c, x, plus{}, {.stream = &s});
+                synchronize(c, {.stream = &s});
+            });
+            EXPECT(e.peer() == 2 && says(e, "a kernel of rank 0 waited too long for rank 2") &&
+                   says(e, "make a new communicator"));
+            steps = 2;
+        } else {
+            until([&] { return steps == 3; });
+            EXPECT(x[0] == 1.0f);
+        }
+    });
+}
+
 TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait for it") {
     for (const bool staged : {false, true}) {
         fake_gpus g;

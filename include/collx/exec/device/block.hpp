@@ -112,7 +112,7 @@ protected:
             if constexpr (Together) look.ends = env_.any_of_line(look.ends);
             if (look.ends) return false;
         }
-        if (look.reported) report(wait_state::idle, waits_for::nothing, 0);
+        if (look.reported) report(wait_state::idle, waits_for::nothing, 0, 0);
         return true;
     }
 
@@ -197,7 +197,8 @@ private:
             const std::uint64_t iterations = c.iterations, packets = c.packets, calls = c.calls;
             // A call that was ended in the middle is not continued: counts no longer match the peers'.
             const std::uint64_t stopped = Env::load_relaxed(&my_words().abort);
-            if (stopped != 0 && !is_in_disagreement(stopped)) report(wait_state::aborted, waits_for::nothing, rank_);
+            if (stopped != 0 && !is_in_disagreement(stopped))
+                report(wait_state::aborted, waits_for::nothing, rank_, stopped);
             shared_.is_stopped = stopped != 0;
             shared_.iterations = iterations;
             shared_.packets = packets;
@@ -299,9 +300,11 @@ private:
         if (polls % (polls_per_look * looks_per_question) == 0)
             aborted = aborted || Env::load_relaxed(&args_.host->abort) != 0;
         wait_state said = wait_state::idle;
+        std::uint64_t why = stop_word::deadline(rank_, peer);
         if (aborted) {
             // The host ended this kernel in the middle, so the next one would not match its peers.
-            if (stopped == 0) Env::store_relaxed(&my_words().abort, stop_word::deadline);
+            if (stopped == 0) Env::store_relaxed(&my_words().abort, stop_word::ended);
+            why = stopped != 0 ? stopped : stop_word::ended;
             said = wait_state::aborted;
         } else {
             // Stops all ranks if the peer is in another call.
@@ -315,8 +318,8 @@ private:
             }
         }
         if (said == wait_state::idle) return true;
-        report(said, what, peer);
-        if (said == wait_state::timed_out) stop_all(stop_word::deadline);
+        report(said, what, peer, why);
+        if (said == wait_state::timed_out) stop_all(why);
         return said == wait_state::waiting;
     }
     // Whether ranks are in different calls; if so tells the host, too.
@@ -343,13 +346,14 @@ private:
         if (theirs.low != expected.low || theirs.high != expected.high) disagree(peer, theirs, expected);
         return true;
     }
-    COLLX_HD void report(wait_state state, waits_for what, int peer) {
+    // why: a stop_word, where this block gives up.
+    COLLX_HD void report(wait_state state, waits_for what, int peer, std::uint64_t why) {
         std::uint64_t* word = args_.report(rank_, lane_, group_);
         // A later call must not hide why an earlier one gave up.
         if (wait_report::unpack(Env::load_relaxed(word)).has_given_up()) return;
         const wait_report said{state, what, peer, step_, turn_, args_.call};
         Env::store_relaxed(word, said.pack());
-        if (said.has_given_up()) Env::store_release(&args_.host->gave_up, 1);
+        if (said.has_given_up()) Env::store_release(&args_.host->gave_up, why);
     }
 };
 

@@ -63,16 +63,24 @@ struct part_word {
     static constexpr bool are_of_one_message(std::uint64_t a, std::uint64_t b) { return ((a ^ b) & 0xff) == 0; }
 };
 
-// Why a rank's kernels stop: a word in each rank's rank_control.
+// Why a rank's kernels stop: a word in each rank's rank_control, and then in its host's memory.
 struct stop_word {
-    static constexpr std::uint64_t deadline = 1;
-    COLLX_HD static constexpr std::uint64_t disagreement(int rank, int peer) {
-        return 2 | static_cast<std::uint64_t>(static_cast<unsigned>(rank)) << 8 |
-               static_cast<std::uint64_t>(static_cast<unsigned>(peer)) << 16;
-    }
+    // A host ended its kernels, or a kernel that waited for the host gave up.
+    static constexpr std::uint64_t ended = 3;
+    // The rank that gave up, and the one that it waited for.
+    COLLX_HD static constexpr std::uint64_t deadline(int rank, int peer) { return of(1, rank, peer); }
+    // The rank that found it, and the one that is in another call.
+    COLLX_HD static constexpr std::uint64_t disagreement(int rank, int peer) { return of(2, rank, peer); }
+    static constexpr bool is_deadline(std::uint64_t w) { return (w & 0xff) == 1; }
     COLLX_HD static constexpr bool is_disagreement(std::uint64_t w) { return (w & 0xff) == 2; }
     static constexpr int rank(std::uint64_t w) { return static_cast<int>(w >> 8 & 0xff); }
     static constexpr int peer(std::uint64_t w) { return static_cast<int>(w >> 16 & 0xff); }
+
+private:
+    COLLX_HD static constexpr std::uint64_t of(unsigned why, int rank, int peer) {
+        return why | static_cast<std::uint64_t>(static_cast<unsigned>(rank)) << 8 |
+               static_cast<std::uint64_t>(static_cast<unsigned>(peer)) << 16;
+    }
 };
 
 // Throws mismatch and says what differs. theirs and mine are two words each, as they travel.

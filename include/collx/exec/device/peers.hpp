@@ -18,6 +18,9 @@ namespace device {
 template <GpuRuntime Runtime>
 class peer_machine {
 public:
+    static constexpr team_remedies remedies{
+        "make a new communicator", "is every rank in the same call? make a new communicator",
+        "set larger slot_bytes, packet_bytes and stage_bytes (device_settings), or pass smaller elements"};
     // exchange: the memories, by rank. of_all: all of them at one address, null where no switch joins them. lanes: what
     // every rank's device has room for.
     peer_machine(Runtime r, int rank, std::vector<std::byte*> exchange, std::byte* of_all, int lanes)

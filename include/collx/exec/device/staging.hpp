@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include <collx/core/views.hpp>
-#include <collx/exec/device/control.hpp>
+#include <collx/exec/device/call_words.hpp>
 #include <collx/exec/device/copy_run.hpp>
 #include <collx/exec/device/operands.hpp>
 
@@ -58,7 +58,7 @@ struct staging_peers {
     }
     template <class Env>
     COLLX_HD void end() const {
-        for (int k = 0; k < count; ++k) Env::store_relaxed(abort[k], 1);
+        for (int k = 0; k < count; ++k) Env::store_relaxed(abort[k], stop_word::ended);
     }
 };
 

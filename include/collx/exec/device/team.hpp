@@ -40,6 +40,13 @@ inline const char* name_of(waits_for w) {
     return names[static_cast<int>(w)];
 }
 
+// What the errors of a team advise. A machine whose team is no program's own has a member `remedies`.
+struct team_remedies {
+    const char* ended = "make a new team";
+    const char* late = "did all ranks of the team make the call? make a new team";
+    const char* little_room = "make the team with larger slots, stages and scratch";
+};
+
 template <class Machine>
 class team {
 public:
@@ -232,12 +239,24 @@ private:
             found = next;
         }
         if (found.state == wait_state::aborted && is_aborted())
-            fail(errc::aborted, rank, found.peer, "make a new team",
+            fail(errc::aborted, rank, found.peer, advice().ended,
                  "%sa kernel gave up waiting for %s from rank %d, for the team was aborted", call, name_of(found.what),
                  found.peer);
-        fail(errc::timeout, rank, found.peer, "did all ranks of the team make the call? make a new team",
+        // Another rank ended this one. If it waited for this rank, the guilty one is at the end of this rank's own
+        // wait.
+        const std::uint64_t why = machine_.load_host(&reinterpret_cast<const host_control*>(host_memory_)->gave_up);
+        const int who = stop_word::rank(why), whom = stop_word::peer(why);
+        if (found.state == wait_state::aborted && stop_word::is_deadline(why) &&
+            (whom != rank || found.what == waits_for::nothing))
+            fail(errc::timeout, rank, whom, advice().late,
+                 "%sa kernel of rank %d waited too long for rank %d, and ended the others'", call, who, whom);
+        fail(errc::timeout, rank, found.peer, advice().late,
              "%sa kernel waited too long for %s from rank %d, at step %u of piece %u on lane %d", call,
              name_of(found.what), found.peer, found.step, found.piece, lane);
+    }
+    static constexpr team_remedies advice() {
+        if constexpr (requires { Machine::remedies; }) return Machine::remedies;
+        else return {};
     }
     bool is_aborted() const {
         return machine_.load_host(&reinterpret_cast<const host_control*>(host_memory_)->abort) != 0;
@@ -278,8 +297,8 @@ private:
         if (u.windows && !Protocol::flags_words) limit(shape_.stage_bytes, stride * chunks);
         if (u.scratch) limit(shape_.scratch_bytes, V * sizeof(typename Types::acc_type) * chunks);
         if (packs == 0)
-            fail(errc::unsupported, -1, -1, "make the team with larger slots, stages and scratch",
-                 "one element of %zu bytes per chunk does not fit", sizeof(wire));
+            fail(errc::unsupported, -1, -1, advice().little_room, "one element of %zu bytes per chunk does not fit",
+                 sizeof(wire));
         if (o.piece_bytes != 0) limit(o.piece_bytes < stride ? stride : o.piece_bytes, stride);
         int lanes = machine_.lanes(shape_);
         lanes = o.lanes != 0 && o.lanes < lanes ? o.lanes : lanes;
