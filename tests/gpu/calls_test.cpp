@@ -207,20 +207,24 @@ TEST_CASE("long calls, other types and views, bound policies") {
 }
 
 namespace {
-struct wide { // a pack of LL words of more than 8 lines
-    float v[17];
-    wide operator+(const wide& o) const {
-        wide sum{};
-        for (int i = 0; i < 17; ++i) sum.v[i] = v[i] + o.v[i];
+template <int N>
+struct floats {
+    float v[N];
+    floats operator+(const floats& o) const {
+        floats sum{};
+        for (int i = 0; i < N; ++i) sum.v[i] = v[i] + o.v[i];
         return sum;
     }
 };
+using wide = floats<17>;  // a pack of LL words of more than 8 lines
+using huge = floats<181>; // with flags 1456 bytes
 } // namespace
 TEST_CASE("elements of more bytes than a kernel waits for at once") {
     for (const int ranks : {1, 3}) {
         fake_gpus g;
         on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
+            use_device(c, small());
             device_memory<wide> x(g, w.rank(), 35);
             for (int i = 0; i < 35 * 17; ++i)
                 x[static_cast<std::size_t>(i / 17)].v[i % 17] = static_cast<float>(w.rank() + i);
@@ -229,6 +233,12 @@ TEST_CASE("elements of more bytes than a kernel waits for at once") {
             for (int i = 0; i < 35 * 17; ++i)
                 EXPECT_AT(i, x[static_cast<std::size_t>(i / 17)].v[i % 17] ==
                                  static_cast<float>(ranks * i + ranks * (ranks - 1) / 2));
+            // One element of these has no room among words with flags.
+            device_memory<huge> y(g, w.rank(), 2);
+            y[1].v[180] = static_cast<float>(w.rank() + 1);
+            all_reduce(c, y);
+            synchronize(c);
+            EXPECT(y[1].v[180] == static_cast<float>(ranks * (ranks + 1) / 2));
         });
         CHECK(g.pieces() == 0);
     }

@@ -210,6 +210,35 @@ TEST_CASE("a fused team says what is wrong with its buffers") {
     CHECK_THROWS_WITH(gather(team, two, uneven, 0), Catch::Contains("output buffer has 10 elements, expected 20"));
     CHECK_THROWS_WITH(all_to_all(team, three = per_rank<float>(2, std::vector<float>(3)), three),
                       Catch::Contains("3 elements are not 2 equal blocks"));
+    // Calls whose parts change places have no order in which a buffer could be input and output.
+    CHECK_THROWS_WITH(all_to_all(team, two, two), Catch::Contains("receives share memory"));
+    const std::vector<std::vector<int>> fives(2, std::vector<int>(2, 5));
+    CHECK_THROWS_WITH(team.all_to_all_v(two, two, fives), Catch::Contains("share memory"));
+    per_rank<float> out = two;
+    const std::vector<fused_message> onto_one = {{0, 1, 5, 0, 0}, {1, 1, 5, 0, 4}},
+                                     apart = {{0, 1, 5, 0, 0}, {1, 1, 5, 0, 5}},
+                                     moved = {{0, 1, 4, 0, 6}, {1, 0, 4, 0, 6}},
+                                     over = {{0, 1, 6, 0, 0}, {1, 0, 5, 5, 0}};
+    CHECK_THROWS_WITH(team.send_recv(two, out, onto_one), Catch::Contains("what rank 1 receives and what rank 1"));
+    CHECK_NOTHROW(team.send_recv(two, out, apart));
+    CHECK_NOTHROW(team.send_recv(two, two, moved)); // of one buffer, but not the same elements
+    CHECK_THROWS_WITH(team.send_recv(two, two, over), Catch::Contains("share memory"));
+    const auto cut = [](int chunks) { return chunk_layout::even(10, chunks, 1); };
+    const auto run = [&](auto algorithm, auto& in, auto& to) {
+        team.run<device::simple_protocol>(algorithm, in, to, plus{}, {}, cut, cut);
+    };
+    CHECK_THROWS_WITH(run(algo::ring_all_reduce{}, uneven, two),
+                      Catch::Contains("rank 1: the input buffer has 9 elements, and the call uses 10 from 0 on"));
+    CHECK_THROWS_WITH(run(algo::ring_all_reduce{}, two, uneven), Catch::Contains("the output buffer has 9"));
+    per_rank<float> one_more(3, std::vector<float>(10));
+    CHECK_THROWS_WITH(run(algo::ring_all_reduce{}, one_more, two), Catch::Contains("3 input buffers for 2 ranks"));
+    CHECK_THROWS_AS(run(algo::chain_reduce{.root = 0}, two, uneven), mismatch);
+    per_rank<float> at_root = two;
+    at_root[1].clear();
+    CHECK_NOTHROW(run(algo::chain_reduce{.root = 0}, two, at_root));
+    for (const int lanes : {-1, 3})
+        CHECK_THROWS_WITH(all_reduce(team, two, plus{}, {.lanes = lanes}),
+                          Catch::Contains("lanes, and the exchange memory has 2"));
     const std::vector<contiguous_view<float>> nulls(2, contiguous_view<float>(nullptr, 10));
     CHECK_THROWS_WITH(all_reduce(team, nulls), Catch::Contains("the input buffer is null"));
 }

@@ -50,7 +50,9 @@ struct by_kernel {
         const auto cuts = [&](int chunks) {
             return device::even_cuts(layout(s.count, chunks, C, s.in_packed), layout(s.count, chunks, C, s.out_packed));
         };
-        const choices::situation of{.bytes = s.count * sizeof(wire), .ranks = call.g.size()};
+        const bool may_be_short = call.g.team().template fits_packet<wire>();
+        const choices::situation of{.bytes = may_be_short ? s.count * sizeof(wire) : choices::any_bytes,
+                                    .ranks = call.g.size()};
         using types = device::call_types<In, Out, Op, wire, device::even_cuts, true>;
         const auto start = [&](auto protocol, auto algorithm) {
             launch<types>(protocol, algorithm, call, in, out, op, cuts, {C, s.count, hash_for<Op, Out, wire>()});

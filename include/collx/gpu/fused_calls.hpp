@@ -15,6 +15,7 @@
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/zero_copy.hpp>
 #include <collx/core/scalar.hpp>
+#include <collx/gpu/memory_spans.hpp>
 #include <collx/gpu/team_verbs.hpp>
 #include <collx/plan/algorithm_of.hpp>
 #include <collx/plan/choose.hpp>
@@ -72,6 +73,7 @@ public:
             return call(a, in, out, op, o, check<V>(in, out, root));
         } else {
             const std::size_t n = check<V>(in, out, root);
+            if constexpr (!may_be_in_place(row.does)) require_apart(in, out);
             const int chunks = a.chunks(size());
             const auto l = row.has_parts() ? chunk_layout::blocks(n, chunks) : chunk_layout::even(n, chunks, 16);
             return call(a, in, out, op, o,
@@ -130,12 +132,14 @@ public:
             require_size_at(in, static_cast<int>(r), sent, "input");
         }
         for (std::size_t d = 0; d < ranks(); ++d) require_size_at(out, static_cast<int>(d), received[d], "output");
+        require_apart(in, out);
         return call(detail::team_algorithm<collective::all_to_all>{}, in, out, device::move_only{}, o, t);
     }
     template <detail::verb V, class In, class Out, class Messages>
     requires(V == detail::verb::sendrecv) auto on(const options& o, In& in, Out& out, const Messages& messages) const {
         device::pair_cuts t;
         bool has[device::max_ranks][device::max_ranks] = {};
+        detail::memory_spans used;
         require_count(in, "input");
         require_count(out, "output");
         for (const fused_message& m : messages) {
@@ -148,10 +152,13 @@ public:
                      m.from, m.to);
             require_room(in, m.from, m.in_at, m.count, "input");
             require_room(out, m.to, m.out_at, m.count, "output");
+            look(used, in, m.from, m.in_at, m.count, false);
+            look(used, out, m.to, m.out_at, m.count, true);
             t.sizes[m.from][m.to] = m.count;
             t.in_at[m.from][m.to] = m.in_at;
             t.out_at[m.to][m.from] = m.out_at;
         }
+        used.require_apart();
         return call(detail::team_algorithm<collective::all_to_all>{}, in, out, device::move_only{}, o, t);
     }
     template <detail::verb V>
@@ -169,6 +176,8 @@ public:
     // Prepares a call with any algorithm, protocol and wire type.
     template <class Protocol, int Groups, class Wire, class Algorithm, class In, class Out, class Op, class Cuts>
     auto make(const Algorithm& a, In& in, Out& out, const Op& op, const options& o, const Cuts& t) const {
+        require_count(in, "input");
+        require_count(out, "output");
         using in_view = buffer_t<decltype(in[0])>;
         using out_view = buffer_t<decltype(out[0])>;
         require_output<decltype(out[0]), decltype(in[0])>();
@@ -210,6 +219,18 @@ public:
         const std::size_t n = buffer(x[0]).size();
         require_size(x, n, which);
         return n;
+    }
+    // Errors: mismatch naming the first rank whose buffer is shorter than its cuts. Only the root of an algorithm needs
+    //     buffers on both sides.
+    template <class X, class Algorithm>
+    void require_room(X& x, const Algorithm& a, const cuts& t, bool is_out) const {
+        const char* which = is_out ? "output" : "input";
+        require_count(x, which);
+        for (int r = 0; r < size(); ++r) {
+            const bool may_lack = sched::has_root<Algorithm> && r != sched::root_of(a);
+            if (may_lack && buffer(x[static_cast<std::size_t>(r)]).size() == 0) continue;
+            require_room(x, r, 0, t.extent(is_out, r), which);
+        }
     }
     // Errors: mismatch naming the first rank whose buffer does not have n elements.
     template <class X>
@@ -259,7 +280,21 @@ private:
     void require_room(X& x, int r, std::size_t at, std::size_t n, const char* which) const {
         if (const std::size_t m = buffer(x[static_cast<std::size_t>(r)]).size(); at > m || n > m - at)
             fail(errc::mismatch, r, -1, "pass offsets and counts inside the buffers",
-                 "the %s buffer has %zu elements, a message has %zu from %zu on", which, m, n, at);
+                 "the %s buffer has %zu elements, and the call uses %zu from %zu on", which, m, n, at);
+    }
+    template <class X>
+    static void look(detail::memory_spans& used, X& x, int r, std::size_t at, std::size_t n, bool is_written) {
+        const auto v = buffer(x[static_cast<std::size_t>(r)]);
+        if constexpr (decltype(v)::is_contiguous) used.add(v.data() + at, n * sizeof(element<X>), is_written, r);
+    }
+    template <class In, class Out>
+    void require_apart(In& in, Out& out) const {
+        detail::memory_spans used;
+        for (int r = 0; r < size(); ++r) {
+            look(used, in, r, 0, buffer(in[static_cast<std::size_t>(r)]).size(), false);
+            look(used, out, r, 0, buffer(out[static_cast<std::size_t>(r)]).size(), true);
+        }
+        used.require_apart();
     }
     [[noreturn]] void count_mismatch(std::size_t found) const {
         fail(errc::invalid_argument, -1, -1, "pass one list of counts per rank, each with one count per rank",

@@ -68,9 +68,11 @@ public:
     void run(const Algorithm& a, In& in, Out& out, const Op& op, const options& o, CutIn&& cut_in, CutOut&& cut_out) {
         team_.require_bounds(a);
         const int chunks = a.chunks(size());
-        team_.run(calls().template make<Protocol, Groups, Wire>(a, in, out, op, o,
-                                                                device::even_cuts(cut_in(chunks), cut_out(chunks))),
-                  o);
+        const device::even_cuts cuts(cut_in(chunks), cut_out(chunks));
+        const auto c = calls();
+        c.require_room(in, a, cuts, false);
+        c.require_room(out, a, cuts, true);
+        team_.run(c.template make<Protocol, Groups, Wire>(a, in, out, op, o, cuts), o);
     }
 
     // The table's row for short sums, which are exchanged as LL words.
@@ -91,8 +93,9 @@ private:
     template <class In, class Out, class Op>
     bool run_short(const options& o, In& in, Out& out, int, const Op& op) {
         const auto c = calls();
+        using element = typename fused_calls<Machine>::template element<Out>;
         const std::size_t n = c.template check<detail::verb::all_reduce>(in, out, 0);
-        if (n * sizeof(typename fused_calls<Machine>::template element<Out>) > short_bytes) return false;
+        if (n * sizeof(element) > short_bytes || !team_.template fits_packet<element>()) return false;
         const auto l = chunk_layout::blocks(n, 1);
         using algorithm = detail::algorithm_of<short_sums.use, collective::all_reduce>;
         team_.run(

@@ -35,6 +35,11 @@ public:
     }
     // The largest chunk of any rank.
     constexpr std::size_t largest(int, int) const { return in_.size(0) > out_.size(0) ? in_.size(0) : out_.size(0); }
+    // How many elements a rank's buffer must have.
+    constexpr std::size_t extent(bool is_out, int rank) const {
+        const side& s = is_out ? out_ : in_;
+        return s.packed ? s.size(rank) : s.total;
+    }
 
 private:
     struct side {

@@ -168,6 +168,12 @@ public:
         device::require_bounds(algorithm, shape_, std::is_same_v<Cuts, even_cuts> ? sched::most_chunks : max_ranks);
     }
 
+    // Whether an element has room where words with flags lie.
+    template <class T>
+    bool fits_packet() const {
+        return packet_stride<T, 1> <= shape_.packet_bytes && packet_stride<T, 1> <= shape_.flag_slot_bytes;
+    }
+
     // Tells kernels that wait to give up. They end soon; the team cannot be used again.
     void abort() { machine_.store_host(&reinterpret_cast<host_control*>(host_memory_)->abort, 1); }
 
@@ -300,6 +306,9 @@ private:
             fail(errc::unsupported, -1, -1, advice().little_room, "one element of %zu bytes per chunk does not fit",
                  sizeof(wire));
         if (o.piece_bytes != 0) limit(o.piece_bytes < stride ? stride : o.piece_bytes, stride);
+        if (o.lanes < 0 || o.lanes > shape_.lanes)
+            fail(errc::invalid_argument, -1, -1, "0 leaves the number to the team",
+                 "%d lanes, and the exchange memory has %d", o.lanes, shape_.lanes);
         int lanes = machine_.lanes(shape_);
         lanes = o.lanes != 0 && o.lanes < lanes ? o.lanes : lanes;
         // A block of 512 threads moves 8 KiB at once. For words that each rank reads from all others a quarter of that
