@@ -66,6 +66,17 @@ void check_verbs(communicator& w, Comm c, fake_gpus& g, std::size_t n) {
 
 } // namespace
 
+TEST_CASE("domains have numbers of their own however many ranks there are") {
+    const int n = 50'000, each = 20; // a kernel joins 16 of the 20 ranks of a host
+    std::vector<int> first;
+    for (int r = 0; r < n; ++r) first.push_back(r / each * each);
+    const std::vector<int> number = detail::numbers_of_domains(first);
+    int wrong = 0;
+    for (int r = 0; r < n; ++r) wrong += number[static_cast<std::size_t>(r)] != r / 10 * 10;
+    CHECK(wrong == 0);
+    CHECK(detail::numbers_of_domains({0, 1, 0, 1, 0}) == std::vector<int>{0, 1, 0, 1, 0});
+}
+
 TEST_CASE("every verb in two levels, on even, uneven and mixed hosts") {
     for (const hosts& at : shapes) {
         fake_gpus g({.devices = 8});

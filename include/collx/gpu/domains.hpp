@@ -18,6 +18,20 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
+// The number of each rank's domain, that of its first rank. Ranks with the same `first` are in one domain; one with
+// more ranks than a kernel takes is cut evenly.
+inline std::vector<int> numbers_of_domains(const std::vector<int>& first) {
+    std::vector<int> size(first.size()), begin(first.size()), place, number;
+    for (const int f : first) place.push_back(size[static_cast<std::size_t>(f)]++);
+    for (std::size_t r = 0; r < first.size(); ++r) {
+        const auto f = static_cast<std::size_t>(first[r]);
+        const int parts = (size[f] + device::max_ranks - 1) / device::max_ranks, each = (size[f] + parts - 1) / parts;
+        if (place[r] % each == 0) begin[f] = static_cast<int>(r);
+        number.push_back(begin[f]);
+    }
+    return number;
+}
+
 // There are as many rails as the smallest domain has ranks; rail k joins the k-th ranks of all domains. Larger domains
 // have ranks that are on no rail. Their data to and from other domains goes through ranks that are on one.
 template <device::GpuRuntime Runtime>
@@ -39,9 +53,10 @@ public:
         core.exchange_each(lowest, [&](int q, const std::int32_t(&its)[2]) {
             for (int k = 0; k < 2; ++k) first[k][static_cast<std::size_t>(q)] = its[k];
         });
-        auto made = attempt(r, side, node_map(labels(first[0])), s, shape);
-        return made != nullptr || first[0] == first[1] ? std::move(made)
-                                                       : attempt(r, side, node_map(labels(first[1])), s, shape);
+        auto made = attempt(r, side, node_map(numbers_of_domains(first[0])), s, shape);
+        return made != nullptr || first[0] == first[1]
+                   ? std::move(made)
+                   : attempt(r, side, node_map(numbers_of_domains(first[1])), s, shape);
     }
 
     gpu_domains(const Runtime& r, sole_ptr<communicator> inside, sole_ptr<communicator> rail, node_map map, int me)
@@ -153,17 +168,6 @@ private:
         (void)all_could(core, [] {});
         made->route_.close(true);
         return nullptr;
-    }
-    // Ranks with the same `first` are in one domain. Domains with more ranks than a kernel takes are cut evenly.
-    static std::vector<int> labels(const std::vector<int>& first) {
-        std::vector<int> size(first.size()), place, label;
-        for (const int f : first) place.push_back(size[static_cast<std::size_t>(f)]++);
-        for (std::size_t r = 0; r < first.size(); ++r) {
-            const int all = size[static_cast<std::size_t>(first[r])];
-            const int parts = (all + device::max_ranks - 1) / device::max_ranks, each = (all + parts - 1) / parts;
-            label.push_back(first[r] * static_cast<int>(first.size()) + place[r] / each);
-        }
-        return label;
     }
     template <class F>
     static bool all_could(communicator_core& c, F&& f) {
