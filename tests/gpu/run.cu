@@ -387,12 +387,14 @@ void another_device(int devices) {
     gpu_team team(2);
     device_buffers<float> x(2, 100);
     x.fill(element<float>);
+    const device::cuda_machine first; // of device 0
     require_cuda(cudaSetDevice(1), "choosing a device");
-    for (const bool is_call : {true, false}) {
+    for (const int what : {0, 1, 2}) {
         std::string said;
         try {
-            if (is_call) team.all_reduce(x, x);
-            else team.synchronize();
+            if (what == 0) team.all_reduce(x, x);
+            else if (what == 1) team.synchronize();
+            else gpu_team(gpu_team::shape_for(2), first);
         } catch (const invalid_argument& e) {
             said = e.what();
         }

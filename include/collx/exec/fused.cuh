@@ -65,7 +65,10 @@ public:
     int device() const { return device_; }
     int processors() const { return processors_; }
 
-    std::byte* allocate(int, std::size_t bytes) { return cuda_memory::allocate(bytes); }
+    std::byte* allocate(int, std::size_t bytes) {
+        require_current();
+        return cuda_memory::allocate(bytes);
+    }
     void free(int, std::byte* p) { cuda_memory::free(p); }
     std::byte* on_device(std::byte* p) const { return mapped(p); }
 
