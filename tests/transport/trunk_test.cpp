@@ -4,6 +4,7 @@
 // job/shared_connections_test.cpp.
 #include <collx/net.hpp>
 
+#include <collx/transport/detail/sealed_socket.hpp>
 #include <collx/transport/detail/trunk.hpp>
 
 #include <sys/socket.h>
@@ -20,11 +21,11 @@ namespace {
 
 // A connection and the socket of its other end.
 struct connected {
-    connected() {
+    explicit connected(sole_ptr<wire_layer> sealed = {}) {
         int ends[2];
         REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
         peer = descriptor(ends[1]);
-        connection->open(descriptor(ends[0]), nullptr, false, false, {});
+        connection->open(descriptor(ends[0]), nullptr, false, false, std::move(sealed));
     }
     mutual_help help{system_socket_calls};
     trunk_arrivals arrivals;
@@ -32,7 +33,45 @@ struct connected {
     descriptor peer;
 };
 
+// Records that are not changed.
+struct open_sealer final : sealer {
+    bool seal(const unsigned char*, std::size_t, unsigned char*, std::size_t, unsigned char*) override { return true; }
+    bool open(const unsigned char*, std::size_t, unsigned char*, std::size_t, const unsigned char*) override {
+        return true;
+    }
+};
+sole_ptr<wire_layer> in_records() { return make_sole<sealed_socket>(make_sole<open_sealer>(), system_socket_calls); }
+
 } // namespace
+
+// A seal reads ahead of what a message needs. What it holds then is in no socket, so no poll tells of it.
+TEST_CASE("what a seal has read ahead is shown by the lines that it is for") {
+    const connected here(in_records());
+    trunk_end line(here.connection, 77u, 0u), other(here.connection, 78u, 0u);
+    struct {
+        segment first{.bytes = 40'000, .communicator = 77};
+        char message[40'000] = {};
+        segment second{.bytes = 104, .communicator = 77};
+        char more[104] = {};
+        segment third{.bytes = 20'000, .communicator = 78};
+        char others[20'000] = {};
+    } said;
+    iovec part{&said, sizeof said};
+    msghdr m{};
+    m.msg_iov = &part;
+    m.msg_iovlen = 1;
+    const auto theirs = in_records();
+    REQUIRE(theirs->send(here.peer.get(), m) == sizeof said);
+    REQUIRE(theirs->flush(here.peer.get()));
+    std::vector<char> message(40'000);
+    part = {message.data(), message.size()};
+    REQUIRE(line.receive(-1, m) == 40'000);
+    CHECK(line.has_unread());
+    CHECK(other.has_unread());
+    CHECK(line.receive(-1, m) == 104);
+    CHECK(other.receive(-1, m) == 20'000);
+    CHECK_FALSE(line.has_unread());
+}
 
 TEST_CASE("a line that has a whole message shows that more has come with it") {
     const connected here;

@@ -153,8 +153,10 @@ public:
     // Puts everything that has come into the inboxes of its lines.
     void pump() {
         const lock_tried here(lock_);
+        if (!here) return;
         read_places nowhere;
-        if (here) read(nullptr, nowhere);
+        read(nullptr, nowhere);
+        hand_out();
     }
 
     // ------------------------------------------------------------------ the end
@@ -227,12 +229,20 @@ private:
             is_dry = !(left_ != 0 && line_ == l ? fill_directly(to) : fill());
         }
     }
-    // Puts what the stage still has into inboxes. The socket may be empty, and then no poll tells of these bytes.
+    // Puts what the stage and a seal still have into inboxes. The socket may be empty, and then no poll tells of these
+    // bytes. What is left is less than a segment's head, or than a sealed record.
     void hand_out() {
         read_places nowhere;
-        while (at_ != got_ && !is_deaf_ && (state() == phase::open || state() == phase::waiting)) {
+        bool has_more = true;
+        while (!is_deaf_ && (state() == phase::open || state() == phase::waiting)) {
             if (left_ == 0 && begin_segment()) continue;
-            if (left_ == 0 || state() == phase::lost || !hand_over(nullptr, nowhere)) return;
+            if (state() == phase::lost) return;
+            if (left_ != 0 && at_ != got_) {
+                if (!hand_over(nullptr, nowhere)) return;
+                continue;
+            }
+            if (!has_more || !wire_.has_unread()) return;
+            has_more = fill();
         }
     }
     // Hands over what the stage has of this segment. False where there is no memory: it stays where it is.
