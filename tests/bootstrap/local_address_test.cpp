@@ -101,6 +101,8 @@ TEST_CASE("this machine's loopback is found by name and by network") {
     CHECK(host_from({"COLLX_ADDRESS=127.0.0.0/8"}).address == "127.0.0.1");
     CHECK(host_from({"COLLX_ADDRESS=127.0.0.1/32"}).has_address);
     CHECK_THROWS_AS(host_from({"COLLX_ADDRESS=no-such-interface"}), error);
+    const char* const far[] = {"COLLX_ADDRESS=192.0.2.2", "COLLX_HOST_ID=here", nullptr}; // one rank needs none of it
+    CHECK((describe_host_of_one(environment(far)).id == "here" && !describe_host_of_one(environment(far)).has_address));
     for (const char* any : {"0.0.0.0", "::", "0:0::0"})
         CHECK(holds(why_not(any), "no other host reaches this address"));
     if (!has_v6_loopback()) return skip("no IPv6 here");

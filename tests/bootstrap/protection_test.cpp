@@ -94,6 +94,8 @@ TEST_CASE("a key without a component is refused with the remedy, an optional one
     const with_toy_macs toy;
     CHECK(protection_from({"COLLX_KEY=optional:" + text}).key);
     CHECK(protection_from({"COLLX_KEY=optional:" + text}).key.fingerprint("j") == job_key(text).fingerprint("j"));
+    // Made of a file, it has the end of the file's line.
+    CHECK(protection_from({"COLLX_KEY=" + text + "\n"}).key.fingerprint("j") == job_key(text).fingerprint("j"));
 }
 
 TEST_CASE("a descriptor goes before a file, a file before the environment") {

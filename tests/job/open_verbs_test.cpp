@@ -121,9 +121,10 @@ TEST_CASE("a device by name, port and address") {
     CHECK((heard_name == "rxe1" && heard.port == 2 && heard.gid_index == -1));
     CHECK(opens(any, {"COLLX_VERBS_DEVICE=rxe1:1:0"}));
     CHECK((heard_name == "rxe1" && heard.port == 1 && heard.gid_index == 0));
-    for (const char* odd : {"COLLX_VERBS_DEVICE=:1", "COLLX_VERBS_DEVICE=rxe0:", "COLLX_VERBS_DEVICE=rxe0:0",
-                            "COLLX_VERBS_DEVICE=rxe0:x", "COLLX_VERBS_DEVICE=rxe0:1:", "COLLX_VERBS_DEVICE=rxe0:1:x",
-                            "COLLX_VERBS_DEVICE=rxe0:1:2:3", "COLLX_VERBS_DEVICE=rxe0:300"}) {
+    for (const char* odd :
+         {"COLLX_VERBS_DEVICE=:1", "COLLX_VERBS_DEVICE=rxe0:", "COLLX_VERBS_DEVICE=rxe0:0", "COLLX_VERBS_DEVICE=rxe0:x",
+          "COLLX_VERBS_DEVICE=rxe0:1:", "COLLX_VERBS_DEVICE=rxe0:1:x", "COLLX_VERBS_DEVICE=rxe0:1:2:3",
+          "COLLX_VERBS_DEVICE=rxe0:300", "COLLX_VERBS_DEVICE=rxe0:1:256"}) {
         INFO(odd);
         try {
             (void)opens(any, {odd});

@@ -73,6 +73,31 @@ TEST_CASE("what a seal has read ahead is shown by the lines that it is for") {
     CHECK_FALSE(line.has_unread());
 }
 
+TEST_CASE("what cannot be sealed is not sent") {
+    struct no_sealer final : sealer {
+        bool seal(const unsigned char*, std::size_t, unsigned char*, std::size_t, unsigned char*) override {
+            return false;
+        }
+        bool open(const unsigned char*, std::size_t, unsigned char*, std::size_t, const unsigned char*) override {
+            return true;
+        }
+    };
+    sealed_socket broken(make_sole<no_sealer>(), system_socket_calls);
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+    const descriptor here(ends[0]), there(ends[1]);
+    char text[] = "a secret";
+    const one_part m(text, sizeof text);
+    for (int i = 0; i < 2; ++i) {
+        errno = 0;
+        CHECK(broken.send(here.get(), m) == -1);
+        CHECK(errno == EBADMSG);
+        CHECK(broken.flush(here.get()));
+        CHECK_FALSE(broken.has_pending());
+    }
+    CHECK(::recv(there.get(), text, sizeof text, MSG_DONTWAIT) == -1);
+}
+
 TEST_CASE("a line that has a whole message shows that more has come with it") {
     const connected here;
     const descriptor& peer = here.peer;

@@ -61,18 +61,25 @@ namespace detail {
     return asked > 0 ? asked : 4;
 }
 
+// The host of a job of one rank. Nothing listens for others, so no address is chosen and no key is needed.
+// Errors: environment.
+[[gnu::cold]] inline host_description describe_host_of_one(const environment& env = environment()) {
+    check_variables(env);
+    host_description h;
+    h.machine = detail::machine_id();
+    const char* id = env.get("COLLX_HOST_ID");
+    h.id = id != nullptr ? id : h.machine;
+    return h;
+}
+
 // Describes this rank's host. root: the address where the ranks meet, or empty. Without COLLX_ADDRESS a rank listens on
 // the address from which it sends to root. Errors: environment. A rank whose address others could reach needs a key, or
 // COLLX_INSECURE=1: without one, an eavesdropper could join.
 [[gnu::cold]] inline host_description describe_host(const environment& env = environment(), job_protection by = {},
                                                     const kept_text& root = {}) {
-    check_variables(env);
-    host_description h;
-    h.machine = detail::machine_id();
+    host_description h = describe_host_of_one(env);
     h.by = std::move(by);
     if (const int lanes = detail::number_in(env, detail::variable_named("COLLX_LANES")); lanes > 0) h.lanes = lanes;
-    const char* id = env.get("COLLX_HOST_ID");
-    h.id = id != nullptr ? id : h.machine;
     const char* address = env.get("COLLX_ADDRESS");
     chosen_address chosen;
     if (address != nullptr) {

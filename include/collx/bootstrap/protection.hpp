@@ -35,6 +35,12 @@ namespace detail {
 
 inline constexpr name_view optional_key_prefix = "optional:";
 
+// The bytes of a key without the end of its line: files have one, and so does what is made of them.
+inline std::size_t without_line_end(const char* text, std::size_t bytes) {
+    while (bytes > 0 && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r' || text[bytes - 1] == ' ')) --bytes;
+    return bytes;
+}
+
 // Reads all there is. A file is read from its beginning, because ranks share the position of an inherited descriptor.
 [[gnu::cold]] inline void read_key_from(int fd, const char* variable, found_key& k) {
     const deadline until = deadline::in_ns(10'000'000'000);
@@ -62,8 +68,7 @@ inline constexpr name_view optional_key_prefix = "optional:";
         if (n == 0) break;
         got += static_cast<std::size_t>(n);
     }
-    while (got > 0 && (part[got - 1] == '\n' || part[got - 1] == '\r' || part[got - 1] == ' ')) --got;
-    k.text = {part, got};
+    k.text = {part, without_line_end(part, got)};
     ::explicit_bzero(part, sizeof part);
     k.source = variable;
 }
@@ -94,7 +99,7 @@ inline constexpr name_view optional_key_prefix = "optional:";
     } else if (const char* name = env.get("COLLX_KEY_FILE")) {
         detail::read_key_file(name, k);
     } else if (const char* text = env.get("COLLX_KEY")) {
-        k.text = text;
+        k.text = {text, detail::without_line_end(text, std::strlen(text))};
         k.source = "COLLX_KEY";
     }
     const auto prefix = detail::optional_key_prefix;

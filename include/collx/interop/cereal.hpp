@@ -30,10 +30,16 @@ namespace detail {
 // An exception of serialize() on one rank ends the communicator, because the other ranks wait for this rank's part.
 template <class Comm, class T>
 std::string packed_object(Comm& comm, const T& x) {
-    return base_of(comm).internals().or_abandon([&] {
+    auto& c = base_of(comm).internals();
+    return c.or_abandon([&] {
         std::ostringstream text;
         cereal::BinaryOutputArchive archive(text);
-        archive(x);
+        try {
+            archive(x);
+        } catch (const error&) { // of another communicator's call
+            c.abandon();
+            throw;
+        }
         return std::move(text).str();
     });
 }
@@ -55,8 +61,9 @@ T unpacked_object(const Comm& comm, int peer, const std::string& text) {
     } catch (const cereal::Exception& e) {
         why = e.what();
         what = why.c_str();
-    } catch (const std::length_error&) {
-        what = "a container in it is longer than there can be";
+    } catch (const std::length_error& e) { // of the program's load(), or of a container
+        why = std::string("a length in it cannot be: ") + e.what();
+        what = why.c_str();
     } catch (const std::bad_alloc&) {
         if (text.size() > most_believed) throw;
         what = "a container in it is longer than there is memory for";

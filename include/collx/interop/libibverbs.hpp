@@ -111,7 +111,7 @@ inline bool choose_verbs_address(ibv_context* context, const verbs_choice& which
     int best = -1;
     for (ssize_t i = 0; i < count; ++i) {
         const ibv_gid_entry& e = table[i];
-        if (e.port_num != port.number) continue;
+        if (e.port_num != port.number || e.gid_index > 255) continue; // an address handle has 8 bits for it
         if (which.gid_index >= 0 && e.gid_index != static_cast<std::uint32_t>(which.gid_index)) continue;
         const bool is_wanted = which.has_address && std::memcmp(e.gid.raw, which.address, 16) == 0;
         const bool is_local = e.gid.raw[0] == 0xfe && e.gid.raw[1] == 0x80;
@@ -143,7 +143,9 @@ inline std::uint32_t most_verbs_inline(ibv_pd* domain) {
     return 0;
 }
 
-inline sole_ptr<verbs_device> open_verbs_device(ibv_device* device, const verbs_choice& which, verbs_refusal& no) {
+// is_wanted: whether it has the address that is looked for.
+inline sole_ptr<verbs_device> open_verbs_device(ibv_device* device, const verbs_choice& which, verbs_refusal& no,
+                                                bool& is_wanted) {
     const char* name = ::ibv_get_device_name(device);
     verbs_context_handle context(::ibv_open_device(device));
     if (!context) {
@@ -167,6 +169,7 @@ inline sole_ptr<verbs_device> open_verbs_device(ibv_device* device, const verbs_
                std::strerror(errno));
         return nullptr;
     }
+    is_wanted = which.has_address && std::memcmp(port.gid.raw, which.address, 16) == 0;
     return make_sole<libibverbs_device>(std::move(context), std::move(domain), port);
 }
 
@@ -184,14 +187,19 @@ inline sole_ptr<verbs_device> open_libibverbs(const verbs_choice& which) {
            "installed (ibverbs-providers), and /dev/infiniband there",
            "there is no RDMA device");
     char names[160] = "";
+    sole_ptr<verbs_device> first; // taken if none has the address of the rank's sockets
     for (int i = 0; i < devices.count; ++i) {
         const char* name = ::ibv_get_device_name(devices.all[i]);
         const std::size_t used = std::strlen(names);
         std::snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", name);
         if (which.device != nullptr && std::strcmp(which.device, name) != 0) continue;
-        if (sole_ptr<verbs_device> made = open_verbs_device(devices.all[i], which, no)) return made;
+        bool is_wanted = false;
+        sole_ptr<verbs_device> made = open_verbs_device(devices.all[i], which, no, is_wanted);
+        if (made && (is_wanted || !which.has_address || which.device != nullptr)) return made;
+        if (made && !first) first = std::move(made);
         if (which.device != nullptr) fail(errc::environment, -1, -1, no.remedy, "%s", no.text);
     }
+    if (first) return first;
     if (which.device != nullptr)
         fail(errc::environment, -1, -1,
              devices.count > 0 ? "name one of those in COLLX_VERBS_DEVICE, or none" : no.remedy,

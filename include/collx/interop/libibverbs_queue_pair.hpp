@@ -127,8 +127,9 @@ public:
         a.min_rnr_timer = 20;
         a.ah_attr.port_num = port_->number;
         a.ah_attr.dlid = peer.lid;
-        // Inside an InfiniBand subnet the LID is enough.
-        a.ah_attr.is_global = port_->is_ethernet || std::memcmp(peer.gid, port_->gid.raw, 8) != 0;
+        // Inside an InfiniBand subnet the LID is enough, except for ports that say otherwise (virtual functions).
+        a.ah_attr.is_global = port_->is_ethernet || (port_->attributes.flags & IBV_QPF_GRH_REQUIRED) != 0 ||
+                              std::memcmp(peer.gid, port_->gid.raw, 8) != 0;
         std::memcpy(a.ah_attr.grh.dgid.raw, peer.gid, sizeof peer.gid);
         a.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(port_->gid_index);
         a.ah_attr.grh.hop_limit = 64; // RoCE v2 may be routed

@@ -105,12 +105,15 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
     std::size_t arena_bytes = 0;
     std::optional<listener> to_others;
     std::exception_ptr trouble;
+    char token[32] = {};
     try {
+        if (rank == 0) std::memcpy(token, random_token().data(), sizeof token);
         s = settings_by_variables(static_cast<int>(map_of_host(m.host_of, rank).rank_at.size()), timeout_ns,
                                   arena_bytes);
         s.over = over;
         to_others.emplace(timeout_ns, h.by, system_socket_calls, h.lanes);
-        mine.settings = hash_of(settings_text(s) + connection_words(h)), mine.has_address = h.has_address;
+        mine.settings = hash_of(settings_text(s) + connection_words(h));
+        mine.has_address = h.has_address;
         const std::string at = to_others->open(h);
         if (at.size() >= sizeof mine.address)
             fail(errc::environment, rank, -1, "give COLLX_ADDRESS a shorter form", "the address '%s' is too long",
@@ -123,14 +126,15 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
     std::vector<mpi_card> cards(static_cast<std::size_t>(size));
     check_mpi(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, cards.data(), sizeof mine, MPI_BYTE, mpi), rank,
               "MPI_Allgather");
-    char token[32] = {};
-    if (rank == 0) std::memcpy(token, random_token().data(), sizeof token);
     check_mpi(MPI_Bcast(token, sizeof token, MPI_BYTE, 0, mpi), rank, "MPI_Bcast");
     if (trouble) std::rethrow_exception(trouble);
     check_cards(cards, rank);
     require_transport(m, over, rank); // the same verdict on all ranks: their lists are the same
     std::vector<std::string> addresses;
-    for (mpi_card& c : cards) c.address[sizeof c.address - 1] = '\0', addresses.emplace_back(c.address);
+    for (mpi_card& c : cards) {
+        c.address[sizeof c.address - 1] = '\0';
+        addresses.emplace_back(c.address);
+    }
     m.token = kept_text(token, sizeof token);
     to_others->learn(m.token, addresses);
     return join_hosts(m, std::move(*to_others), rank, size, s, arena_bytes, "MPI", until);
@@ -161,8 +165,7 @@ inline communicator from_mpi(MPI_Comm mpi, std::optional<std::chrono::nanosecond
     try {
         limit_ns =
             detail::require_some_time(rank, timeout ? timeout->count() : detail::time_limit_by_variables().count());
-        h = detail::separated(describe_host(environment(), size > 1 ? detail::process_protection() : job_protection()),
-                              over, rank);
+        h = detail::separated(detail::describe_protected_host(size), over, rank);
     } catch (...) { // the other ranks wait in MPI
         trouble = std::current_exception();
     }

@@ -118,6 +118,8 @@ inline constexpr seal_component seals_of_openssl{"OpenSSL", [](const secret& ses
                                                      return sole_ptr<sealer>(
                                                          new openssl_sealer(session, is_connecting, hides));
                                                  }};
+// OpenSSL must not clean up at exit by itself: communicators, and the thread of a unique_id, may outlive that.
+inline const bool stays_openssl = ::OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
 inline const bool has_openssl =
     provided(macs, macs != nullptr ? macs : &macs_of_openssl) && provided(seals, &seals_of_openssl);
 

@@ -26,6 +26,10 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
+[[gnu::cold]] inline host_description describe_protected_host(int size, const kept_text& root = {}) {
+    return size > 1 ? describe_host(environment(), process_protection(), root) : describe_host_of_one();
+}
+
 // Joins the process's job, like join_near() but on any number of hosts.
 [[gnu::cold]] inline counted_ptr<job> join_remote(job_description& d, const transports* over) {
     require_one_host(d);
@@ -33,8 +37,7 @@ namespace detail {
     look_up_store(d, until);
     job_settings s;
     if (over != nullptr) s.over = *over;
-    const host_description near = describe_host(environment(), d.size > 1 ? process_protection() : job_protection(),
-                                                address_of_store(d.store)),
+    const host_description near = describe_protected_host(d.size, address_of_store(d.store)),
                            h = d.job.empty() ? separated(near, s.over, d.rank) : near;
     if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
     settings_from(d, s);
@@ -52,10 +55,6 @@ namespace detail {
         if (!s.over.use_memory && m.is_one_host() && d.size > 1) j = join_by_channels(j, near, std::move(to_others));
         return j;
     });
-}
-
-[[gnu::cold]] inline host_description describe_protected_host(int size, const kept_text& root = {}) {
-    return describe_host(environment(), size > 1 ? process_protection() : job_protection(), root);
 }
 
 [[gnu::cold]] inline counted_ptr<job> join_at(int rank, int size, any_store& store, std::int64_t timeout_ns,

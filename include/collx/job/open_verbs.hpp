@@ -31,7 +31,7 @@ namespace detail {
         is_good = is_good && c.port > 0 && (*rest == ':' || *rest == '\0');
         if (*rest == ':') {
             const char* const digits = ++rest;
-            c.gid_index = static_cast<int>(read_digits(rest, 65535));
+            c.gid_index = static_cast<int>(read_digits(rest, 255));
             is_good = is_good && rest != digits && c.gid_index >= 0 && *rest == '\0';
         }
     }

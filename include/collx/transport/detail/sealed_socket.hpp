@@ -43,7 +43,7 @@ public:
 
     ssize_t send(int fd, const msghdr& m) override {
         std::size_t taken = 0, part = 0, at = 0;
-        while (flush(fd) && part < m.msg_iovlen) {
+        while (!cannot_seal_ && flush(fd) && part < m.msg_iovlen) {
             std::size_t bytes = 0;
             while (part < m.msg_iovlen && bytes < most_text) {
                 const iovec& v = m.msg_iov[part];
@@ -56,11 +56,12 @@ public:
                     at = 0;
                 }
             }
-            if (bytes != 0 && !close_record(bytes)) {
-                errno = EBADMSG;
-                return -1;
-            }
+            if (bytes != 0 && !close_record(bytes)) break;
             taken += bytes;
+        }
+        if (cannot_seal_) {
+            errno = EBADMSG;
+            return -1;
         }
         return taken != 0 ? static_cast<ssize_t>(taken) : -1; // flush() has set errno
     }
@@ -104,9 +105,13 @@ private:
     bool close_record(std::size_t bytes) {
         const auto length = static_cast<std::uint32_t>(bytes);
         std::memcpy(out_.data(), &length, head_bytes);
+        if (!by_->seal(out_.data(), head_bytes, out_.data() + head_bytes, bytes, out_.data() + head_bytes + bytes)) {
+            cannot_seal_ = true; // what is not sealed is never sent
+            return false;
+        }
         sent_ = 0;
         end_ = head_bytes + bytes + sealer::tag_bytes;
-        return by_->seal(out_.data(), head_bytes, out_.data() + head_bytes, bytes, out_.data() + head_bytes + bytes);
+        return true;
     }
     // 1: the text of a record is ready; else the result of recvmsg().
     ssize_t next_record(int fd) {
@@ -156,7 +161,7 @@ private:
     std::size_t sent_ = 0, end_ = 0;          // of the record that goes out
     std::size_t at_ = 0, got_ = 0;            // what came and is not read
     std::size_t text_at_ = 0, text_left_ = 0; // what is read and not given
-    bool is_broken_ = false;
+    bool is_broken_ = false, cannot_seal_ = false;
 };
 
 // The two calls of a stream: of the system, or of a layer above it.
