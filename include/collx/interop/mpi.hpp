@@ -165,7 +165,8 @@ inline communicator from_mpi(MPI_Comm mpi, std::optional<std::chrono::nanosecond
     try {
         limit_ns =
             detail::require_some_time(rank, timeout ? timeout->count() : detail::time_limit_by_variables().count());
-        h = detail::separated(detail::describe_protected_host(size), over, rank);
+        h = size > 1 ? describe_host(environment(), detail::process_protection()) : describe_host_of_one();
+        h = detail::separated(h, over, rank);
     } catch (...) { // the other ranks wait in MPI
         trouble = std::current_exception();
     }
