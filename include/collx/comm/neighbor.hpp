@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <collx/call/neighbor_edges.hpp>
+#include <collx/call/signature.hpp>
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_to_all.hpp>
 #include <collx/comm/send_recv.hpp>
