@@ -849,7 +849,7 @@ ROWS = [
     ("parts of one message may state different lengths", "transport/custom_links.hpp",
      "(done != 0 && (f.bytes != slot.bytes || f.tag != slot.tag))", "false", ["transport/custom_links"]),
     ("what a seal has read ahead waits for more bytes", "transport/detail/trunk.hpp",
-     "if (!has_more || !wire_.has_unread()) return;", "return;", ["transport/trunk"]),
+     "holds_unread_.store(may_read && wire_.has_unread(),", "holds_unread_.store(false,", ["transport/trunk"]),
     ("what cannot be sealed is sent as it is", "transport/detail/sealed_socket.hpp",
      "never sent\n            return false;", "never sent", ["transport/trunk"]),
     ("bytes for a line may follow its end", "transport/detail/trunk.hpp",

@@ -159,6 +159,9 @@ public:
         hand_out();
     }
 
+    // Whether a seal has read what no line has.
+    bool holds_unread() const { return holds_unread_.load(memory_order::acquire); }
+
     // ------------------------------------------------------------------ the end
     // The socket, when the system has everything or never will; not open: not yet, or there is none.
     descriptor release_flushed() {
@@ -229,21 +232,16 @@ private:
             is_dry = !(left_ != 0 && line_ == l ? fill_directly(to) : fill());
         }
     }
-    // Puts what the stage and a seal still have into inboxes. The socket may be empty, and then no poll tells of these
-    // bytes. What is left is less than a segment's head, or than a sealed record.
+    // Puts what the stage still has into inboxes. The socket may be empty, and then no poll tells of these bytes. Nor
+    // does one tell of what a seal has read ahead, so the lines show that.
     void hand_out() {
         read_places nowhere;
-        bool has_more = true;
-        while (!is_deaf_ && (state() == phase::open || state() == phase::waiting)) {
+        while (at_ != got_ && !is_deaf_ && (state() == phase::open || state() == phase::waiting)) {
             if (left_ == 0 && begin_segment()) continue;
-            if (state() == phase::lost) return;
-            if (left_ != 0 && at_ != got_) {
-                if (!hand_over(nullptr, nowhere)) return;
-                continue;
-            }
-            if (!has_more || !wire_.has_unread()) return;
-            has_more = fill();
+            if (left_ == 0 || state() == phase::lost || !hand_over(nullptr, nowhere)) break;
         }
+        const bool may_read = !is_deaf_ && (state() == phase::open || state() == phase::waiting);
+        holds_unread_.store(may_read && wire_.has_unread(), memory_order::release);
     }
     // Hands over what the stage has of this segment. False where there is no memory: it stays where it is.
     bool hand_over(const trunk_line* l, read_places& to) {
@@ -343,6 +341,7 @@ private:
     int peer_, error_ = 0;
     std::uint32_t generation_;
     atomic<std::uint32_t> phase_{0};
+    atomic<bool> holds_unread_{false};
     bool is_forgotten_ = false, is_deaf_ = false; // deaf: a seal is broken, so nothing is read any more
     trunk_lines lines_;
     growing_array<std::byte> hello_, unsent_; // what is sent first; segments that were not sent entirely
@@ -365,7 +364,7 @@ public:
     ssize_t receive(int, const msghdr& m) override { return trunk_->receive(line_, m); }
     bool flush(int) override { return trunk_->flush(line_); }
     bool has_pending() const override { return line_.is_unsent.load(memory_order::acquire); }
-    bool has_unread() const override { return line_.has_news.load(memory_order::acquire); }
+    bool has_unread() const override { return line_.has_news.load(memory_order::acquire) || trunk_->holds_unread(); }
 
 private:
     counted_ptr<trunk> trunk_;
