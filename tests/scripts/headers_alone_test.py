@@ -21,15 +21,15 @@ ALL = "--all" in sys.argv
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-x", "c++", "-"]
 
 
-def read(include, headers, compiler=COMPILER):
+def read(include, headers, compiler=COMPILER, form=()):
     source = "".join(f"#include <{h}>\n" for h in headers)
     comma = ["-Wcomma"] if "clang" in compiler else []
-    return subprocess.run([compiler, "-I", str(include), *comma, *FLAGS], input=source,
+    return subprocess.run([compiler, "-I", str(include), *comma, *form, *FLAGS], input=source,
                           capture_output=True, text=True, timeout=200)
 
 
-def read_alone(include, header, compiler=COMPILER):
-    return read(include, [header], compiler)
+def read_alone(include, header, compiler=COMPILER, form=()):
+    return read(include, [header], compiler, form)
 
 
 def read_together(names):
@@ -59,13 +59,13 @@ def headers():
 
 
 class HeadersAlone(unittest.TestCase):
-    def read_all(self, compiler):
+    def read_all(self, compiler, form=()):
         names, read, begin = headers(), 0, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         self.assertGreater(len(names), 400)
         for header in names:
             if not ALL and resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begin > 5:
                 break
-            r = read_alone(INCLUDE, header, compiler)
+            r = read_alone(INCLUDE, header, compiler, form)
             if r.returncode != 0 and lacks_a_library(r.stderr):
                 continue
             read += 1
@@ -76,6 +76,9 @@ class HeadersAlone(unittest.TestCase):
 
     def test_a_source_may_include_any_header_first(self):
         self.read_all(COMPILER)
+
+    def test_nor_does_one_lack_an_include_in_the_compiled_form(self):
+        self.read_all(COMPILER, ["-DCOLLX_COMPILED"])
 
     @unittest.skipUnless(ALL and shutil.which("g++"), "by night, and where g++ is installed")
     def test_nor_does_gcc_find_names_that_hide_others(self):
