@@ -111,11 +111,12 @@ TEST_CASE("abort() by another thread ends a call that begins meanwhile with abor
             int x = 1;
             all_reduce(w, value(x));
             EXPECT(x == 2);
-            barrier(w);
             if (w.rank() == 1)
                 return (void)collx_test::thrown<aborted>(w, [&] {
+                    barrier(w); // rank 0 may abort while this rank is still in it
                     for (;;) all_reduce(w, value(x));
                 });
+            barrier(w); // rank 1 has left all_reduce
             is_slow = true;
             std::thread other([&] { w.abort(); });
             std::this_thread::sleep_for(std::chrono::milliseconds(20)); // abort() is in the endpoint now
