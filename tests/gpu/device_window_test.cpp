@@ -4,7 +4,9 @@
 // Windows in device memory over the fake runtime: ranks are threads with a device each, kernels are threads, too. The
 // results of puts by kernels and streams are compared with a serial program. Errors are reported on the rank whose
 // kernel made them, and end the window on the other ranks. tests/gpu/windows.cu is the test on a device.
+#include <memory>
 #include <random>
+#include <stdexcept>
 
 #include "fake_devices.hpp"
 #include "support/patience.hpp"
@@ -373,6 +375,36 @@ TEST_CASE("a rank that does not come to a call of the window is named, with a re
         EXPECT(refuses(errc::timeout, 1, "does it make this call of the device window?", [&] { x.fence(nullptr); }));
         ++heard;
     });
+}
+
+TEST_CASE("a rank that fails ends waits of kernels before their time limit, and is named") {
+    for (const bool destroys : {true, false}) { // its window, as it fails
+        fake_gpus g;
+        std::atomic<int> made{0}, heard{0};
+        std::unique_ptr<window<int>> kept;
+        const auto body = [&](communicator& w) {
+            fake_runtime r(g);
+            r.use(w.rank());
+            w.set_timeout(collx_test::patient(std::chrono::seconds(60)));
+            auto x = std::make_unique<window<int>>(w, 4, r, some());
+            ++made;
+            if (w.rank() == 2) {
+                until([&] { return made == 3; }); // no rank is in the constructor any more
+                if (!destroys) kept = std::move(x);
+                throw std::runtime_error("rank 2 gives up");
+            }
+            device::fake_stream s(w.rank());
+            launch(*x, r, 1, s, [&](auto& b, int, int) { EXPECT(!b.wait(2)); });
+            const std::int64_t began = now_ns();
+            const errc code = destroys ? errc::aborted : errc::peer_failed;
+            EXPECT(refuses(code, 2, "rank 2", [&] { x->synchronize(&s); }));
+            EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // well before the limit of 60 s
+            EXPECT(refuses(code, 2, "rank 2", [&] { x->check(); }));
+            ++heard;
+        };
+        CHECK_THROWS_WITH(run_threads(3, body), Catch::Contains("rank 2 gives up"));
+        CHECK(heard == 2);
+    }
 }
 
 TEST_CASE("a window leaves the switch's sums to collectives, and ranks may have parts of any length") {

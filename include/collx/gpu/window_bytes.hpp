@@ -5,13 +5,16 @@
 
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include <collx/comm/barrier.hpp>
 #include <collx/comm/split.hpp>
 #include <collx/core/element.hpp>
+#include <collx/core/pointers.hpp>
 #include <collx/exec/device/window.hpp>
 #include <collx/gpu/known_memory.hpp>
+#include <collx/gpu/proxy.hpp>
 #include <collx/gpu/route.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -32,7 +35,8 @@ public:
     // rank 0 · unsupported, on all ranks, naming the first pair whose kernels do not reach each other's memory ·
     // resource.
     window_bytes(communicator& c, const Runtime& r, const device_window_part& mine, const device_settings& s)
-        : side_(dup_for(communicator_core::of_device_window, c)), runtime_(r), route_(r, side_), settings_(s) {
+        : side_(dup_for(communicator_core::of_device_window, c)),
+          watched_(dup_for(communicator_core::of_device_window, c)), runtime_(r), route_(r, side_), settings_(s) {
         settings_.multicast = false; // for sums, of which a window makes none
         try {
             agree(mine);
@@ -53,6 +57,9 @@ public:
     // Requires: this rank's kernels have ended. Kernels of peers may use this rank's memory a little longer, so it is
     //     freed after a barrier; if a rank does not come to it, the memory stays.
     ~window_bytes() {
+        // The kernels of peers would wait for signals of a rank that leaves by an exception.
+        if (std::uncaught_exceptions() > 0) core().net.report(failure(errc::aborted, rank()));
+        proxy_ = sole_ptr<gpu_proxy>();
         bool may_free = false;
         try {
             route_.unmap(); // what this rank's kernels have used
@@ -109,19 +116,10 @@ public:
         barrier(side_);
         check();
     }
-    // Throws the error for which kernels of this rank, or of another, ended the window.
+    // Throws the error that ended the window: of kernels of this rank or of another, or a rank that failed.
     void check() {
-        if (runtime_.load_host(&host()->gave_up) == 0) return;
-        const device::window_report* by_peer = nullptr;
-        for (unsigned k = 0; k <= table_.lines; ++k) {
-            const device::window_report* r = report(k);
-            const auto why = static_cast<device::window_end>(runtime_.load_host(&r->why));
-            if (why == device::window_end::by_peer) by_peer = r;
-            else if (why != device::window_end::none) explain(why, *r);
-        }
-        if (by_peer != nullptr)
-            fail(errc::aborted, rank(), -1, "see what the rank says that ended it: check() or synchronize() there",
-                 "device window: another rank has ended it");
+        if (runtime_.load_host(&host()->gave_up) != 0) explain_reports();
+        proxy_->check();
     }
     // Sets how long a wait() may take in kernels that begin from now on, and one for a rank in fence() or at the end.
     // Give all ranks the same limit.
@@ -180,14 +178,37 @@ private:
         host_ = runtime_.allocate_host(sizeof(device::window_host) + (mine.lines + 1) * sizeof(device::window_report));
         table_.host = reinterpret_cast<device::window_host*>(runtime_.mapped(host_));
         runtime_.run_lanes(device::window_setup{table_}, 1);
+        proxy_ = make_sole<gpu_proxy>(
+            core(), watched_, gpu_proxy::buffers{},
+            gpu_proxy::stopper{this, [](void* window) { static_cast<window_bytes*>(window)->stop_kernels(); }});
     }
+    void stop_kernels() { runtime_.store_host(&host()->abort, 1); }
 
+    // Throws the error of this rank's kernels, if one is their own. What others ended is the failure of a rank, if
+    // one has failed.
+    [[gnu::cold]] void explain_reports() {
+        bool was_ended_by_others = false;
+        for (unsigned k = 0; k <= table_.lines; ++k) {
+            const device::window_report* r = report(k);
+            const auto why = static_cast<device::window_end>(runtime_.load_host(&r->why));
+            if (why == device::window_end::by_peer || why == device::window_end::aborted) was_ended_by_others = true;
+            else if (why != device::window_end::none) explain(why, *r);
+        }
+        if (!was_ended_by_others) return;
+        proxy_->check();
+        core().require_alive();
+        // Another rank's proxy has noticed first, and reported why before it ended the waits.
+        if (const failure f = watched_.internals().net.failed()) core().give_up(f, -1);
+        fail(errc::aborted, rank(), -1, "see what the rank says that ended it: check() or synchronize() there",
+             "device window: another rank has ended it");
+    }
     [[noreturn, gnu::cold]] void refuse_place(const char* what, int peer, std::uint64_t at, std::uint64_t bytes) const {
         fail(errc::invalid_argument, rank(), peer, "size(peer) says how many elements a rank's part has",
              "device window: %s of %llu bytes at byte %llu of rank %d, whose part has %llu", what,
              static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(at), peer,
              static_cast<unsigned long long>(table_.bytes[peer]));
     }
+    // why: a reason of this rank's kernels.
     [[noreturn, gnu::cold]] void explain(device::window_end why, const device::window_report& r) {
         const int peer = static_cast<int>(static_cast<std::int64_t>(r.peer));
         const auto line = static_cast<unsigned>(r.line);
@@ -208,14 +229,13 @@ private:
                      "make it with as many lines as the kernel has blocks (device_window_options), or name lines",
                      "device window: a block of a kernel has line %llu of %u", static_cast<unsigned long long>(r.at),
                      table_.lines);
-            case device::window_end::no_atomics:
+            default: // no_atomics
                 fail(errc::unsupported, rank(), peer,
                      "put() and signal(), and let that rank add; over NVLink make its device visible here, too "
                      "(CUDA_VISIBLE_DEVICES)",
                      "device window: additions into the memory of rank %d are not atomic over PCI Express, or it is "
                      "unknown whether they are",
                      peer);
-            default: fail(errc::aborted, rank(), -1, "make another window", "device window: the host has ended it");
         }
     }
     void free_all(bool may_free) {
@@ -224,7 +244,7 @@ private:
         host_ = nullptr;
     }
 
-    communicator side_;
+    communicator side_, watched_; // watched_: for the proxy's thread alone
     Runtime runtime_;
     gpu_route<Runtime> route_;
     device_settings settings_;
@@ -232,6 +252,7 @@ private:
     std::byte* host_ = nullptr;
     known_memory memory_;
     int device_ = -1, lanes_ = 1;
+    sole_ptr<gpu_proxy> proxy_; // ends waits of this rank's kernels when a rank has failed
 };
 
 } // namespace detail
