@@ -721,6 +721,8 @@ ROWS = [
      ["sim/host_costs"]),
     ("a get is copied before it has come", "comm/remote_transfers.hpp", "            wait_for(k);\n            copy_bytes",
      "            copy_bytes", ["comm/window_verbs"]),
+    ("queue pairs of InfiniBand and RoCE are connected", "transport/detail/verbs_path.hpp",
+     "if (peer_.link != own_.link) {", "if (false) {", ["transport/verbs_stream:an address that leads*"]),
     ("every piece of a put is written to its first place", "comm/remote_transfers.hpp", "from += n;\n            at += n;", "from += n;", ["comm/window_verbs"]),
     ("a large put signals after each part", "comm/remote_window_once.hpp", "if (o.left == 0 && o.signals) give_signal",
      "if (o.signals) give_signal", ["comm/window"]),

@@ -190,6 +190,7 @@ TEST_CASE("a port and an address are chosen, and what is not there is said") {
     if (is_in_guest()) { // the configured address has priority over the link-local one
         const unsigned char given[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 88, 0, 1};
         CHECK(std::memcmp(usually.gid, given, 16) == 0);
+        CHECK(usually.link == verbs_link::roce_v2);
         CHECK(first.gid[0] == 0xfe);
     }
 }

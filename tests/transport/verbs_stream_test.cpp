@@ -546,12 +546,13 @@ TEST_CASE("what no schedule allows ends a stream by verbs and nothing else") {
 }
 
 TEST_CASE("an address that leads nowhere leaves the messages with the socket") {
-    for (int what = 0; what < 3; ++what) {
+    for (int what = 0; what < 4; ++what) {
         half_verbs h;
         auto a = h.mine.pair->address();
         if (what == 0) a.gid[3] ^= 1;
         if (what == 1) a.mtu_bytes = 0;
         if (what == 2) a.number = UINT32_MAX;
+        if (what == 3) a.link = collx::verbs_link::roce_v1;
         h.say(a);
         REQUIRE(h.hear(kind::queue_pair));
         auto rx = h.s.rx(2);
@@ -565,6 +566,9 @@ TEST_CASE("an address that leads nowhere leaves the messages with the socket") {
             rx.release(5);
         }
         CHECK(h.s.is_live());
+        // Slots are offered on a connected queue pair.
+        for (stream_frame f; ::recv(h.test.get(), &f, sizeof f, MSG_DONTWAIT) == sizeof f;)
+            CHECK(f.what != kind::slots);
     }
 }
 

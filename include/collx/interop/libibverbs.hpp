@@ -91,7 +91,6 @@ inline bool choose_verbs_port(ibv_context* context, const verbs_choice& which, v
         const int e = ::ibv_query_port(context, static_cast<std::uint8_t>(i), &port.attributes);
         if (e == 0 && port.attributes.state == IBV_PORT_ACTIVE) {
             port.number = static_cast<unsigned char>(i);
-            port.is_ethernet = port.attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
             std::snprintf(port.name, sizeof port.name, "%s port %d", name, i);
             return true;
         }
@@ -120,6 +119,9 @@ inline bool choose_verbs_address(ibv_context* context, const verbs_choice& which
         best = worth;
         port.gid = e.gid;
         port.gid_index = static_cast<int>(e.gid_index);
+        port.link = e.gid_type == IBV_GID_TYPE_ROCE_V2   ? verbs_link::roce_v2
+                    : e.gid_type == IBV_GID_TYPE_ROCE_V1 ? verbs_link::roce_v1
+                                                         : verbs_link::infiniband;
     }
     if (best < 0 && which.gid_index >= 0)
         no.set("`rdma link` and /sys/class/infiniband/*/ports/*/gids show them; COLLX_VERBS_DEVICE=NAME:PORT:GID_INDEX",

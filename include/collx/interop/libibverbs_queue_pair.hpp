@@ -55,7 +55,7 @@ struct verbs_port {
     ibv_gid gid = {};
     int gid_index = 0;
     unsigned char number = 0;
-    bool is_ethernet = false;
+    verbs_link link = verbs_link::infiniband;
     std::uint32_t most_inline_bytes = 0;
 };
 
@@ -108,6 +108,7 @@ public:
         a.first_packet = first_packet_;
         a.lid = port_->attributes.lid;
         a.mtu_bytes = static_cast<std::uint16_t>(128 << port_->attributes.active_mtu);
+        a.link = port_->link;
         return a;
     }
 
@@ -128,7 +129,8 @@ public:
         a.ah_attr.port_num = port_->number;
         a.ah_attr.dlid = peer.lid;
         // Inside an InfiniBand subnet the LID is enough, except for ports that say otherwise (virtual functions).
-        a.ah_attr.is_global = port_->is_ethernet || (port_->attributes.flags & IBV_QPF_GRH_REQUIRED) != 0 ||
+        a.ah_attr.is_global = port_->link != verbs_link::infiniband ||
+                              (port_->attributes.flags & IBV_QPF_GRH_REQUIRED) != 0 ||
                               std::memcmp(peer.gid, port_->gid.raw, 8) != 0;
         std::memcpy(a.ah_attr.grh.dgid.raw, peer.gid, sizeof peer.gid);
         a.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(port_->gid_index);

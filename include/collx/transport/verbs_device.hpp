@@ -32,13 +32,16 @@ struct verbs_choice {
     bool has_address = false;
 };
 
+// What the packets of a queue pair are: queue pairs of different kinds never reach each other.
+enum class verbs_link : std::uint32_t { unsaid, infiniband, roce_v1, roce_v2 };
+
 // The address of a queue pair. It crosses the network as it is, so it is little-endian and without gaps.
 struct queue_pair_address {
     unsigned char gid[16] = {};
     std::uint32_t number = 0, first_packet = 0; // 24 bits each
     std::uint16_t lid = 0;                      // 0 on Ethernet
     std::uint16_t mtu_bytes = 0;
-    std::uint32_t reserved = 0;
+    verbs_link link = verbs_link::unsaid;
 };
 static_assert(sizeof(queue_pair_address) == 32);
 

@@ -226,6 +226,10 @@ private:
         return false;
     }
     [[gnu::cold]] void connect() {
+        if (peer_.link != own_.link) { // no device notices before its first packets are lost
+            state_ = state::failed;
+            return;
+        }
         try {
             pair_->connect(peer_);
             state_ = state::connected;
