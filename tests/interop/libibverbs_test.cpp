@@ -191,6 +191,12 @@ TEST_CASE("a port and an address are chosen, and what is not there is said") {
         const unsigned char given[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 88, 0, 1};
         CHECK(std::memcmp(usually.gid, given, 16) == 0);
         CHECK(usually.link == verbs_link::roce_v2);
+        for (unsigned char i = 1; i <= 2; ++i) { // without a name: the device that has the address
+            verbs_choice by_address{.has_address = true};
+            std::memcpy(by_address.address, given, 16);
+            by_address.address[15] = i;
+            CHECK(detail::verbs_library->open(by_address)->name() == "rxe" + std::to_string(i) + " port 1");
+        }
         CHECK(first.gid[0] == 0xfe);
     }
 }
