@@ -40,8 +40,8 @@ struct edge_fault {
     int from = -1, to = -1; // -1: none
     edge_sum sent, expected;
 };
-// The first rank that has announced (`told`) other edges to this rank than this rank expects.
-edge_fault first_fault(int me, const growing_array<edge_sum>& told, const growing_array<edge_sum>& expected);
+// The first rank that has `announced` other edges to this rank than this rank expects.
+edge_fault first_fault(int me, const growing_array<edge_sum>& announced, const growing_array<edge_sum>& expected);
 [[noreturn]] void refuse_edge(const communicator_core& c, const edge_fault& f);
 
 } // namespace detail

@@ -78,11 +78,11 @@ COLLX_ONCE growing_array<edge_sum> sums_by_peer(int ranks, const growing_array<g
     return sums;
 }
 
-COLLX_ONCE edge_fault first_fault(int me, const growing_array<edge_sum>& told,
+COLLX_ONCE edge_fault first_fault(int me, const growing_array<edge_sum>& announced,
                                   const growing_array<edge_sum>& expected) {
-    for (std::size_t k = 0; k < told.size(); ++k)
-        if (told[k].edges != expected[k].edges || told[k].elems != expected[k].elems)
-            return {static_cast<int>(k), me, told[k], expected[k]};
+    for (std::size_t k = 0; k < announced.size(); ++k)
+        if (announced[k].edges != expected[k].edges || announced[k].elems != expected[k].elems)
+            return {static_cast<int>(k), me, announced[k], expected[k]};
     return {};
 }
 

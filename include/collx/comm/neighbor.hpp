@@ -64,11 +64,11 @@ template <class Comm>
     const call_end end(timeout_ns);
     compare_signatures(c, {.type_hash = static_cast<std::uint32_t>(type), .what = v, .kind = kind}, end.left_ns());
     const auto sent = sums_by_peer(c.net.size(), edges.sent), expected = sums_by_peer(c.net.size(), edges.received);
-    growing_array<edge_sum> told(sent.size());
-    all_to_all_fn<blocking_mode>{}(comm, view(sent.data(), sent.size()), view(told.data(), told.size()),
+    growing_array<edge_sum> announced(sent.size());
+    all_to_all_fn<blocking_mode>{}(comm, view(sent.data(), sent.size()), view(announced.data(), announced.size()),
                                    end.left_of(call_options()));
-    const edge_fault mine = first_fault(c.net.rank(), told, expected);
-    growing_array<edge_fault> found(told.size());
+    const edge_fault mine = first_fault(c.net.rank(), announced, expected);
+    growing_array<edge_fault> found(announced.size());
     all_gather_fn<blocking_mode>{}(comm, contiguous_view<const edge_fault>(&mine, 1), view(found.data(), found.size()),
                                    end.left_of(call_options()));
     for (const edge_fault& f : found)
