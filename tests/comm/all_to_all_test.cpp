@@ -2,10 +2,40 @@
 // collx-test: optimised timeout=300 sanitize=thread,nightly
 #include "algorithm_support.hpp"
 
+#include <functional>
+
 using namespace collx_test;
 using collx::collective;
 
 namespace {
+
+// Integers that are read through a function.
+struct watched_list {
+    struct cell {
+        int* at;
+        const std::function<void()>* on_read;
+        operator int() const {
+            (*on_read)();
+            return *at;
+        }
+        const cell& operator=(int v) const {
+            *at = v;
+            return *this;
+        }
+    };
+    struct view {
+        using value_type = int;
+        static constexpr bool is_contiguous = false, is_output = true, is_window = false;
+        int* data;
+        std::size_t count;
+        const std::function<void()>* on_read;
+        std::size_t size() const { return count; }
+        cell operator[](std::size_t i) const { return {data + i, on_read}; }
+    };
+    std::vector<int> values;
+    std::function<void()> on_read;
+    view collx_buffer() { return {values.data(), values.size(), &on_read}; }
+};
 
 // Element i of the part from rank `from` to rank `to`.
 int meant(int from, int to, std::size_t i) { return from * 1000 + to * 100 + static_cast<int>(i % 97); }
@@ -182,5 +212,29 @@ TEST_CASE("all_to_all_v in place: a peer whose count differs is named") {
             });
             at("%s", e.what());
             EXPECT(checked ? e.peer() == 1 - w.rank() && says(e, "where the counts say") : names_odd_part(e));
+        });
+}
+
+TEST_CASE("in place: what reading the buffer throws ends the communicator, also if it is an error of collx") {
+    for (const int how : {0, 1, 2})
+        on_ranks(2, [how](collx::communicator& world) {
+            auto w = world.dup();
+            w.set_checked(false);
+            bool is_armed = false;
+            watched_list x{{1, 2, 3, 4}, [&] {
+                               if (!is_armed) return;
+                               if (how == 2) collx::barrier(w); // refused: the call is under way
+                               collx::fail(collx::errc::unsupported, w.rank(), -1, "none", "of the program");
+                           }};
+            auto again = collx::persistent::all_to_all(w, x);
+            is_armed = w.rank() == 0;
+            const auto call = [&] {
+                if (how == 0) again();
+                else collx::all_to_all(w, x);
+            };
+            const auto e = thrown<collx::error>(w, call);
+            if (w.rank() == 1) EXPECT(e.code() == collx::errc::aborted && e.peer() == 0);
+            else EXPECT(says(e, how == 2 ? "makes another call of the same communicator" : "of the program"));
+            collx::barrier(world);
         });
 }

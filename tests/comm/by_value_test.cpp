@@ -3,6 +3,7 @@
 //
 // Collectives that return their result and determine sizes themselves.
 #include "support.hpp"
+#include "support/computed.hpp"
 #include "support/one_limit.hpp"
 
 #include <array>
@@ -181,15 +182,25 @@ TEST_CASE("options may take the operator's place") {
     });
 }
 
-TEST_CASE("what a range throws between the two calls of a broadcast by value ends the communicator at once") {
-    on_ranks(2, [](collx::communicator& w) {
-        const std::vector<int> x(5, 1);
-        const collx_test::computed thrower(5, [&](int i) {
-            return w.rank() == 0 ? throw std::runtime_error("of the range") : x[static_cast<std::size_t>(i)];
-        });
-        if (w.rank() == 0) (void)thrown<std::runtime_error>(w, [&] { (void)by_value::broadcast(w, thrower); });
-        else EXPECT(thrown<collx::aborted>(w, [&] { (void)by_value::broadcast(w, x); }).peer() == 0);
-    });
+TEST_CASE("what a range throws in a call by value ends the communicator at once, also if it is an error of collx") {
+    const auto run = [](auto&& call) {
+        for (const bool is_of_collx : {false, true})
+            on_ranks(2, [&](collx::communicator& w) {
+                const auto thrower = collx_test::computed(5, [&](int i) {
+                    if (w.rank() == 1) return i;
+                    if (is_of_collx) collx::fail(collx::errc::unsupported, 0, -1, "none", "of the range");
+                    throw std::runtime_error("of the range");
+                });
+                const auto f = [&] { call(w, thrower); };
+                if (w.rank() == 1) EXPECT(thrown<collx::aborted>(w, f).peer() == 0);
+                else if (is_of_collx) EXPECT(says(thrown<collx::error>(w, f), "of the range"));
+                else EXPECT(says(thrown<std::runtime_error>(w, f), "of the range"));
+            });
+    };
+    run([](collx::communicator& w, const auto& odd) { (void)by_value::broadcast(w, odd); });
+    run([](collx::communicator& w, const auto& odd) { (void)by_value::all_gather(w, odd); });
+    run([](collx::communicator& w, const auto& odd) { (void)by_value::all_to_all(w, std::vector(2, odd)); });
+    run([](collx::communicator& w, const auto& odd) { (void)by_value::scatter(w, std::vector(2, odd)); });
 }
 
 TEST_CASE("a wrong root is refused before counts are exchanged, so the call may be made again") {
@@ -204,6 +215,27 @@ TEST_CASE("a wrong root is refused before counts are exchanged, so the call may 
         }
         EXPECT(collx::by_value::gather(w, x, {.root = 0}).size() == (w.rank() == 0 ? 6u : 0u));
         EXPECT(collx::by_value::all_gather(w, x).size() == 6);
+    });
+}
+
+TEST_CASE("what one rank alone gets wrong is refused before sizes are exchanged, so the call may be made again") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(false);
+        const std::vector<std::vector<int>> parts(2, std::vector<int>(3, w.rank()));
+        const auto nowhere = collx::view<const int>(nullptr, 4);
+        const std::vector lists(2, nowhere);
+        if (w.rank() == 1) {
+            const auto is_refused = [&](auto&& call) { (void)refused(w, call, collx::errc::invalid_argument, ""); };
+            is_refused([&] { (void)by_value::all_to_all(w, parts, {.root = 1}); });
+            is_refused([&] { (void)by_value::all_to_all(w, lists); });
+            is_refused([&] { (void)by_value::scatter(w, lists, {.root = 1}); });
+            is_refused([&] { (void)by_value::broadcast(w, nowhere, {.root = 1}); });
+            is_refused([&] { (void)by_value::gather(w, nowhere); });
+            is_refused([&] { (void)by_value::all_gather(w, nowhere); });
+        }
+        EXPECT(by_value::all_to_all(w, parts)[1] == std::vector<int>(3, 1));
+        EXPECT(by_value::broadcast(w, parts[0], {.root = 1}) == std::vector<int>(3, 1));
+        EXPECT(by_value::all_gather(w, parts[0]).size() == 6);
     });
 }
 

@@ -112,13 +112,17 @@ struct broadcast_by_value {
     auto operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
-        return base_of(comm).internals().or_abandon([&] {
+        auto& c = base_of(comm).internals();
+        return c.or_abandon([&] {
             const call_end end(o.timeout);
+            if (comm.rank() == o.root) require_memory(c, in, "input"); // before sizes are exchanged
             std::size_t size = in.size();
             broadcast_fn<blocking_mode>{}(base_of(comm), contiguous_view<std::size_t>(&size, 1), o);
             auto out = list_of<value_list_t<X>>(size);
             if (comm.rank() == o.root)
-                for (std::size_t i = 0; i < size; ++i) out[i] = in[i];
+                c.with_user_code([&] {
+                    for (std::size_t i = 0; i < size; ++i) out[i] = in[i];
+                });
             broadcast_fn<blocking_mode>{}(comm, out, end.left_of(o));
             return out;
         });
@@ -144,6 +148,7 @@ struct gathering_by_value {
         else if (o.root != 0) refuse_needless_root(c, o.root);
         return c.or_abandon([&] {
             const call_end end(o.timeout);
+            require_memory(c, in, "input");
             const auto counts = counts_of_all(comm, in.size(), o);
             auto out = list_of<value_list_t<X>>(has_output(row, comm.rank(), o.root) ? sum_of(counts) : 0);
             moving_v_fn<blocking_mode, counted_verb_of(row.does)>{}(comm, in, out, counts, growing_array<std::size_t>(),
@@ -167,13 +172,25 @@ using part_of_lists = std::remove_cvref_t<decltype(*std::declval<const Lists&>()
 
 // The elements of all parts, one part after the other, and the length of each part.
 template <class Lists>
-auto flatten(const Lists& parts) {
-    std::pair<std::vector<typename value_list_t<part_of_lists<Lists>>::value_type>, std::vector<std::size_t>> flat;
-    for (const auto& part : parts) {
-        const auto v = buffer(part);
-        flat.second.push_back(v.size());
-        for (std::size_t i = 0; i < v.size(); ++i) flat.first.push_back(v[i]);
-    }
+using flat_lists =
+    std::pair<std::vector<typename value_list_t<part_of_lists<Lists>>::value_type>, std::vector<std::size_t>>;
+// Requires: in a call of c. Errors: invalid_argument for a part without memory, before anything is sent.
+template <class Lists>
+flat_lists<Lists> flatten(communicator_core& c, const Lists& parts) {
+    flat_lists<Lists> flat;
+    buffer_facts refused; // the error is not the program's: it must not end the communicator
+    c.with_user_code([&] {
+        for (const auto& part : parts) {
+            const auto v = buffer(part);
+            if (const buffer_facts b = facts_on_host(v); !has_elements(b) || b.is_on_device) {
+                refused = b;
+                return;
+            }
+            flat.second.push_back(v.size());
+            for (std::size_t i = 0; i < v.size(); ++i) flat.first.push_back(v[i]);
+        }
+    });
+    require_memory(c, refused, "input");
     return flat;
 }
 
@@ -182,11 +199,13 @@ struct all_to_all_by_value {
     requires Buffer<part_of_lists<Lists>>
     auto operator()(Comm&& comm, const Lists& parts, const call_options& o = {}) const {
         using list = value_list_t<part_of_lists<Lists>>;
-        return base_of(comm).internals().or_abandon([&] {
+        auto& c = base_of(comm).internals();
+        require_no_root(c, o); // before counts are exchanged
+        return c.or_abandon([&] {
             if (parts.size() != static_cast<std::size_t>(comm.size()))
                 fail(errc::invalid_argument, comm.rank(), -1, "give one part for each rank",
                      "all_to_all: %zu parts for %d ranks", parts.size(), comm.size());
-            const auto [in, send_counts] = flatten(parts);
+            const auto [in, send_counts] = flatten(c, parts);
             std::vector<std::size_t> recv_counts(parts.size());
             const call_end end(o.timeout);
             all_to_all_fn<blocking_mode>{}(base_of(comm), send_counts, recv_counts, {.timeout = o.timeout});
@@ -211,8 +230,8 @@ struct scatter_by_value {
         using list = value_list_t<part_of_lists<Lists>>;
         auto& c = base_of(comm).internals();
         require_root(c, o.root);
-        return base_of(comm).internals().or_abandon([&] {
-            const auto [in, counts] = comm.rank() == o.root ? flatten(parts) : decltype(flatten(parts))();
+        return c.or_abandon([&] {
+            const auto [in, counts] = comm.rank() == o.root ? flatten(c, parts) : flat_lists<Lists>();
             const call_end end(o.timeout);
             // A list that is too long or too short must not leave other ranks waiting, so all ranks learn its length.
             std::size_t lists = counts.size(), mine = 0;

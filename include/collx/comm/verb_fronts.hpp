@@ -20,18 +20,22 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 // Copies the first `count` elements to memory of the call. An exchange in place sends from there while parts arrive.
+// Requires: in a call of c.
 template <class View, class T = element_of<View>>
-contiguous_view<const T> copy_of(const View& v, std::size_t count, growing_array<std::byte>& memory) {
+contiguous_view<const T> copy_of(communicator_core& c, const View& v, std::size_t count,
+                                 growing_array<std::byte>& memory) {
     memory.reserve(count * sizeof(T) + alignof(T)); // the elements are written over what is there
     const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
     auto* const to = reinterpret_cast<T*>((at + alignof(T) - 1) / alignof(T) * alignof(T));
     if constexpr (View::is_contiguous) {
         if (count != 0) std::memcpy(static_cast<void*>(to), v.data(), count * sizeof(T));
     } else {
-        for (std::size_t i = 0; i < count; ++i) {
-            const T element = v[i];
-            std::memcpy(static_cast<void*>(to + i), &element, sizeof(T));
-        }
+        c.with_user_code([&] {
+            for (std::size_t i = 0; i < count; ++i) {
+                const T element = v[i];
+                std::memcpy(static_cast<void*>(to + i), &element, sizeof(T));
+            }
+        });
     }
     return {to, count};
 }
@@ -59,10 +63,11 @@ auto run_in_place(Comm& comm, const X& x, const Op& op, const call_options& o, c
                                            .timeout_ns = o.timeout.count(),
                                            .tables = tables});
     if constexpr (row_of(V).place == in_place::copied) {
-        auto& copied = kept.tables(base_of(comm).internals()).copied;
+        auto& c = base_of(comm).internals();
+        auto& copied = kept.tables(c).copied;
         const std::size_t count = tables != nullptr ? tables->first.end() : x.size();
-        return run_call<Mode, V>(base_of(comm).internals(), policies_of(comm), copy_of(x, count, copied), x, op, f,
-                                 kept, [x, count, &copied] { copy_of(x, count, copied); });
+        return run_call<Mode, V>(c, policies_of(comm), copy_of(c, x, count, copied), x, op, f, kept,
+                                 [&c, x, count, &copied] { copy_of(c, x, count, copied); });
     } else {
         return run_call<Mode, V>(base_of(comm).internals(), policies_of(comm), x, x, op, f, kept);
     }
