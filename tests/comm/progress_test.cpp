@@ -218,6 +218,49 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("a persistent call of several messages throws what one of them threw in the thread, too") {
+    const auto made = [](int how, collx::communicator& w, const auto& odd, auto& x) {
+        const int other = 1 - w.rank();
+        if (how == 0) return collx::persistent::sendrecv(w, odd, other, x, other);
+        if (how == 1) return collx::persistent::neighbor_all_gather(w, collx::neighbors{{other}, {other}}, odd, x);
+        collx::persistent::group both_ways(w);
+        both_ways.recv(x, other);
+        both_ways.send(odd, other);
+        return both_ways.launch();
+    };
+    for (const int how : {0, 1, 2}) {
+        std::atomic<bool> is_under_way{false}, has_thrown{false};
+        on_ranks(2, [&](collx::communicator& world) {
+            auto w = world.dup();
+            w.set_checked(false);
+            (void)w.with(progress::thread{});
+            constexpr int n = 1 << 20; // many times what the slots hold: no message ends before the range has thrown
+            const auto me = std::this_thread::get_id();
+            const auto odd = collx_test::computed(n, [&](int i) {
+                if (w.rank() == 1 || std::this_thread::get_id() == me) return i;
+                has_thrown = true;
+                throw std::out_of_range("of the program");
+            });
+            std::vector<int> x(n);
+            auto call = made(how, w, odd, x);
+            if (w.rank() == 0) {
+                call.start();
+                is_under_way = true;
+                collx_test::until([&] { return has_thrown.load(); });
+                EXPECT(says(thrown<std::out_of_range>(w, [&] { call.wait(); }), "of the program"));
+                EXPECT(thrown<collx::aborted>(w, [&] { call.wait(); }).peer() == 0); // thrown once only
+            } else {
+                collx_test::until([&] { return is_under_way.load(); });
+                (void)thrown<collx::aborted>(w, [&] {
+                    call.start();
+                    call.wait();
+                });
+            }
+            collx::barrier(world);
+        });
+    }
+}
+
 TEST_CASE("an operator in the thread may not call its communicator, and may call others") {
     on_ranks(2, [](collx::communicator& w) {
         auto other = w.dup();

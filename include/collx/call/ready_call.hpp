@@ -37,6 +37,8 @@ public:
     // Ends a call that was started and cannot continue: nothing touches its buffers any more, and test() and wait()
     // throw.
     virtual void leave() = 0;
+    // See call_under_way.
+    virtual void rethrow_kept() {}
 };
 
 [[noreturn]] void refuse_moved(const communicator_core& c, const char* which, std::size_t elems, std::size_t now);
@@ -55,6 +57,9 @@ public:
     COLLX_ONCE void run() override;
     void leave() final {
         if (under_way_) under_way_->settle_failed();
+    }
+    void rethrow_kept() final {
+        if (under_way_) under_way_->rethrow_kept();
     }
 
 protected:
@@ -105,13 +110,13 @@ public:
     }
     bool test() override {
         bool all = true;
-        for (const auto& c : calls_) all = c->test() && all;
+        for_each([&](ready_call& c) { all = c.test() && all; });
         return all;
     }
     void wait() override { wait_at_most(timeout_ns_); }
     void wait_at_most(std::int64_t timeout_ns) override {
         const call_end end(timeout_ns);
-        for (const auto& c : calls_) c->wait_at_most(end.left_ns());
+        for_each([&](ready_call& c) { c.wait_at_most(end.left_ns()); });
     }
     void run() override {
         if (calls_.size() == 1) return calls_[0]->run();
@@ -121,8 +126,22 @@ public:
     void leave() override {
         for (const auto& c : calls_) c->leave();
     }
+    void rethrow_kept() override {
+        for (const auto& c : calls_) c->rethrow_kept();
+    }
 
 private:
+    // What code of the program threw in one of the calls ends the others, too, and goes before their errors.
+    template <class F>
+    void for_each(F&& f) {
+        try {
+            for (const auto& c : calls_) f(*c);
+        } catch (const error&) {
+            rethrow_kept();
+            throw;
+        }
+    }
+
     growing_array<sole_ptr<ready_call>> calls_;
     const std::int64_t timeout_ns_;
 };
@@ -137,6 +156,7 @@ public:
     bool test() final { return parts.test(); }
     void wait() final { parts.wait(); }
     void leave() final { parts.leave(); }
+    void rethrow_kept() final { parts.rethrow_kept(); }
 
     ready_sequence parts;
 

@@ -87,6 +87,12 @@ public:
         op_->error = core_->net.failed() ? core_->net.failed() : failure(errc::aborted, core_->net.rank());
         op_->state = task_state::failed;
     }
+    // Throws what code of the program threw in this call in the progress thread, if no one has thrown it yet.
+    void rethrow_kept() {
+        if (op_ == nullptr || op_->is_orphaned || core_->home->mark.is_child() || core_->helper == nullptr) return;
+        const one_caller::alone here(core_->caller);
+        core_->helper->rethrow(*op_);
+    }
     // Throws where test() would refuse, because another call of the communicator is under way.
     void require_caller() const {
         if (may_advance()) const one_caller::call here(core_->caller, core_->net.rank());

@@ -63,6 +63,7 @@ public:
         finish();
     }
     void leave() override { gather_->leave(); }
+    void rethrow_kept() override { gather_->rethrow_kept(); }
 
 private:
     std::byte* mine() { return all_.data() + static_cast<std::size_t>(core_.net.rank()) * bytes_; }
@@ -118,6 +119,9 @@ public:
     }
     void leave() override {
         if (under_way_) under_way_->settle_failed();
+    }
+    void rethrow_kept() override {
+        if (under_way_) under_way_->rethrow_kept();
     }
 
 private:
