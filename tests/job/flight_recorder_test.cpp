@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 
 #include <sys/resource.h>
 
@@ -188,6 +189,39 @@ TEST_CASE("a call that runs into its deadline has failed, and names the rank tha
         }
         EXPECT(has_thrown);
     });
+}
+
+TEST_CASE("a rank that waits for the comparison of a checked call is in that call, and the record names the other") {
+    struct compared {
+        const char* verb;
+        call_kind kind;
+        std::function<void(collx::communicator&)> call;
+    };
+    std::vector<int> x(4), y(4);
+    const collx::neighbors both_ways{{1}, {1}};
+    const compared all[] = {
+        {"all_reduce", call_kind::async, [&](auto& w) { collx::async::all_reduce(w, x).wait(); }},
+        {"neighbor_all_gather", call_kind::blocking, [&](auto& w) { collx::neighbor_all_gather(w, both_ways, x, y); }},
+        {"neighbor_all_gather", call_kind::made,
+         [&](auto& w) { (void)collx::persistent::neighbor_all_gather(w, both_ways, x, y); }},
+        {"group", call_kind::blocking, [&](auto& w) { collx::group(w).all_reduce(x).launch(); }},
+        {"group", call_kind::made, [&](auto& w) { (void)collx::persistent::group(w).all_reduce(x).launch(); }}};
+    for (const compared& c : all)
+        on_ranks(2, [&](collx::communicator& world) {
+            auto w = world.dup();
+            w.set_checked(true);
+            w.record_calls(8);
+            if (w.rank() == 0) { // alone
+                w.set_timeout(heard_within(std::chrono::milliseconds(300)));
+                (void)thrown<collx::timed_out>(w, [&] { c.call(w); });
+                const auto calls = w.recent_calls();
+                EXPECT(calls.size() == 1 && is(calls[0].verb, c.verb) && calls[0].kind == c.kind);
+                EXPECT(calls[0].outcome == call_outcome::failed && calls[0].peer == 1 && calls[0].collective == 1);
+            } else {
+                EXPECT(w.recent_calls().empty());
+            }
+            collx::barrier(world);
+        });
 }
 
 TEST_CASE("what becomes of a call whose record was overwritten says nothing of the call that has its place") {

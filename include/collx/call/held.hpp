@@ -27,6 +27,11 @@ inline constexpr call_kind call_kind_of = std::is_same_v<Mode, persistent_mode> 
                                           : std::is_same_v<Mode, async_mode>    ? call_kind::async
                                                                                 : call_kind::blocking;
 
+// Of what is compared before the call: making a persistent call compares it.
+template <class Mode>
+inline constexpr call_kind kind_of_comparison =
+    std::is_same_v<Mode, persistent_mode> ? call_kind::made : call_kind_of<Mode>;
+
 // Whether a call continues after the statement that makes it.
 template <class Mode>
 inline constexpr bool outlives_statement_v = std::is_same_v<Mode, async_mode> || std::is_same_v<Mode, persistent_mode>;

@@ -287,7 +287,9 @@ private:
         detail::group_signature all;
         for (const auto& call : calls) call->sign(all);
         all.shown.kind = detail::call_kind_of<Mode>;
-        if (c.settings.checked != 0) detail::compare_signatures(c, all.shown, o.timeout.count());
+        if (c.settings.checked != 0)
+            detail::recorded(c.recorder.get(), {"group", 0, "", detail::kind_of_comparison<Mode>},
+                             [&] { detail::compare_signatures(c, all.shown, o.timeout.count()); });
         return all.fingerprint;
     }
 

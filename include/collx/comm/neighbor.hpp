@@ -57,12 +57,14 @@ private:
 
 // In checked calls every rank receives the number of its peers' edges to it and their elements, compares, and shows to
 // all what it has found. All ranks throw the same. A template, so that only programs with such a call compile it.
-template <class Comm>
-[[gnu::cold]] void compare_edges(Comm& comm, verb v, call_kind kind, std::uint64_t type, const graph_edges& edges,
+template <class Mode, class Comm>
+[[gnu::cold]] void compare_edges(Comm& comm, verb v, std::uint64_t type, const graph_edges& edges,
                                  std::int64_t timeout_ns) {
     auto& c = comm.internals();
     const call_end end(timeout_ns);
-    compare_signatures(c, {.type_hash = static_cast<std::uint32_t>(type), .what = v, .kind = kind}, end.left_ns());
+    const signature call{.type_hash = static_cast<std::uint32_t>(type), .what = v, .kind = call_kind_of<Mode>};
+    recorded(c.recorder.get(), {name_of(v), 0, "", kind_of_comparison<Mode>},
+             [&] { compare_signatures(c, call, end.left_ns()); });
     const auto sent = sums_by_peer(c.net.size(), edges.sent), expected = sums_by_peer(c.net.size(), edges.received);
     growing_array<edge_sum> announced(sent.size());
     all_to_all_fn<blocking_mode>{}(comm, view(sent.data(), sent.size()), view(announced.data(), announced.size()),
@@ -104,7 +106,7 @@ public:
         c.begin_collective();
         const call_end end(o.timeout);
         if (c.settings.checked != 0)
-            compare_edges(base_of(comm), V, call_kind_of<Mode>, type_hash<element>(), edges, o.timeout.count());
+            compare_edges<Mode>(base_of(comm), V, type_hash<element>(), edges, o.timeout.count());
         constexpr std::uint64_t fingerprint = kind_hash<element, no_op>() + static_cast<std::uint64_t>(V);
         if constexpr (std::is_same_v<Mode, persistent_mode>) {
             (void)c.agree(~fingerprint); // inverted: making and running it are different calls

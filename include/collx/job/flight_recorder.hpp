@@ -51,6 +51,11 @@ public:
 
     // Begins a call that continues after it has returned. The record belongs to the next operation that is started.
     std::uint64_t begin_async(const call_words& w) { return unstarted_ = enter(w); }
+    // Sets the call whose preparation waits for other ranks, 0: none. Its record says for which.
+    void prepare(std::uint64_t ordinal) {
+        run_ = nullptr;
+        blocking_ = ordinal;
+    }
     void started(operation& op) {
         op.recorded = unstarted_;
         unstarted_ = 0;
