@@ -782,6 +782,8 @@ ROWS = [
      "        call_ = ", ["call/work:a handle of an unfinished*"]),
     ("a call under way before there is a progress thread is left alone", "comm/progress.hpp", "if (has_work) c.helper->wake();", "",
      ["comm/progress:a call that was under way*"]),
+    ("a group is launched on another communicator than its calls were added for", "comm/unmade_calls.hpp",
+     "(end_->has_come || core_ != &now)", "false", ["comm/group:a group whose communicator was replaced*"]),
     ("a group that is not launched may lose its place unseen", "comm/unmade_calls.hpp", "        drop();\n        core_ = ",
      "        core_ = ", ["comm/group:a group that is not launched*"]),
     ("a missing tensor ends only the first halves of sums", "comm/bucketed.hpp", "if (shares_) shares_->abort();", "",

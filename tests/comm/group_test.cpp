@@ -489,6 +489,30 @@ TEST_CASE("a persistent group stays what it was when its communicator object mov
         });
 }
 
+TEST_CASE("a group whose communicator was replaced is refused: its calls name ranks that the new one may not have") {
+    const auto check = [](auto make_group) {
+        on_ranks(3, [&](collx::communicator& world) {
+            auto w = world.dup();
+            w.set_checked(false);
+            std::vector<int> mine(4, w.rank()), all(12, -1);
+            auto g = make_group(w);
+            g.send(mine, 2);
+            g.all_gather(mine, all);
+            w = world.split(world.rank() == 2 ? 1 : 0); // as world = world.shrink()
+            (void)refused(
+                w, [&] { (void)g.launch(); }, collx::errc::invalid_argument, "for another communicator");
+            EXPECT(g.size() == 0 && all == std::vector<int>(12, -1));
+            g.all_reduce(mine); // it may collect others
+            if constexpr (std::is_void_v<decltype(g.launch())>) g.launch();
+            else g.launch()();
+            EXPECT(mine[0] == (world.rank() == 2 ? 2 : 1));
+            collx::barrier(world);
+        });
+    };
+    check([](collx::communicator& c) { return collx::group(c); });
+    check([](collx::communicator& c) { return collx::persistent::group(c); });
+}
+
 TEST_CASE("what a group refuses leaves none of its transfers under way") {
     on_ranks(2, [](collx::communicator& w) {
         w.set_checked(true);

@@ -35,7 +35,8 @@ COLLX_BEGIN_NAMESPACE
 //     ranks); larger ones go alone in their turn. All are under way at once, so rings and exchanges of groups do not
 //     deadlock.
 // A group that is destroyed with calls that were not launched reports this on stderr and ends a checked communicator.
-// Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts.
+// Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts; invalid_argument
+//     where the communicator was replaced (world = world.shrink()) since the first call was added.
 // Mode: blocking, or repeated: then launch() runs nothing and returns a persistent_call of the whole group.
 template <class Mode>
 class basic_group : public detail::group_verbs<basic_group<Mode>> {
@@ -100,9 +101,10 @@ private:
     };
     // The group is empty afterwards, also if its calls are refused.
     held take_all() {
-        unmade_.forget();
         held all = std::exchange(held_, {});
-        if (std::exchange(memory_, {}).may_overlap()) [[unlikely]]
+        const detail::group_memory memory = std::exchange(memory_, {});
+        unmade_.take(comm_->internals());
+        if (memory.may_overlap()) [[unlikely]]
             require_independent(all);
         return all;
     }

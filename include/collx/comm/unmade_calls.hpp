@@ -36,7 +36,13 @@ public:
         }
         ++count_;
     }
-    void forget() { count_ = 0; }
+    // The group launches them on `now`: they are none of these any more. Errors: invalid_argument where the program has
+    // put another communicator in the place of the one that they were added for, whose ranks they name.
+    void take(const communicator_core& now) {
+        if (std::exchange(count_, 0) != 0 && (end_->has_come || core_ != &now)) [[unlikely]]
+            fail(errc::invalid_argument, now.net.rank(), -1, "make the group again",
+                 "a group's calls were added for another communicator, which this one has replaced since");
+    }
 
 private:
     void drop() noexcept {

@@ -56,8 +56,8 @@ public:
         communicator_core& core = detail::base_of(c).internals();
         const detail::one_caller::call here(core.caller, core.net.rank());
         detail::require_no_root(core, o);
-        unmade_.forget();
         auto all = std::exchange(all_, {});
+        unmade_.take(core);
         sole_ptr<detail::ready_call> ready;
         detail::with_device_calls<detail::blocking_mode>(c, [&]<class Runtime>(detail::device_calls<Runtime>, auto&) {
             if constexpr (is_persistent) {
