@@ -738,6 +738,8 @@ ROWS = [
      ["comm/bucketed:tensors of one array*"]),
     ("the parts of a persistent call begin their limits anew", "call/ready_call.hpp", "c.wait_at_most(end.left_ns());", "c.wait();",
      ["call/persistent:the time limit of a call of several*"]),
+    ("a rank that finds the arena full does not say which it is", "transport/links.hpp", "if (e.rank() < 0) raise(e.of_rank(rank_));", "",
+     ["job/many_communicators:a call that finds the arena full*"]),
     ("what one part of a persistent call threw in the thread is lost", "call/ready_call.hpp",
      "rethrow_kept();\n            throw;", "throw;", ["comm/progress:a persistent call of several*"]),
     ("a persistent neighbourhood counts as a blocking one", "comm/neighbor.hpp", ".what = v, .kind = call_kind_of<Mode>}", ".what = v}",

@@ -15,7 +15,8 @@ TEST_CASE("what a rank is short of is recognised by the remedy in its own error"
     CHECK(shortage_in(remedy_for_descriptor(ENOMEM)) == shortage::memory);
     CHECK(shortage_in(remedy_for_mapping(EAGAIN)) == shortage::locked);
     CHECK(shortage_in(remedy_for_process(EAGAIN)) == shortage::threads);
-    CHECK(shortage_in("raise COLLX_ARENA_BYTES") == shortage::unknown);
+    CHECK(shortage_in("raise COLLX_ARENA_BYTES") == shortage::arena);
+    CHECK(shortage_in("raise another limit") == shortage::unknown);
 }
 
 TEST_CASE("an error that lists several limits does not say which of them it is") {

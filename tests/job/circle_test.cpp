@@ -190,6 +190,7 @@ TEST_CASE("what a rank is short of travels with its failure, and the others say 
         {shortage::locked, "ulimit -l"},
         {shortage::threads, "ulimit -u"},
         {shortage::memory, "(free memory there, or raise the memory limit of its job)"},
+        {shortage::arena, "has no shared address space left (destroy communicators or shared buffers there"},
         {shortage::unknown, "see its output"}};
     for (const auto& host_of : {spread_ranks{0, 0}, {0, 1}})
         for (const auto& [what, remedy] : rows)

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -128,6 +129,35 @@ TEST_CASE("an arena that is full says how full, and what to do") {
         const auto memory = w.membership()->memory;
         const auto e = thrown<collx::error>(w, [&] { (void)memory->take(memory->bytes()); });
         EXPECT(e.code() == collx::errc::resource && says(e, "COLLX_ARENA_BYTES") && says(e, "in a row"));
+    });
+}
+
+TEST_CASE("a call that finds the arena full names its rank, and the others learn what that rank is short of") {
+    std::atomic<bool> has_room_again{false};
+    on_ranks(2, [&](collx::communicator& w) {
+        auto own = w.dup();
+        own.set_checked(false);
+        const auto memory = w.membership()->memory;
+        std::vector<std::pair<std::uint64_t, std::size_t>> taken;
+        if (w.rank() == 1)
+            for (std::size_t bytes = memory->bytes(); bytes >= 4096; bytes /= 2)
+                while (free_bytes(w) >= bytes) {
+                    try {
+                        taken.emplace_back(memory->take(bytes), bytes);
+                    } catch (const collx::error&) { // not in a row
+                        break;
+                    }
+                }
+        std::vector<int> x(1000, 1);
+        if (w.rank() == 0) until([&] { return own.internals().net.failed(); });
+        const auto e = thrown<collx::error>(w, [&] { collx::all_reduce(own, x); });
+        at("%s", e.what());
+        EXPECT(e.code() == collx::errc::resource && e.rank() == w.rank() && says(e, "COLLX_ARENA_BYTES"));
+        EXPECT(says(e, w.rank() == 1 ? "rank 1: no " : "rank 1 has no shared address space left"));
+        for (const auto& [offset, bytes] : taken) memory->give_back(offset, bytes);
+        if (w.rank() == 1) has_room_again = true;
+        until([&] { return has_room_again.load(); });
+        collx::barrier(w);
     });
 }
 

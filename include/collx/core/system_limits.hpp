@@ -26,11 +26,15 @@ enum class shortage : std::uint8_t {
     file_size,
     locked,
     threads,
-    memory
+    memory,
+    arena
 };
-inline constexpr shortage last_shortage = shortage::memory;
+inline constexpr shortage last_shortage = shortage::arena;
 
-// The remedy in the errors of the other ranks.
+// What a rank lacks, and the remedy, in the errors of the other ranks.
+inline const char* lack_there(shortage s) {
+    return s == shortage::arena ? "has no shared address space left" : "has no descriptor or no memory left";
+}
 [[gnu::cold]] inline const char* remedy_there(shortage s) {
     switch (s) {
         case shortage::open_files: return "raise its limit of open files (ulimit -n)";
@@ -41,6 +45,7 @@ inline constexpr shortage last_shortage = shortage::memory;
         case shortage::locked: return "raise its limit of locked memory (ulimit -l)";
         case shortage::threads: return "raise its limit of threads (ulimit -u, pids.max)";
         case shortage::memory: return "free memory there, or raise the memory limit of its job";
+        case shortage::arena: return "destroy communicators or shared buffers there, or raise COLLX_ARENA_BYTES";
         default: return "raise its limits (ulimit -n for connections, ulimit -v, the job's memory); see its output";
     }
 }
@@ -57,8 +62,15 @@ constexpr shortage shortage_of_descriptor(int reason) {
 }
 // Finds the shortage from the remedy in this rank's own error.
 [[gnu::cold]] inline shortage shortage_in(const char* text) {
-    constexpr const char* signs[] = {nullptr,      "ulimit -n", "fs.file-max", "ulimit -v",
-                                     "ulimit -f)", "ulimit -l", "ulimit -u",   "memory limit of this job"};
+    constexpr const char* signs[] = {nullptr,
+                                     "ulimit -n",
+                                     "fs.file-max",
+                                     "ulimit -v",
+                                     "ulimit -f)",
+                                     "ulimit -l",
+                                     "ulimit -u",
+                                     "memory limit of this job",
+                                     "COLLX_ARENA_BYTES"};
     shortage found = shortage::unknown;
     for (int s = 1; s <= static_cast<int>(last_shortage); ++s)
         if (std::strstr(text, signs[s]) != nullptr) {

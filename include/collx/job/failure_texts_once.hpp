@@ -47,7 +47,7 @@ public:
                            "another call",
                            remedy_of_mismatch());
                 differing_part(who, who < 0 ? waiting_for : who);
-            case errc::resource: rank(f, "has no descriptor or no memory left", remedy_there(f.short_of()));
+            case errc::resource: rank(f, lack_there(f.short_of()), remedy_there(f.short_of()));
             case errc::unsupported:
                 if (is_mine) break;
                 fail(errc::unsupported, me_, who,

@@ -295,6 +295,7 @@ private:
         } catch (const error& e) {
             report(failure(e.code(), rank_,
                            e.code() == errc::resource ? detail::shortage_in(e.what()) : detail::shortage::unknown));
+            if (e.rank() < 0) raise(e.of_rank(rank_)); // the arena does not know it
             throw;
         }
     }
