@@ -11,6 +11,8 @@
 #include <collx/transport/detail/socket_calls.hpp>
 
 #include <dirent.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +21,7 @@
 #include <memory>
 #include <thread>
 
+#include "support/skip.hpp"
 #include "support/toy_macs.hpp"
 
 using namespace collx_test;
@@ -782,4 +785,60 @@ TEST_CASE("ranks of several hosts meet over unix sockets, and nothing is left be
         }
     CHECK(files_in(directory).empty());
     CHECK(::rmdir(directory) == 0);
+}
+
+namespace {
+
+collx::socket_address left_at; // where rank 1 listened
+
+// A process of another user that listens there as soon as it can. The pipe's other end is closed then.
+pid_t take_over(const collx::socket_address& at, int ready) {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::alarm(static_cast<unsigned>(patient_s(60)));
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
+    const int s = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    while (::bind(s, at.get(), at.bytes) != 0) ::usleep(1000);
+    if (::listen(s, 8) != 0) ::_exit(2);
+    (void)!::write(ready, "x", 1);
+    for (;;) ::pause();
+}
+
+} // namespace
+
+TEST_CASE("another user's process in the place of a rank is not taken for one that is late to shrink") {
+    if (::geteuid() != 0) return skip("being another user needs root");
+    for (const std::string& said : join_at({"unix", "unix"}, [](collx::communicator& w) {
+             if (w.rank() == 1) left_at = w.membership()->connector->of_sockets()->hub()->own_address();
+             collx::barrier(w);
+             EXPECT(w.size() == 2);
+             if (w.rank() == 1) return; // it leaves
+             errc found{};
+             try {
+                 collx::barrier(w);
+             } catch (const collx::error& e) {
+                 found = e.code();
+             }
+             EXPECT(found == errc::peer_failed);
+             int ready[2];
+             EXPECT(::pipe(ready) == 0);
+             const pid_t other = take_over(left_at, ready[1]);
+             char c;
+             EXPECT(::read(ready[0], &c, 1) == 1);
+             std::string text;
+             try {
+                 (void)w.shrink();
+             } catch (const collx::error& e) {
+                 found = e.code();
+                 text = e.what();
+                 EXPECT(e.peer() == 1);
+             }
+             EXPECT(found == errc::security);
+             EXPECT(text.find("COLLX_SECURITY") != text.npos);
+             ::kill(other, SIGKILL);
+             ::waitpid(other, nullptr, 0);
+             for (const int end : ready) ::close(end);
+         }))
+        CHECK(said == "");
 }

@@ -201,7 +201,8 @@ TEST_CASE("shared memory ends at any moment: no signal, no wait for the time-out
             CHECK(all[r].has_thrown);
             CHECK((all[r].code == errc::resource || (r != victim && all[r].code == errc::peer_failed)));
             if (r != victim) CHECK(all[r].peer == victim);
-            if (all[r].says("has no descriptor or no memory left")) { // the victim's notification arrived during a call
+            if (all[r].says(
+                    "has no descriptor, port or memory left")) { // the victim's notification arrived during a call
                 CHECK(all[r].says("(free memory there, or raise the memory limit of its job)"));
                 ++heard;
             }

@@ -133,7 +133,7 @@ inline void frames(input in) {
     const unsigned how = in.take();
     pretended::begin({}, 1 + in.take() * 16);
     stream s(pretended_calls, shape, 5);
-    s.open(descriptor(), nullptr, (how & 1) != 0);
+    s.open(descriptor(), (how & 1) != 0);
     std::vector<receiving_end> ends;
     for (int p = 0; p < 5; ++p) ends.push_back(s.rx(p));
     if ((how & 2) != 0) {

@@ -191,6 +191,7 @@ TEST_CASE("what a rank is short of travels with its failure, and the others say 
         {shortage::threads, "ulimit -u"},
         {shortage::memory, "(free memory there, or raise the memory limit of its job)"},
         {shortage::arena, "has no shared address space left (destroy communicators or shared buffers there"},
+        {shortage::ports, "(its system has no free local port: widen net.ipv4.ip_local_port_range)"},
         {shortage::unknown, "see its output"}};
     for (const auto& host_of : {spread_ranks{0, 0}, {0, 1}})
         for (const auto& [what, remedy] : rows)

@@ -48,8 +48,8 @@ struct stream_link {
     stream_link(int family, collx::channel_shape s)
         : left(collx::system_socket_calls, s, 1), right(collx::system_socket_calls, s, 1) {
         auto [a, b] = collx_test::connection(family);
-        left.open(std::move(a), nullptr, false);
-        right.open(std::move(b), nullptr, false);
+        left.open(std::move(a), false);
+        right.open(std::move(b), false);
         sending = left.tx(0);
         receiving = right.rx(0);
     }

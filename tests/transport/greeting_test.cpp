@@ -58,9 +58,7 @@ struct world {
                                     has_key ? toy_protection('k') : job_protection());
     }
     void look() {
-        hub->look(42, [&](const stream_hello& h, descriptor s, const detail::secret&) {
-            came.emplace_back(h, std::move(s));
-        });
+        hub->look(42, [&](const stream_hello& h, descriptor s, const auto&) { came.emplace_back(h, std::move(s)); });
     }
     static stream_hello hello(protection p = protection::auth_only) {
         stream_hello h;
@@ -198,7 +196,7 @@ TEST_CASE("another key, or none, on either side: the connecting side gets an err
     stream alone(system_socket_calls, {.depth = 2, .slot_bytes = 64}, 5);
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-    alone.open(descriptor(ends[0]), nullptr, false);
+    alone.open(descriptor(ends[0]), false);
     const descriptor other(ends[1]);
     REQUIRE(::send(other.get(), &f, sizeof f, 0) == sizeof f);
     alone.move();

@@ -46,8 +46,8 @@ struct pair_of_streams {
         : left(calls, shape, 2), right(calls, shape, 2), tx(left.tx(1)), rx(right.rx(1)) {
         auto [a, b] = connection(family);
         left.set_copy_mode(when);
-        left.open(std::move(a), nullptr, false);
-        right.open(std::move(b), nullptr, false);
+        left.open(std::move(a), false);
+        right.open(std::move(b), false);
     }
     bool move_until(auto&& what) {
         return wait_until([&] {

@@ -61,8 +61,8 @@ struct trunk_pair {
         : left(make_counted<detail::trunk>(calls, 1, 0u, helpers, arrivals)),
           right(make_counted<detail::trunk>(calls, 0, 0u, helpers, arrivals)) {
         auto [a, b] = connection(family);
-        left->open(std::move(a), nullptr, false, false, {});
-        right->open(std::move(b), nullptr, false, false, {});
+        left->open(std::move(a), false, false, {});
+        right->open(std::move(b), false, false, {});
     }
     void open(stream& l, stream& r, std::uint64_t communicator) {
         l.open(make_sole<detail::trunk_end>(left, communicator, 0));
@@ -85,8 +85,8 @@ struct socket_world {
             return;
         }
         auto [a, b] = connection(Family);
-        left.open(std::move(a), nullptr, false);
-        right.open(std::move(b), nullptr, false);
+        left.open(std::move(a), false);
+        right.open(std::move(b), false);
         left.allow_lanes(Lanes);
         right.allow_lanes(Lanes);
         for (int k = 1; k < Lanes; ++k) {
@@ -141,7 +141,7 @@ struct half_open {
     descriptor test;
     explicit half_open(int family = AF_UNIX) {
         auto [a, b] = connection(family);
-        s.open(std::move(a), nullptr, false);
+        s.open(std::move(a), false);
         test = std::move(b);
     }
     void say(const void* bytes, std::size_t n) { REQUIRE(::send(test.get(), bytes, n, 0) == static_cast<ssize_t>(n)); }
@@ -341,11 +341,11 @@ TEST_CASE("news of a failure is said again over the connection that replaces one
     stream left(system_socket_calls, {.depth = 2, .slot_bytes = page_bytes}, 1);
     stream right(system_socket_calls, {.depth = 2, .slot_bytes = page_bytes}, 1);
     left.say_failure(0x3'0000'0005);
-    left.open(std::move(first.first), nullptr, true); // a failure may be sent without a welcome
+    left.open(std::move(first.first), true); // a failure may be sent without a welcome
     while (!left.has_said_failure()) (void)left.move();
     left.close();
-    left.open(std::move(second.first), nullptr, false);
-    right.open(std::move(second.second), nullptr, false);
+    left.open(std::move(second.first), false);
+    right.open(std::move(second.second), false);
     for (const deadline until = deadline::in_ns(collx_test::patient(30'000'000'000));
          right.heard_failure() == 0 && !until.passed();) {
         (void)left.move();
@@ -523,9 +523,8 @@ TEST_CASE("strangers cost the listener nothing, and ranks get in among them") {
         const auto look = [&](std::uint64_t id, int expected) {
             const deadline until = deadline::in_ns(collx_test::patient(20'000'000'000));
             for (int i = 0; i < 20 || (came < expected && !until.passed()); ++i) {
-                hub.look(id, [&](const detail::stream_hello& heard, descriptor, const detail::secret&) {
-                    came += heard.from == 1;
-                });
+                hub.look(id,
+                         [&](const detail::stream_hello& heard, descriptor, const auto&) { came += heard.from == 1; });
                 ::usleep(500);
             }
         };
@@ -558,7 +557,7 @@ TEST_CASE("strangers at the listener leave the job its descriptors") {
     socket_address a = loopback(false);
     descriptor listener = socket_hub::listen_on(a);
     socket_hub hub(std::move(listener), "0123456789abcdef0123456789abcdef", {a, a}, 1'000'000'000);
-    const auto look = [&] { hub.look(42, [](const detail::stream_hello&, descriptor, const detail::secret&) {}); };
+    const auto look = [&] { hub.look(42, [](const detail::stream_hello&, descriptor, const auto&) {}); };
     std::vector<descriptor> strangers, filler;
     for (int i = 0; i < 80; ++i) strangers.push_back(descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
     const int before = open_descriptors();
@@ -723,7 +722,7 @@ struct after_a_large_one {
     receiving_end rx = s.rx(1), other = s.rx(2), third = s.rx(3);
     after_a_large_one() {
         auto [a, b] = connection(AF_UNIX);
-        s.open(std::move(a), nullptr, false);
+        s.open(std::move(a), false);
         test = std::move(b);
         add(1, bytes, 1);
         say();
@@ -892,7 +891,7 @@ TEST_CASE("a large message lies in its cache line on the wire as it does in memo
             auto [a, b] = connection(AF_INET);
             stream s(system_socket_calls, {.depth = 4, .slot_bytes = 200'000}, 5);
             s.set_copy_mode(single_copy_mode::never);
-            s.open(std::move(a), nullptr, false);
+            s.open(std::move(a), false);
             std::vector<std::byte> memory(bytes + 2 * 64), got(bytes + 64);
             std::byte* from = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64 + at;
             sending_end tx = s.tx(2);
@@ -948,8 +947,8 @@ TEST_CASE("a message of a slot goes out and comes in as one part, its head in fr
     for (const channel_shape shape : {channel_shape{.depth = 4, .slot_bytes = 64 * 1024}, {2, 4096}, {3, 200}}) {
         auto [a, b] = connection(AF_UNIX);
         stream left(noting_calls, shape, 5), right(noting_calls, shape, 5);
-        left.open(std::move(a), nullptr, false);
-        right.open(std::move(b), nullptr, false);
+        left.open(std::move(a), false);
+        right.open(std::move(b), false);
         sending_end tx = left.tx(3);
         receiving_end rx = right.rx(3);
         const std::size_t bytes = shape.slot_bytes < 40'000 ? shape.slot_bytes : 40'000;
@@ -1305,8 +1304,8 @@ TEST_CASE("who has said goodbye is not lost because the end of another lane is s
     auto [a, b] = connection(AF_UNIX);
     auto [c, d] = connection(AF_UNIX);
     short_of_memory::fd = b.get();
-    left.open(std::move(a), nullptr, false);
-    right.open(std::move(b), nullptr, false);
+    left.open(std::move(a), false);
+    right.open(std::move(b), false);
     left.allow_lanes(2);
     right.allow_lanes(2);
     left.use_lane(1, std::move(c), {});
@@ -1446,7 +1445,7 @@ TEST_CASE("a child that fork() made ends without a word to others and leaves the
                                             collx_test::patient(20'000'000'000));
         auto [here, there] = connection(AF_UNIX);
         auto left = make_sole<stream>(system_socket_calls, small_shape, 1);
-        left->open(std::move(here), nullptr, false);
+        left->open(std::move(here), false);
         sending_end tx = left->tx(0);
         for (int i = 0; i < small_shape.depth; ++i) {
             REQUIRE(tx.try_acquire(8) != nullptr);
@@ -1896,7 +1895,7 @@ TEST_CASE("a process of another user neither comes in through a unix listener no
     std::atomic<bool> is_over{false};
     std::thread looking([&] {
         while (!is_over) {
-            hub.look(42, [&](const detail::stream_hello&, descriptor, const detail::secret&) { ++came; });
+            hub.look(42, [&](const detail::stream_hello&, descriptor, const auto&) { ++came; });
             ::usleep(500);
         }
     });
@@ -2171,7 +2170,7 @@ TEST_CASE("the end of a shared connection is that of all its lines, after what w
         detail::trunk_arrivals arrivals;
         auto [a, b] = connection(AF_UNIX);
         auto mine = make_counted<detail::trunk>(system_socket_calls, 1, 0u, helpers, arrivals);
-        mine->open(std::move(a), nullptr, false, false, {});
+        mine->open(std::move(a), false, false, {});
         stream one(system_socket_calls, shape, 1), other(system_socket_calls, shape, 1);
         (void)one.rx(0);
         (void)other.rx(0);

@@ -25,7 +25,7 @@ struct connected {
         int ends[2];
         REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
         peer = descriptor(ends[1]);
-        connection->open(descriptor(ends[0]), nullptr, false, false, std::move(sealed));
+        connection->open(descriptor(ends[0]), false, false, std::move(sealed));
     }
     mutual_help help{system_socket_calls};
     trunk_arrivals arrivals;

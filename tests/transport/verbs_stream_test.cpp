@@ -46,8 +46,8 @@ struct verbs_world : verbs_net {
         left.use_verbs(*devices[0]);
         right.use_verbs(*devices[1]);
         auto [a, b] = connection(Family);
-        left.open(std::move(a), nullptr, false);
-        right.open(std::move(b), nullptr, false);
+        left.open(std::move(a), false);
+        right.open(std::move(b), false);
     }
     static fabric_options delayed(fabric_options o) {
         o.seed = ++seed;
@@ -259,7 +259,7 @@ TEST_CASE("either end may go at any time, whatever is under way") {
             for (int i : {0, 1}) {
                 s[i] = std::make_unique<stream>(system_socket_calls, channel_shape{.depth = 3, .slot_bytes = 2048}, 2);
                 s[i]->use_verbs(*w->devices[i]);
-                s[i]->open(std::move(i == 0 ? ends.first : ends.second), nullptr, false);
+                s[i]->open(std::move(i == 0 ? ends.first : ends.second), false);
             }
             auto tx = s[0]->tx(1);
             for (int i = 0; i < steps; ++i) {
@@ -320,8 +320,8 @@ TEST_CASE("one side without a device: all goes over the socket") {
         mine(system_socket_calls, {.depth = 3, .slot_bytes = 4096}, 5);
     mine.use_verbs(*w.devices[0]);
     auto [a, b] = connection(AF_INET);
-    plain.open(std::move(a), nullptr, false);
-    mine.open(std::move(b), nullptr, false);
+    plain.open(std::move(a), false);
+    mine.open(std::move(b), false);
     auto tx = mine.tx(0);
     auto rx = plain.rx(0);
     for (std::uint64_t m = 0; m < 50; ++m) {
@@ -390,7 +390,7 @@ struct half_verbs : verbs_net {
         may_be_silent = true;
         s.use_verbs(*devices[0]);
         auto [a, b] = connection(AF_UNIX);
-        s.open(std::move(a), nullptr, false);
+        s.open(std::move(a), false);
         test = std::move(b);
         for (std::uint64_t i = 0; i < 64; ++i) mine.post_receive(i);
         (void)s.tx(0);

@@ -27,13 +27,14 @@ enum class shortage : std::uint8_t {
     locked,
     threads,
     memory,
-    arena
+    arena,
+    ports
 };
-inline constexpr shortage last_shortage = shortage::arena;
+inline constexpr shortage last_shortage = shortage::ports;
 
 // What a rank lacks, and the remedy, in the errors of the other ranks.
 inline const char* lack_there(shortage s) {
-    return s == shortage::arena ? "has no shared address space left" : "has no descriptor or no memory left";
+    return s == shortage::arena ? "has no shared address space left" : "has no descriptor, port or memory left";
 }
 [[gnu::cold]] inline const char* remedy_there(shortage s) {
     switch (s) {
@@ -46,6 +47,7 @@ inline const char* lack_there(shortage s) {
         case shortage::threads: return "raise its limit of threads (ulimit -u, pids.max)";
         case shortage::memory: return "free memory there, or raise the memory limit of its job";
         case shortage::arena: return "destroy communicators or shared buffers there, or raise COLLX_ARENA_BYTES";
+        case shortage::ports: return "its system has no free local port: widen net.ipv4.ip_local_port_range";
         default: return "raise its limits (ulimit -n for connections, ulimit -v, the job's memory); see its output";
     }
 }
@@ -57,6 +59,7 @@ constexpr shortage shortage_of_descriptor(int reason) {
         case ENOMEM:
         case ENOBUFS:
         case ENOSPC: return shortage::memory;
+        case EADDRNOTAVAIL: return shortage::ports;
         default: return shortage::unknown;
     }
 }
@@ -70,7 +73,8 @@ constexpr shortage shortage_of_descriptor(int reason) {
                                      "ulimit -l",
                                      "ulimit -u",
                                      "memory limit of this job",
-                                     "COLLX_ARENA_BYTES"};
+                                     "COLLX_ARENA_BYTES",
+                                     "ip_local_port_range"};
     shortage found = shortage::unknown;
     for (int s = 1; s <= static_cast<int>(last_shortage); ++s)
         if (std::strstr(text, signs[s]) != nullptr) {
@@ -86,9 +90,10 @@ inline std::size_t limit_of(decltype(RLIMIT_AS) what) {
     return ::getrlimit(what, &l) != 0 || l.rlim_cur == RLIM_INFINITY ? SIZE_MAX : static_cast<std::size_t>(l.rlim_cur);
 }
 
-// Whether a call that makes descriptors failed for lack of one, or of memory for it: not a fault of the other end.
+// Whether a call that makes or connects descriptors failed for lack of one, of memory or of a local port: not a fault
+// of the other end.
 inline bool is_out_of_descriptors(int reason) { return shortage_of_descriptor(reason) != shortage::unknown; }
-// The remedy for the errno of a failed call that makes descriptors: socket, memfd_create, eventfd, open, dup.
+// The remedy for the errno of a failed call that makes descriptors: socket, connect, memfd_create, eventfd, open, dup.
 [[gnu::cold]] inline const char* remedy_for_descriptor(int reason) {
     switch (reason) {
         case EMFILE: return "raise the limit of open files (ulimit -n)";
@@ -96,6 +101,7 @@ inline bool is_out_of_descriptors(int reason) { return shortage_of_descriptor(re
         case ENOMEM:
         case ENOBUFS:
         case ENOSPC: return "free memory, or raise the memory limit of this job";
+        case EADDRNOTAVAIL: return "free local ports, or widen net.ipv4.ip_local_port_range";
         case EPERM:
         case EACCES: return "let this process do so (seccomp, SELinux, rules of the container)";
         default: return "this system cannot do it: another kernel, or other rules of the container";

@@ -29,10 +29,6 @@ class listener_probe {
 public:
     enum class answer { unknown, open, closed };
 
-    static bool is_closed_by(int error) {
-        return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == ETIMEDOUT ||
-               error == ENOENT; // the file of a unix socket
-    }
     answer ask(socket_hub& hub, int job_rank, std::int64_t now, std::int64_t patience_ns) {
         if (!asking_.is_open()) {
             if (now < next_ns_) return answer::unknown;
@@ -40,7 +36,7 @@ public:
             pause_ns_ = pause_ns_ < 500'000'000 ? 2 * pause_ns_ : pause_ns_;
             asking_ = hub.connect_to(job_rank);
             since_ns_ = now;
-            if (!asking_.is_open()) return is_closed_by(errno) ? answer::closed : answer::unknown;
+            if (!asking_.is_open()) return means_gone(attempt_after(errno)) ? answer::closed : answer::unknown;
         }
         pollfd p{asking_.get(), POLLOUT, 0};
         if (::poll(&p, 1, 0) <= 0) return now - since_ns_ > patience_ns ? answer::closed : answer::unknown;
@@ -48,7 +44,7 @@ public:
         socklen_t bytes = sizeof trouble;
         (void)::getsockopt(asking_.get(), SOL_SOCKET, SO_ERROR, &trouble, &bytes);
         asking_.close();
-        return is_closed_by(trouble) ? answer::closed : trouble == 0 ? answer::open : answer::unknown;
+        return means_gone(attempt_after(trouble)) ? answer::closed : trouble == 0 ? answer::open : answer::unknown;
     }
 
 private:

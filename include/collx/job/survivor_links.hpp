@@ -50,30 +50,21 @@ public:
     [[gnu::cold]] bool connect(int r) {
         link& l = at(r);
         l.connected_ns = now_ns();
-        if (l.connection && listener_probe::is_closed_by(l.connection->error())) return false;
-        descriptor s = hub_->connect_to(job_rank(r));
-        if (!s.is_open() && is_out_of_descriptors(errno)) fail_full(errno); // this says nothing about the other rank
-        if (!s.is_open()) return !listener_probe::is_closed_by(errno);
+        if (l.connection && means_gone(attempt_after(l.connection->error()))) return false;
         stream_hello h = hub_->hello(id_, me_, r, shape_);
         h.from_side = stream_hello::side::higher; // no rank waits for a welcome here
-        const job_protection& by = hub_->protected_by();
-        if (by.key) {
-            l.proof = make_sole<greeting>(std::move(s), h, by.key, hub_->calls());
-            return true;
-        }
-        open(r, std::move(s), &h);
-        return l.is_new = true;
+        return end_attempt(r, l.opening.begin(*hub_, job_rank(r), h));
     }
     // Takes connections that came, and calls f(rank) for each. The latest one of a rank counts: an earlier one was cut
     // or given up. Returns what socket_hub::look() does.
     template <class F>
     [[gnu::cold]] int accept(F&& f) {
-        return hub_->look(id_, [&](const stream_hello& h, descriptor s, const secret& session) {
+        return hub_->look(id_, [&](const stream_hello& h, descriptor s, sole_ptr<wire_layer> sealed) {
             if (h.from < 0 || h.from >= n_ || h.from == me_ || h.to != me_ || h.slot_bytes != shape_.slot_bytes ||
                 h.depth != static_cast<std::uint32_t>(shape_.depth))
                 return;
-            at(h.from).proof = nullptr; // that rank has connected itself
-            open(h.from, std::move(s), nullptr, session);
+            at(h.from).opening.stop(); // that rank has connected itself
+            open(h.from, std::move(s), std::move(sealed));
             f(h.from);
         });
     }
@@ -81,13 +72,15 @@ public:
     bool take_new(int r) { return std::exchange(at(r).is_new, false); }
     [[gnu::cold]] bool move(int r) {
         link& l = at(r);
-        if (l.proof) return greet(r);
-        return l.connection && l.connection->is_live() && l.connection->move();
+        if (!l.opening.is_under_way()) return l.connection && l.connection->is_live() && l.connection->move();
+        const attempt how = l.opening.move();
+        if (how != attempt::not_yet) l.is_gone = !end_attempt(r, how);
+        return how != attempt::not_yet;
     }
-    bool is_begun(int r) { return at(r).proof || at(r).connection; }
+    bool is_begun(int r) { return at(r).opening.is_under_way() || at(r).connection; }
     bool is_open(int r) { return static_cast<bool>(at(r).connection); } // it may have ended since
     bool is_live(int r) { return at(r).connection && at(r).connection->is_live(); }
-    bool is_connected(int r) { return at(r).proof || is_live(r); }
+    bool is_connected(int r) { return at(r).opening.is_under_way() || is_live(r); }
     void drop(int r) { at(r).connection = nullptr; }
     void close(int r) { at(r).connection->close(); }
     // Says goodbye. The hub goes on sending what the system has not taken yet.
@@ -178,13 +171,13 @@ public:
     }
     [[noreturn, gnu::cold]] void fail_full(int reason) const {
         fail(errc::resource, me_, -1, remedy_for_descriptor(reason),
-             "no descriptor is left for a connection to another rank; shrink() may be called again");
+             "nothing is left for a connection to another rank; shrink() may be called again");
     }
 
 private:
     static constexpr std::int64_t retry_ns = 64'000'000;
     struct link {
-        sole_ptr<greeting> proof; // under way; becomes the connection
+        connecting opening; // becomes the connection
         sole_ptr<stream> connection;
         sending_end tx;
         receiving_end rx;
@@ -198,34 +191,32 @@ private:
     std::size_t word_bytes() const { return sizeof(survival_word) + bits_bytes(); }
     int job_rank(int r) const { return core_->members[r]; }
 
-    [[gnu::cold]] void open(int r, descriptor socket, const stream_hello* hello, const secret& session = {}) {
+    [[gnu::cold]] void open(int r, descriptor socket, sole_ptr<wire_layer> sealed) {
         link& l = at(r);
         l.connection = make_sole<stream>(hub_->calls(), shape_, 1);
         l.tx = l.connection->tx(0);
         l.rx = l.connection->rx(0);
-        l.connection->open(std::move(socket), hello, false,
-                           seal_connection(hub_->protected_by().level, session, r < me_, hub_->calls()));
+        l.connection->open(std::move(socket), false, std::move(sealed));
         l.is_new = false;
     }
-    [[gnu::cold]] bool greet(int r) {
+    // False when no rank listens there any more.
+    [[gnu::cold]] bool end_attempt(int r, attempt how) {
         link& l = at(r);
-        const greeted how = l.proof->move();
-        if (how == greeted::not_yet) return false;
-        const auto proof = std::move(l.proof);
-        if (how == greeted::insecure)
+        if (how == attempt::lacking) fail_full(l.opening.error()); // this says nothing about the other rank
+        if (how == attempt::insecure)
             fail(errc::security, me_, r, security_remedy, "rank %d did not prove to have this job's key", r);
-        l.is_gone = how == greeted::gone && listener_probe::is_closed_by(proof->error());
-        if (how == greeted::done) {
-            open(r, proof->release_socket(), nullptr, proof->session());
+        if (how == attempt::done) {
+            auto [socket, sealed] = l.opening.take(*hub_);
+            open(r, std::move(socket), std::move(sealed));
             l.is_new = true;
         }
-        return true;
+        return !means_gone(how);
     }
     bool is_established(int r) {
         if (!is_connected(r)) return false;
         sockaddr_storage a;
         socklen_t bytes = sizeof a;
-        const int fd = at(r).proof ? at(r).proof->fd() : at(r).connection->fd();
+        const int fd = at(r).opening.is_under_way() ? at(r).opening.fd() : at(r).connection->fd();
         return ::getpeername(fd, reinterpret_cast<sockaddr*>(&a), &bytes) == 0;
     }
 

@@ -128,7 +128,7 @@ public:
     }
 
 private:
-    static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
+    static constexpr std::int64_t first_try_ns = 5'000'000;
     static constexpr unsigned looks_before_thorough = 127;
 
     void help() override {
@@ -174,39 +174,34 @@ private:
         } else if (p < rank_) {
             connect(p);
         } else { // the higher rank mostly connects by itself
-            try_again(p, first_try_ns);
+            peers_.at(p).opening.put_off(first_try_ns);
+            peers_.wanted.push_back(p);
         }
         return s;
     }
-    void try_again(int p, std::int64_t after_ns) {
-        peers_.at(p).try_at_ns = now_ns() + after_ns;
-        peers_.wanted.push_back(p);
-    }
     [[gnu::cold]] void connect(int p) {
         const detail::stream_hello h = hub_->hello(id_, rank_, p, shape_);
-        const job_protection& by = hub_->protected_by();
-        descriptor s = hub_->connect_to(job_rank(p));
-        if (!s.is_open()) return not_connected(p, errno);
-        if (by.key) {
-            peers_.at(p).greeting = make_sole<detail::greeting>(std::move(s), h, by.key, hub_->calls());
-            peers_.greeting.push_back(p);
-            return;
+        const detail::attempt how = peers_.at(p).opening.begin(*hub_, job_rank(p), h);
+        if (how == detail::attempt::not_yet) peers_.opening.push_back(p);
+        else end_attempt(p, how);
+    }
+    [[gnu::cold]] void end_attempt(int p, detail::attempt how) {
+        detail::connecting& c = peers_.at(p).opening;
+        if (how == detail::attempt::done) {
+            auto [socket, sealed] = c.take(*hub_);
+            stream_to(p).open(std::move(socket), p > rank_, std::move(sealed));
+            activate(p);
+        } else if (how == detail::attempt::insecure) {
+            report(failure(errc::security, p));
+        } else if (how == detail::attempt::lacking) {
+            report(failure::no_descriptor(rank_, c.error()));
+        } else if (c.try_again(how, p > rank_)) {
+            peers_.wanted.push_back(p);
+        } else {
+            peers_.lose(p);
         }
-        stream_to(p).open(std::move(s), &h, p > rank_);
-        activate(p);
-        stream_to(p).push(); // sends the hello at once: where ranks share cores, this one's next turn may come late
     }
-    // The system refused at once, as it always does for unix sockets. EAGAIN: the listener has a long queue. A peer
-    // that has closed its listener may have left last messages at ours (see move_one()).
-    [[gnu::cold]] void not_connected(int p, int error) {
-        const bool is_refused = error == ECONNREFUSED && p > rank_ && ++peers_.at(p).refusals < 2;
-        if (is_refused || (hub_->is_unix() && error == EAGAIN)) return try_again(p, 1'000'000);
-        if (detail::is_out_of_descriptors(error) || detail::would_block(error))
-            return report(failure::no_descriptor(rank_, error));
-        if (error == EKEYREJECTED) return report(failure(errc::security, p));
-        peers_.lose(p);
-    }
-    [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket, const detail::secret& session) {
+    [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket, sole_ptr<detail::wire_layer> sealed) {
         const int p = h.from;
         if (!h.is_to(rank_) || p >= peers_.count() || h.depth != static_cast<std::uint32_t>(shape_.depth) ||
             h.slot_bytes != shape_.slot_bytes)
@@ -216,49 +211,32 @@ private:
         if (h.lane != 0) { // a lane that comes early is dropped: it is made again
             const bool is_known = h.lane < static_cast<std::uint32_t>(s.lanes());
             if (const int k = static_cast<int>(h.lane); is_known && p > rank_ && s.is_live() && !s.has_lane(k))
-                s.adopt_lane(k, h.attempt, std::move(socket), sealed(session, false));
+                s.adopt_lane(k, h.attempt, std::move(socket), std::move(sealed));
             return;
         }
-        const bool is_greeting = detail::is_in(peers_.greeting, p);
-        if ((now != stream::phase::closed || is_greeting) && (p < rank_ || now == stream::phase::open))
+        const bool is_opening = detail::is_in(peers_.opening, p);
+        if ((now != stream::phase::closed || is_opening) && (p < rank_ || now == stream::phase::open))
             return; // our connection stays
         if (now == stream::phase::left || now == stream::phase::lost) return;
-        peers_.stop_greeting(p);
+        peers_.stop_opening(p);
         if (now == stream::phase::waiting) {
             s.close();
             detail::remove_rank(peers_.active, p);
         }
         detail::remove_rank(peers_.wanted, p);
-        s.open(std::move(socket), nullptr, false, sealed(session, false));
+        s.open(std::move(socket), false, std::move(sealed));
         if (p < rank_) s.say_welcome();
         activate(p);
     }
-    sole_ptr<detail::wire_layer> sealed(const detail::secret& session, bool is_connecting) {
-        return detail::seal_connection(hub_->protected_by().level, session, is_connecting, hub_->calls());
-    }
-    [[gnu::cold]] bool greet() { // advances the proofs of connections that are not open yet
+    [[gnu::cold]] bool move_openings() { // connections that are not open yet
         bool moved = false;
-        for (std::size_t i = 0; i < peers_.greeting.size(); ++i) {
-            const int p = peers_.greeting[i];
-            detail::remote_peer& q = peers_.at(p);
-            const detail::greeted how = q.greeting->move();
-            if (how == detail::greeted::not_yet) continue;
+        for (std::size_t i = 0; i < peers_.opening.size(); ++i) {
+            const int p = peers_.opening[i];
+            const detail::attempt how = peers_.at(p).opening.move();
+            if (how == detail::attempt::not_yet) continue;
             moved = true;
-            --i;
-            descriptor socket = q.greeting->release_socket();
-            const detail::secret session = how == detail::greeted::done ? q.greeting->session() : detail::secret();
-            const bool is_refused = q.greeting->is_refused(), is_unreachable = q.greeting->is_unreachable();
-            peers_.stop_greeting(p);
-            if (how == detail::greeted::done) {
-                stream_to(p).open(std::move(socket), nullptr, p > rank_, sealed(session, true));
-                activate(p);
-            } else if (how == detail::greeted::insecure) {
-                report(failure(errc::security, p));
-            } else if (is_refused ? p < rank_ || ++q.refusals >= 2 : is_unreachable) {
-                peers_.lose(p);
-            } else { // pushed out by strangers, or it gave way to a connection that is to come
-                try_again(p, is_refused ? 1'000'000 : next_try_ns / 4);
-            }
+            peers_.opening.erase_at(i--);
+            end_attempt(p, how);
         }
         return moved;
     }
@@ -279,9 +257,9 @@ private:
         const failure known = failed();
         const bool is_thorough = (++looks_ & looks_before_thorough) == 0;
         if (shares_) adopt_parts();
-        if (!peers_.wanted.empty() || !peers_.greeting.empty() || is_thorough ||
+        if (!peers_.wanted.empty() || !peers_.opening.empty() || is_thorough ||
             (shares_ && hub_->shared().has_to_open())) {
-            const auto take = [&](auto& h, descriptor s, const auto& session) { adopt(h, std::move(s), session); };
+            const auto take = [&](auto& h, auto s, auto sealed) { adopt(h, std::move(s), std::move(sealed)); };
             const bool waits = !peers_.wanted.empty() || (shares_ && hub_->shared().has_to_open());
             if (const int e = hub_->look(id_, take); e != 0 && waits) report(failure::no_descriptor(rank_, e));
             if (hub_->shared().has_to_open()) hub_->shared().move(*hub_, job_rank(rank_));
@@ -292,7 +270,7 @@ private:
         if (!lanes_.is_idle() && (looks_ & 15) == 0)
             if (const failure f = lanes_.move(*hub_, rank_, [this](int p) -> stream& { return stream_to(p); }); f)
                 report(f);
-        bool moved = !peers_.greeting.empty() && greet();
+        bool moved = !peers_.opening.empty() && move_openings();
         const bool asks_first = shares_
                                     ? is_helped || visit_shared(moved)
                                     : peers_.poll.is_open() && !is_thorough; // at times every peer, whatever its state
@@ -341,10 +319,9 @@ private:
         }
         detail::remove_rank(peers_.active, p);
         if (s.state() == stream::phase::left) return true;
-        // It gave way to a connection that is to come. If the peer's process has ended, that connection may wait at our
-        // listener with its last messages: only the second refusal counts.
-        if (was_waiting && !s.is_nonsense() && (!s.is_refused() || ++peers_.at(p).refusals < 2)) {
-            try_again(p, s.is_refused() ? 1'000'000 : next_try_ns / 4);
+        // Mostly it gave way to a connection that is to come.
+        if (was_waiting && !s.is_nonsense() && peers_.at(p).opening.try_again(detail::attempt_after(s.error()), true)) {
+            peers_.wanted.push_back(p);
             s.close();
             return true;
         }
@@ -359,9 +336,7 @@ private:
         std::size_t i = 0;
         for (std::size_t left = peers_.wanted.size(); left > 0; --left, ++i) {
             const int p = peers_.wanted[i];
-            auto& at = peers_.at(p).try_at_ns;
-            if ((now_ns() < at && !at_once) || !hub_->knows(job_rank(p))) continue;
-            at = now_ns() + next_try_ns;
+            if ((!at_once && !peers_.at(p).opening.is_due()) || !hub_->knows(job_rank(p))) continue;
             peers_.wanted.erase_at(i--);
             connect(p);
         }
@@ -373,7 +348,7 @@ private:
     bool has_notified(audience whom) {
         const detail::lock_held here(lock_);
         if (whom == audience::all) looks_ = looks_before_thorough; // the next move accepts who has connected
-        if (!peers_.greeting.empty() || peers_.any([](stream& s) { return !s.has_said_failure(); })) return false;
+        if (!peers_.opening.empty() || peers_.any([](stream& s) { return !s.has_said_failure(); })) return false;
         if (whom != audience::connected && !peers_.wanted.empty()) return false;
         for (int p = 0; whom == audience::all && !shares_ && p < peers_.count(); ++p)
             if (p != rank_ && hub_->may_connect(job_rank(p)) && !peers_.is_known(p)) return false;

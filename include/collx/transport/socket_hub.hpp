@@ -189,7 +189,11 @@ public:
         return s;
     }
 
-    // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor, session). Returns
+    // The layer that bytes of a connection which came go through.
+    sole_ptr<detail::wire_layer> sealed(const detail::guest& g) const {
+        return detail::seal_connection(protection_.level, g.session(protection_.key), false, *calls_);
+    }
+    // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor, sealed). Returns
     // the errno for which no rank can be accepted, because this process gets no more descriptors; 0: they can.
     template <class Take>
     int look(std::uint64_t communicator, Take&& take) {
@@ -211,7 +215,7 @@ public:
             }
             detail::guest g = std::move(parked_[i]);
             parked_.erase_at(i);
-            if (g.hello.communicator == communicator) take(g.hello, std::move(g.socket), g.session(protection_.key));
+            if (g.hello.communicator == communicator) take(g.hello, std::move(g.socket), sealed(g));
             else trunks_.bring(std::move(g));
         }
         return refusal;

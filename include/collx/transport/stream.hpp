@@ -40,22 +40,21 @@ public:
     }
     receiving_end rx(int port) { return parts_.ports.rx(port); }
 
-    // Takes over a socket that is connected or connecting. `hello`, if not null, is sent first. A lower rank's end
-    // sends nothing else before the welcome. sealed: the layer that bytes go through. Requires: no connection so far.
-    void open(descriptor socket, const detail::stream_hello* hello, bool wait_for_welcome,
-              sole_ptr<detail::wire_layer> sealed = {}) {
+    // Takes over a connected socket. A lower rank's end sends nothing before the welcome. sealed: the layer that bytes
+    // go through. Requires: no connection so far.
+    void open(descriptor socket, bool wait_for_welcome, sole_ptr<detail::wire_layer> sealed = {}) {
         if (sealed) parts_.verbs = nullptr; // nothing would seal what a device sends
         leading().open(static_cast<descriptor&&>(socket), wait_for_welcome,
                        static_cast<sole_ptr<detail::wire_layer>&&>(sealed));
         receiver_.begin();
-        sender_.begin(hello);
+        sender_.begin();
     }
     // Takes over a line of a shared connection.
     [[gnu::cold]] void open(sole_ptr<detail::wire_layer> part) {
         leading().open(static_cast<sole_ptr<detail::wire_layer>&&>(part));
     }
     bool is_shared() const { return leading().is_shared; } // then it has no descriptor
-    // Gives up a connection over which nothing was sent but the hello.
+    // Gives up a connection over which nothing was sent.
     void close() {
         leading().socket.close();
         leading().phase = phase::closed;
@@ -66,9 +65,8 @@ public:
     bool is_insecure() const { return leading().is_insecure; }   // nonsense: another protection, or a broken seal
     bool lacks_memory() const { return leading().lacks_memory; } // for its slots: it reads no more, and still sends
     detail::shortage no_memory() const { return leading().no_memory; }
-    bool is_refused() const { return error() == ECONNREFUSED; } // there is no listener any more
-    int error() const { return leading().error; }               // of the system, 0: none
-    bool cannot_send() const { return leading().cannot_send; }  // receiving shows why
+    int error() const { return leading().error; }              // of the system, 0: none
+    bool cannot_send() const { return leading().cannot_send; } // receiving shows why
     int fd() const { return leading().fd(); }
 
     // Sends and receives what can be without waiting. True if anything moved.

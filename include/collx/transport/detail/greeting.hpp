@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How a connection begins in a job with a key, on both sides, one step at a time and without waiting: hello, answer,
-// proof, accepted (core/authentication.hpp). Everything has a fixed size. Before its proof, what the other side sends
-// is only compared. Knows nothing of what the connection is for.
+// How a connection begins, on both sides, one step at a time and without waiting: hello, and in a job with a key
+// answer, proof, accepted (core/authentication.hpp). Everything has a fixed size. Before its proof, what the other side
+// sends is only compared. Knows nothing of what the connection is for.
 #pragma once
 
 #include <poll.h>
@@ -24,55 +24,41 @@ enum class greeted : unsigned char {
     insecure // it has another key or asks for another protection
 };
 
-// Reads words of known size from a socket, and never further: what follows belongs to the stream.
-class word_reader {
+// Reads or writes words of known size, and never further: what follows belongs to the stream. not_yet, done or gone.
+class words_on_wire {
 public:
-    explicit word_reader(const socket_calls& calls) : calls_(&calls) {}
-    // not_yet, done or gone.
+    explicit words_on_wire(const socket_calls& calls) : calls_(&calls) {}
     greeted read(int fd, void* to, std::size_t bytes) {
-        while (got_ < bytes) {
-            one_part m(static_cast<char*>(to) + got_, bytes - got_);
-            const ssize_t n = without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_DONTWAIT); });
+        return move(to, bytes, [&](one_part& m) { return calls_->recvmsg(fd, &m, MSG_DONTWAIT); });
+    }
+    greeted write(int fd, const void* from, std::size_t bytes) {
+        return move(from, bytes, [&](one_part& m) {
+            const ssize_t n = calls_->sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (n < 0 && errno == ENOTCONN) errno = EAGAIN; // still connecting
+            return n;
+        });
+    }
+    int error() const { return error_; } // of the system, 0: none
+
+private:
+    template <class Call>
+    greeted move(const void* at, std::size_t bytes, Call&& call) {
+        while (done_ < bytes) {
+            one_part m(static_cast<const char*>(at) + done_, bytes - done_);
+            const ssize_t n = without_eintr([&] { return call(m); });
             if (n < 0 && would_block(errno)) return greeted::not_yet;
             if (n <= 0) {
                 error_ = n < 0 ? errno : 0;
                 return greeted::gone;
             }
-            got_ += static_cast<std::size_t>(n);
+            done_ += static_cast<std::size_t>(n);
         }
-        got_ = 0;
+        done_ = 0;
         return greeted::done;
     }
-    int error() const { return error_; }
 
-private:
     const socket_calls* calls_;
-    std::size_t got_ = 0;
-    int error_ = 0;
-};
-// Writes words to a socket.
-class word_writer {
-public:
-    explicit word_writer(const socket_calls& calls) : calls_(&calls) {}
-    greeted write(int fd, const void* from, std::size_t bytes) {
-        while (sent_ < bytes) {
-            const one_part m(static_cast<const char*>(from) + sent_, bytes - sent_);
-            const ssize_t n = without_eintr([&] { return calls_->sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
-            if (n < 0 && (would_block(errno) || errno == ENOTCONN)) return greeted::not_yet; // still connecting
-            if (n < 0) {
-                error_ = errno;
-                return greeted::gone;
-            }
-            sent_ += static_cast<std::size_t>(n);
-        }
-        sent_ = 0;
-        return greeted::done;
-    }
-    int error() const { return error_; }
-
-private:
-    const socket_calls* calls_;
-    std::size_t sent_ = 0;
+    std::size_t done_ = 0;
     int error_ = 0;
 };
 
@@ -83,12 +69,12 @@ struct listener_answer {
 };
 static_assert(sizeof(listener_answer) == 80);
 
-// The connecting side. `key` must outlive it.
+// The connecting side, in a job with a key or without (then a hello is enough). `key` must outlive it.
 class greeting {
 public:
     greeting(descriptor socket, const stream_hello& h, const job_key& key, const socket_calls& calls)
-        : socket_(static_cast<descriptor&&>(socket)), hello_(h), key_(&key), in_(calls), out_(calls) {
-        draw_random(hello_.nonce, sizeof hello_.nonce);
+        : socket_(static_cast<descriptor&&>(socket)), hello_(h), key_(&key), wire_(calls) {
+        if (key) draw_random(hello_.nonce, sizeof hello_.nonce);
     }
     [[gnu::cold]] greeted move() {
         for (;;) {
@@ -96,13 +82,10 @@ public:
             if (done != greeted::done || state_ == state::over) return done;
         }
     }
-    int error() const { return in_.error() != 0 ? in_.error() : out_.error(); } // of the system, 0: none
-    bool is_refused() const { return error() == ECONNREFUSED; }
-    // Whether the system could not reach the peer; an end that closed is not enough.
-    bool is_unreachable() const { return out_.error() != 0 && out_.error() != EPIPE && out_.error() != ECONNRESET; }
+    int error() const { return wire_.error(); } // of the system, 0: none
     int fd() const { return socket_.get(); }
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
-    secret session() const { return key_->session(hello_, answer_.words); }
+    secret session() const { return *key_ ? key_->session(hello_, answer_.words) : secret(); }
 
 private:
     enum class state : unsigned char { hello, head, words, proof, accepted, over };
@@ -112,23 +95,27 @@ private:
         const int fd = socket_.get();
         greeted g = greeted::gone;
         switch (state_) {
-            case state::hello: g = out_.write(fd, &hello_, sizeof hello_); break;
+            case state::hello:
+                g = wire_.write(fd, &hello_, sizeof hello_);
+                if (g != greeted::done || *key_) break;
+                state_ = state::over;
+                return g;
             case state::head:
-                g = in_.read(fd, &answer_.head, sizeof answer_.head);
+                g = wire_.read(fd, &answer_.head, sizeof answer_.head);
                 if (g == greeted::done && !is_head(stream_frame::kind::answer)) return greeted::insecure;
                 break;
             case state::words:
-                g = in_.read(fd, &answer_.words, sizeof answer_.words);
+                g = wire_.read(fd, &answer_.words, sizeof answer_.words);
                 if (g != greeted::done) break;
                 if (!key_->is_right(hello_, answer_.words)) {
-                    (void)out_.write(fd, &proof_, sizeof proof_); // an empty proof, so that the other side knows, too
+                    (void)wire_.write(fd, &proof_, sizeof proof_); // an empty proof, so that the other side knows, too
                     return greeted::insecure;
                 }
                 proof_ = key_->prove(hello_, answer_.words);
                 break;
-            case state::proof: g = out_.write(fd, &proof_, sizeof proof_); break;
+            case state::proof: g = wire_.write(fd, &proof_, sizeof proof_); break;
             case state::accepted:
-                g = in_.read(fd, &answer_.head, sizeof answer_.head);
+                g = wire_.read(fd, &answer_.head, sizeof answer_.head);
                 if (g == greeted::done && !is_head(stream_frame::kind::accepted)) return greeted::insecure;
                 break;
             case state::over: return greeted::done;
@@ -143,8 +130,7 @@ private:
     descriptor socket_;
     stream_hello hello_;
     const job_key* key_;
-    word_reader in_;
-    word_writer out_;
+    words_on_wire wire_;
     listener_answer answer_;
     auth_proof proof_;
     state state_ = state::hello;
@@ -154,7 +140,7 @@ private:
 class guest {
 public:
     guest(descriptor d, std::int64_t accepted_at_ns, const socket_calls& calls)
-        : socket(static_cast<descriptor&&>(d)), since_ns(accepted_at_ns), in_(calls), out_(calls) {}
+        : socket(static_cast<descriptor&&>(d)), since_ns(accepted_at_ns), wire_(calls) {}
 
     descriptor socket;
     std::int64_t since_ns;
@@ -191,7 +177,7 @@ private:
         greeted g = greeted::gone;
         switch (state_) {
             case state::hello:
-                g = in_.read(fd, &hello, sizeof hello);
+                g = wire_.read(fd, &hello, sizeof hello);
                 if (g != greeted::done) return g;
                 if (!hello.is_sound(token)) return greeted::gone;
                 if (hello.protected_by != static_cast<std::uint64_t>(asked)) return refuse(asked);
@@ -201,15 +187,15 @@ private:
                 }
                 answer_.words = key.answer(hello);
                 break;
-            case state::answer: g = out_.write(fd, &answer_, sizeof answer_); break;
+            case state::answer: g = wire_.write(fd, &answer_, sizeof answer_); break;
             case state::proof:
-                g = in_.read(fd, &proof_, sizeof proof_);
+                g = wire_.read(fd, &proof_, sizeof proof_);
                 has_other_protection_ = g == greeted::done && !key.is_right(hello, answer_.words, proof_);
                 if (has_other_protection_) return greeted::insecure;
                 break;
             case state::accepted: {
                 const stream_frame accepted{.what = stream_frame::kind::accepted};
-                g = out_.write(fd, &accepted, sizeof accepted);
+                g = wire_.write(fd, &accepted, sizeof accepted);
                 break;
             }
             case state::over: return greeted::done;
@@ -222,7 +208,7 @@ private:
     // and discarded: closing the socket over unread bytes would discard our frame.
     greeted refuse(protection asked) {
         const stream_frame refused{.what = stream_frame::kind::refused, .tag = static_cast<std::uint32_t>(asked)};
-        (void)out_.write(socket.get(), &refused, sizeof refused);
+        (void)wire_.write(socket.get(), &refused, sizeof refused);
         (void)::shutdown(socket.get(), SHUT_WR);
         state_ = state::refused;
         has_other_protection_ = true;
@@ -238,8 +224,7 @@ private:
         return greeted::not_yet;
     }
 
-    word_reader in_;
-    word_writer out_;
+    words_on_wire wire_;
     listener_answer answer_;
     auth_proof proof_;
     state state_ = state::hello;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <collx/core/growing_array.hpp>
-#include <collx/core/system_limits.hpp>
+#include <collx/transport/detail/connecting.hpp>
 #include <collx/transport/failure.hpp>
 #include <collx/transport/socket_hub.hpp>
 #include <collx/transport/stream.hpp>
@@ -51,63 +51,30 @@ private:
     struct way {
         int peer = 0, job_rank = 0;
         stream_hello hello;
-        descriptor socket; // has sent all that it had to, and waits for the confirmation
-        sole_ptr<greeting> proof;
-        sole_ptr<word_writer> writer;
-        sole_ptr<wire_layer> sealed;
-        std::int64_t try_at_ns = 0;
+        connecting opening;
+        connecting::parts made; // waits for the confirmation
     };
-    static constexpr std::int64_t next_try_ns = 50'000'000;
 
     // True when the lane is done or given up.
     bool step(way& w, socket_hub& hub, stream& s, int rank, failure& found) {
         const int k = static_cast<int>(w.hello.lane);
-        if (w.socket.is_open() && s.has_arrived(k, w.hello.attempt)) {
-            s.use_lane(k, std::move(w.socket), std::move(w.sealed));
+        if (w.made.socket.is_open() && s.has_arrived(k, w.hello.attempt)) {
+            s.use_lane(k, std::move(w.made.socket), std::move(w.made.sealed));
             return true;
         }
-        if (w.proof) return prove(w, hub, found);
-        if (w.writer) {
-            say(w);
-            return false;
-        }
-        if (now_ns() < w.try_at_ns) return false;
-        w.try_at_ns = now_ns() + next_try_ns;
-        if (w.socket.is_open() && is_alive(w.socket.get())) return false;
-        return connect(w, hub, rank, found);
-    }
-    bool connect(way& w, socket_hub& hub, int rank, failure& found) {
+        if (w.opening.is_under_way()) return end_attempt(w, hub, rank, w.opening.move(), found);
+        if (!w.opening.is_due()) return false;
+        w.opening.put_off(connecting::pause_ns);
+        if (w.made.socket.is_open() && is_alive(w.made.socket.get())) return false;
+        w.made = {};
         ++w.hello.attempt;
-        w.sealed = nullptr;
-        w.socket = hub.connect_to(w.job_rank);
-        if (!w.socket.is_open()) {
-            if (is_out_of_descriptors(errno)) found = failure::no_descriptor(rank, errno);
-            if (errno == EKEYREJECTED) found = failure(errc::security, w.peer);
-            return found.word != 0; // else this is tried again; that the peer is gone is found by the leading lane
-        }
-        if (const job_key& key = hub.protected_by().key; key) {
-            w.proof = make_sole<greeting>(std::move(w.socket), w.hello, key, hub.calls());
-            return prove(w, hub, found);
-        }
-        w.writer = make_sole<word_writer>(hub.calls());
-        say(w);
-        return false;
+        return end_attempt(w, hub, rank, w.opening.begin(hub, w.job_rank, w.hello), found);
     }
-    void say(way& w) {
-        const greeted how = w.writer->write(w.socket.get(), &w.hello, sizeof w.hello);
-        if (how == greeted::not_yet) return;
-        if (how == greeted::gone) w.socket.close();
-        w.writer = nullptr;
-    }
-    bool prove(way& w, socket_hub& hub, failure& found) {
-        const greeted how = w.proof->move();
-        if (how == greeted::not_yet) return false;
-        if (how == greeted::insecure) found = failure(errc::security, w.peer);
-        if (how == greeted::done) {
-            w.sealed = seal_connection(hub.protected_by().level, w.proof->session(), true, hub.calls());
-            w.socket = w.proof->release_socket();
-        }
-        w.proof = nullptr;
+    // An attempt that failed is made again: the leading lane finds that the peer is gone.
+    bool end_attempt(way& w, socket_hub& hub, int rank, attempt how, failure& found) {
+        if (how == attempt::done) w.made = w.opening.take(hub);
+        if (how == attempt::insecure) found = failure(errc::security, w.peer);
+        if (how == attempt::lacking) found = failure::no_descriptor(rank, w.opening.error());
         return found.word != 0;
     }
     static bool is_alive(int fd) {

@@ -9,7 +9,7 @@
 #include <collx/core/clock.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/transport/detail/greeting.hpp>
+#include <collx/transport/detail/connecting.hpp>
 #include <collx/transport/detail/poll_set.hpp>
 #include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/stream.hpp>
@@ -20,19 +20,17 @@ namespace detail {
 
 struct remote_peer {
     sole_ptr<stream> connection;
-    sole_ptr<detail::greeting> greeting; // the handshake that leads to `connection`
-    std::int64_t try_at_ns = 0;          // a lower rank's next attempt
+    connecting opening; // of it
     std::int64_t lost_at_ns = 0;
-    int refusals = 0;
 };
 
 class remote_peers {
 public:
     explicit remote_peers(std::size_t ranks) : all_(ranks) {}
 
-    growing_array<int> active, greeting; // with a connection; on the way to one
-    growing_array<int> wanted;           // higher ranks that have not connected
-    growing_array<int> lost;             // ended without a goodbye
+    growing_array<int> active, opening; // with a connection; on the way to one
+    growing_array<int> wanted;          // higher ranks that have not connected
+    growing_array<int> lost;            // ended without a goodbye
     poll_set poll;
 
     int count() const { return static_cast<int>(all_.size()); }
@@ -53,11 +51,11 @@ public:
     // Whether a connection to it exists, or existed, or is being made.
     bool is_known(int p) {
         const auto& c = at(p).connection;
-        return c && (c->state() != stream::phase::closed || is_in(wanted, p) || is_in(greeting, p) || is_in(lost, p));
+        return c && (c->state() != stream::phase::closed || is_in(wanted, p) || is_in(opening, p) || is_in(lost, p));
     }
-    void stop_greeting(int p) {
-        at(p).greeting = nullptr;
-        remove_rank(greeting, p);
+    void stop_opening(int p) {
+        at(p).opening.stop();
+        remove_rank(opening, p);
     }
     void lose(int p) {
         at(p).lost_at_ns = now_ns();
@@ -73,8 +71,8 @@ public:
     }
     // No peer is connected to, or on the way to be. Streams are kept.
     void drop_all() {
-        for (const int p : greeting) at(p).greeting = nullptr;
-        greeting.clear();
+        for (const int p : opening) at(p).opening.stop();
+        opening.clear();
         active.clear();
         wanted.clear();
         poll.close();

@@ -103,7 +103,7 @@ static_assert(sizeof(stream_frame) == 16);
 // The bytes between a head and its payload.
 inline std::size_t filler_of(const stream_frame& f) { return f.filler_units * stream_frame::filler_unit_bytes; }
 
-// An entry of the send queue: a hello (no head) or a frame, with the payload of a message.
+// An entry of the send queue: a frame, with the payload of a message.
 struct stream_entry {
     stream_frame head;
     const std::byte* payload;

@@ -100,10 +100,8 @@ public:
                 add(e.room(), e.bytes());
                 continue;
             }
-            if (e.head_bytes != 0) {
-                add(&e.head, sizeof e.head);
-                add(zeros, e.head_bytes - sizeof e.head);
-            }
+            add(&e.head, sizeof e.head);
+            add(zeros, e.head_bytes - sizeof e.head);
             if (e.is_referenced) break;
             add(e.payload, e.payload_bytes);
         }

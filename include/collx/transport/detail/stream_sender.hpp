@@ -24,14 +24,10 @@ public:
     stream_sender(stream_parts& of, const socket_calls& calls)
         : of_(of), unsent_(calls, static_cast<std::size_t>(of.ports.count() * of.ports.shape().depth)) {}
 
-    // A new connection: `hello`, if not null, is sent first.
-    void begin(const stream_hello* hello) {
+    void begin() { // a new connection
         queue_.clear();
         accepted_ = 0;
         of_.words.said_failure = 0; // a word over a connection that was given up has reached no rank
-        if (hello == nullptr) return;
-        hello_ = *hello;
-        queue_.add({{}, reinterpret_cast<const std::byte*>(&hello_), sizeof hello_, 0, false});
     }
     void set_copy_mode(single_copy_mode when) { unsent_.set_copy_mode(when); }
     void drop_pages() { unsent_.pages().drop(); }
@@ -250,7 +246,6 @@ private:
     stream_parts& of_;
     stream_queue queue_;
     stream_unsent unsent_;
-    stream_hello hello_;
     std::size_t accepted_ = 0;                 // queued bytes, not counted yet: the system may not have all of them
     std::size_t filler_ = 0, best_filler_ = 0; // before large messages; what the last of them asked for
     bool has_said_bye_ = false;

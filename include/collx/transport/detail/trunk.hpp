@@ -50,20 +50,17 @@ public:
     std::uint32_t generation() const { return generation_; }
     phase state() const { return static_cast<phase>(phase_.load(memory_order::acquire)); }
     int fd() const { return socket_.get(); }
-    bool is_refused() const { return error_ == ECONNREFUSED; }
+    int error() const { return error_; } // of the system, 0: none
 
-    // Takes over a socket that is connected or connecting. `hello`, if not null, is sent first.
-    void open(descriptor socket, const stream_hello* hello, bool wait_for_welcome, bool owes_welcome,
-              sole_ptr<wire_layer> sealed) {
+    // Takes over a connected socket.
+    void open(descriptor socket, bool wait_for_welcome, bool owes_welcome, sole_ptr<wire_layer> sealed) {
         const lock_held here(lock_);
         wire_.begin(std::move(sealed));
         socket_ = std::move(socket);
         error_ = 0;
         at_ = got_ = 0;
-        hello_.clear();
-        if (hello != nullptr) hello_.append(reinterpret_cast<const std::byte*>(hello), sizeof *hello);
         const segment welcome{.what = segment::kind::welcome};
-        if (owes_welcome) hello_.append(reinterpret_cast<const std::byte*>(&welcome), sizeof welcome);
+        if (owes_welcome) welcome_.append(reinterpret_cast<const std::byte*>(&welcome), sizeof welcome);
         set(wait_for_welcome ? phase::waiting : phase::open);
         (void)flush();
     }
@@ -198,16 +195,11 @@ private:
     }
     bool flush() {
         const phase now = state();
-        if (now == phase::closed || now == phase::lost) {
+        if (now != phase::open) {
             errno = now == phase::lost ? EPIPE : EAGAIN;
             return false;
         }
-        if (!write(hello_, hello_at_)) return false;
-        if (now == phase::waiting) {
-            errno = EAGAIN;
-            return false;
-        }
-        if (!write(unsent_, unsent_at_)) return false;
+        if (!write(welcome_, welcome_at_) || !write(unsent_, unsent_at_)) return false;
         if (!wire_.flush(socket_.get())) {
             note_error();
             return false;
@@ -327,8 +319,8 @@ private:
         set(next);
         error_ = error;
         socket_.close();
-        hello_.clear();
-        hello_at_ = 0;
+        welcome_.clear();
+        welcome_at_ = 0;
         if (next == phase::lost) {
             unsent_line_ = nullptr;
             lines_.tell_all();
@@ -344,8 +336,8 @@ private:
     atomic<bool> holds_unread_{false};
     bool is_forgotten_ = false, is_deaf_ = false; // deaf: a seal is broken, so nothing is read any more
     trunk_lines lines_;
-    growing_array<std::byte> hello_, unsent_; // what is sent first; segments that were not sent entirely
-    std::size_t hello_at_ = 0, unsent_at_ = 0;
+    growing_array<std::byte> welcome_, unsent_; // what is sent first; segments that were not sent entirely
+    std::size_t welcome_at_ = 0, unsent_at_ = 0;
     trunk_line* unsent_line_ = nullptr; // whose bytes are in unsent_; at most one, because others send after these
     trunk_line* line_ = nullptr;        // of the segment that is being read
     std::size_t left_ = 0;              // bytes left of it

@@ -12,7 +12,7 @@
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/core/system_limits.hpp>
+#include <collx/transport/detail/connecting.hpp>
 #include <collx/transport/detail/greeting.hpp>
 #include <collx/transport/detail/mutual_help.hpp>
 #include <collx/transport/detail/poll_set.hpp>
@@ -36,7 +36,7 @@ public:
         const lock_held here(lock_);
         way& w = way_to(peer);
         if (!w.to || w.to->state() == trunk::phase::lost) renew(w, w.to ? w.to->generation() + 1 : 0, me < peer);
-        if (me > peer && w.to->state() == trunk::phase::closed && !w.proof) connect(w, hub, me);
+        if (me > peer && w.to->state() == trunk::phase::closed && !w.opening.is_under_way()) connect(w, hub, me);
         return make_sole<trunk_end>(w.to, communicator, line_name);
     }
     // A peer (rank of the job) that has begun a line which this communicator does not have here yet; -1: none.
@@ -132,11 +132,10 @@ private:
     struct way {
         int peer = 0;
         counted_ptr<trunk> to;
-        sole_ptr<greeting> proof; // the handshake that leads to its connection
-        std::int64_t try_at_ns = 0;
-        int refusals = 0;
+        connecting opening; // of its connection
+        bool waits = false; // the connection that was made here is not welcomed yet
     };
-    static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 50'000'000, soon_ns = 1'000'000;
+    static constexpr std::int64_t first_try_ns = 5'000'000;
     static constexpr int none = -1;
 
     // There was no descriptor for poll_.
@@ -159,62 +158,51 @@ private:
     }
     void renew(way& w, std::uint32_t generation, bool is_patient) {
         w.to = make_counted<trunk>(*calls_, w.peer, generation, *helpers_, arrivals_);
-        w.proof = nullptr;
-        w.refusals = 0;
-        w.try_at_ns = is_patient ? now_ns() + first_try_ns : 0; // the higher rank mostly connects by itself
+        w.opening = {};
+        w.waits = false;
+        if (is_patient) w.opening.put_off(first_try_ns); // the higher rank mostly connects by itself
         if (!is_in(opening_, w.peer)) opening_.push_back(w.peer);
         is_opening_.store(true, memory_order::release);
     }
     // True when the trunk is open or lost.
     template <class Hub>
     bool step(way& w, Hub& hub, int me) {
-        if (w.proof) greet(w, hub, me);
-        else if (w.to->state() == trunk::phase::waiting) wait(w, me);
-        else if (w.to->state() == trunk::phase::closed && now_ns() >= w.try_at_ns && hub.knows(w.peer))
-            connect(w, hub, me);
+        if (w.opening.is_under_way()) end_attempt(w, hub, me, w.opening.move());
+        else if (w.waits) wait(w);
+        else if (w.to->state() == trunk::phase::closed && w.opening.is_due() && hub.knows(w.peer)) connect(w, hub, me);
         const trunk::phase now = w.to->state();
         if (now == trunk::phase::open) watch(w);
         return now == trunk::phase::open || now == trunk::phase::lost;
     }
-    void wait(way& w, int me) {
+    void wait(way& w) {
         w.to->pump();
-        if (w.to->state() == trunk::phase::closed) retry_later(w, me, w.to->is_refused());
-    }
-    // It gave way to a connection that is to come. If the peer's process has ended, that connection may wait at our
-    // listener with its last messages: only the second refusal counts.
-    void retry_later(way& w, int me, bool is_refused) {
-        if (is_refused && (w.peer < me || ++w.refusals >= 2)) return w.to->lose(ECONNREFUSED);
-        w.try_at_ns = now_ns() + (is_refused ? soon_ns : next_try_ns);
+        const trunk::phase now = w.to->state();
+        w.waits = now == trunk::phase::waiting;
+        if (now != trunk::phase::closed) return;
+        if (const int error = w.to->error(); !w.opening.try_again(attempt_after(error), true)) w.to->lose(error);
     }
     template <class Hub>
     void connect(way& w, Hub& hub, int me) {
         stream_hello h = hub.hello(name, me, w.peer, {});
         h.attempt = w.to->generation();
-        descriptor s = hub.connect_to(w.peer);
-        if (!s.is_open()) return not_connected(w, hub, me, errno);
-        const job_protection& by = hub.protected_by();
-        if (by.key) w.proof = make_sole<greeting>(std::move(s), h, by.key, *calls_);
-        else w.to->open(std::move(s), &h, w.peer > me, false, {});
-        if (w.to->state() == trunk::phase::open) watch(w);
+        end_attempt(w, hub, me, w.opening.begin(hub, w.peer, h));
     }
     template <class Hub>
-    void not_connected(way& w, Hub& hub, int me, int error) {
-        if (hub.is_unix() && error == EAGAIN) return void(w.try_at_ns = now_ns() + soon_ns); // a long queue
-        if (error == ECONNREFUSED) return retry_later(w, me, true);
-        if (would_block(error)) error = ENOSPC; // lack of memory, whose errno a line takes for "nothing has come yet"
-        w.to->lose(error == EKEYREJECTED ? EBADMSG : error);
-    }
-    template <class Hub>
-    void greet(way& w, Hub& hub, int me) {
-        const greeted how = w.proof->move();
-        if (how == greeted::not_yet) return;
-        const sole_ptr<greeting> was = std::move(w.proof);
-        if (how == greeted::done)
-            w.to->open(was->release_socket(), nullptr, w.peer > me, false,
-                       seal_connection(hub.protected_by().level, was->session(), true, *calls_));
-        else if (how == greeted::insecure) w.to->lose(EBADMSG);
-        else if (!was->is_refused() && was->is_unreachable()) w.to->lose(was->error());
-        else retry_later(w, me, was->is_refused()); // pushed out by strangers, too
+    void end_attempt(way& w, Hub& hub, int me, attempt how) {
+        if (how == attempt::not_yet) return;
+        int error = w.opening.error();
+        if (how == attempt::done) {
+            auto [socket, sealed] = w.opening.take(hub);
+            w.waits = w.peer > me;
+            w.to->open(std::move(socket), w.waits, false, std::move(sealed));
+        } else if (how == attempt::insecure) {
+            w.to->lose(EBADMSG);
+        } else if (how == attempt::lacking) {
+            if (would_block(error)) error = ENOSPC; // no memory, whose errno a line takes for "nothing has come yet"
+            w.to->lose(error);
+        } else if (!w.opening.try_again(how, w.peer > me)) {
+            w.to->lose(error);
+        }
     }
     template <class Hub>
     void adopt(guest& g, Hub& hub, int me) {
@@ -229,14 +217,13 @@ private:
             renew(w, h.attempt, true);
         }
         const trunk::phase now = w.to->state();
-        const bool is_ours_begun = w.proof || now == trunk::phase::waiting;
+        const bool is_ours_begun = w.opening.is_under_way() || now == trunk::phase::waiting;
         if (h.attempt < w.to->generation() || now == trunk::phase::open || now == trunk::phase::lost ||
             (is_ours_begun && h.from < me))
             return; // our connection stays
-        w.proof = nullptr;
+        w.opening.stop();
         w.to->drop();
-        w.to->open(std::move(g.socket), nullptr, false, h.from < me,
-                   seal_connection(hub.protected_by().level, g.session(hub.protected_by().key), false, *calls_));
+        w.to->open(std::move(g.socket), false, h.from < me, hub.sealed(g));
     }
     // Several trunks are polled at once, a single one by itself.
     void watch(way& w) {
