@@ -78,6 +78,12 @@ auto without_eintr(Call&& call) {
     return ms < longest_ms ? static_cast<int>(ms) : longest_ms;
 }
 
+// Which of these events, or POLLERR or POLLHUP, a descriptor has now; 0: none.
+inline short events_now(int fd, short wanted) {
+    pollfd p{fd, wanted, 0};
+    return ::poll(&p, 1, 0) > 0 ? p.revents : short{0};
+}
+
 // Waits for an event of one descriptor. False when the deadline passes first.
 [[gnu::cold]] inline bool wait_for_event(int fd, short events, const deadline& until) {
     for (;;) {

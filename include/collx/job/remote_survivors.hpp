@@ -53,9 +53,7 @@ public:
         name_ = links_.hub().helpers().enter(*this);
         return decided_;
     }
-    static bool is_in(const members& m, int r) {
-        return (m[static_cast<std::size_t>(r) / 64] >> (static_cast<unsigned>(r) % 64) & 1) != 0;
-    }
+    static bool is_in(const members& m, int r) { return is_member(m.data(), r); }
 
 private:
     using kind = survival_word::kind;
@@ -69,15 +67,8 @@ private:
     };
 
     peer& at(int r) { return peers_[r]; }
-    static void add(members& m, int r) {
-        m[static_cast<std::size_t>(r) / 64] |= std::uint64_t{1} << (static_cast<unsigned>(r) % 64);
-    }
 
     std::int64_t patience_ns() const { return limit_ns_ / 2; }
-    [[noreturn, gnu::cold]] void fail_late(int late) const {
-        fail(errc::timeout, me_, late, "all ranks that live must call shrink()",
-             "rank %d lives, but did not come to shrink the communicator", late);
-    }
 
     // Ends the old communicator for a member that is in a call of it, waits for a rank that shrinks, and has no
     // connection to the rank that is gone.
@@ -130,7 +121,7 @@ private:
                     say_here(r);
                 }
             // Times out later than a coordinator that came at the same time.
-            if (now - begun_ns_ > limit_ns_ + limit_ns_ / 8) fail_late(missing_);
+            if (now - begun_ns_ > limit_ns_ + limit_ns_ / 8) fail_late_to_shrink(me_, missing_);
         }
     }
     // Handles a message of rank k. True when it is the commit.
@@ -145,7 +136,7 @@ private:
             case kind::commit: decided_ = h.bits; return true;
             case kind::late: // the coordinator has timed out; it may come again while this rank has time left
                 missing_ = h.word.rank < 0 ? k : h.word.rank;
-                if (now_ns() - begun_ns_ > limit_ns_ / 2) fail_late(missing_);
+                if (now_ns() - begun_ns_ > limit_ns_ / 2) fail_late_to_shrink(me_, missing_);
                 return false;
             case kind::out: fail_left_out(me_);
             default: links_.close(k); return false;
@@ -229,7 +220,7 @@ private:
             proposal = p.accepted;
         }
         for (int r = 0; ballot == 0 && r < n_; ++r)
-            if (r == me_ || at(r).has_come) add(proposal, r);
+            if (r == me_ || at(r).has_come) add_member(proposal.data(), r);
         core_->accepted_ballot = me_ + 1;
         core_->accepted_members = proposal;
     }
@@ -250,7 +241,7 @@ private:
         if (now - begun_ns_ > limit_ns_) {
             tell(kind::late, missing, proposal);
             links_.part_all();
-            fail_late(missing);
+            fail_late_to_shrink(me_, missing);
         }
         if (now - told_ns_ < limit_ns_ / 32) return;
         told_ns_ = now;

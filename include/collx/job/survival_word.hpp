@@ -2,7 +2,6 @@
 // The messages of survivors on several hosts (remote_survivors.hpp), and the check whether a rank still has a listener.
 #pragma once
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -38,8 +37,8 @@ public:
             since_ns_ = now;
             if (!asking_.is_open()) return means_gone(attempt_after(errno)) ? answer::closed : answer::unknown;
         }
-        pollfd p{asking_.get(), POLLOUT, 0};
-        if (::poll(&p, 1, 0) <= 0) return now - since_ns_ > patience_ns ? answer::closed : answer::unknown;
+        if (events_now(asking_.get(), POLLOUT) == 0)
+            return now - since_ns_ > patience_ns ? answer::closed : answer::unknown;
         int trouble = 0;
         socklen_t bytes = sizeof trouble;
         (void)::getsockopt(asking_.get(), SOL_SOCKET, SO_ERROR, &trouble, &bytes);

@@ -17,6 +17,14 @@ namespace detail {
 [[noreturn, gnu::cold]] inline void fail_left_out(int rank) {
     fail(errc::peer_failed, rank, rank, "start again: this rank came too late", "the others went on without this rank");
 }
+[[noreturn, gnu::cold]] inline void fail_late_to_shrink(int rank, int late) {
+    fail(errc::timeout, rank, late, "all ranks that live must call shrink()",
+         "rank %d lives, but did not come to shrink the communicator", late);
+}
+
+// A bit for each rank.
+inline bool is_member(const std::uint64_t* bits, int r) { return (bits[r / 64] >> (r % 64) & 1) != 0; }
+inline void add_member(std::uint64_t* bits, int r) { bits[r / 64] |= std::uint64_t{1} << (r % 64); }
 
 // Ends a communicator of which a member is gone, as far as this rank can see. A member that is in a call of it then
 // learns of the death, and does not wait for those who shrink.
@@ -70,8 +78,7 @@ private:
     [[noreturn, gnu::cold]] void withdraw(int late) {
         --c_.shrinks;
         mine().round.store(round_ - 1, memory_order::release);
-        fail(errc::timeout, c_.net.rank(), late, "all ranks that live must call shrink()",
-             "rank %d lives, but did not come to shrink the communicator", late);
+        fail_late_to_shrink(c_.net.rank(), late);
     }
 
     // Proposes members and a place. False if a rank has withdrawn since it was seen: it lives and will come again.
@@ -82,7 +89,7 @@ private:
         for (int r = 0; r < c_.net.size(); ++r) {
             if (is_gone(r)) continue;
             if (!has_come(r)) return false;
-            note.members[r / 64] |= std::uint64_t{1} << (r % 64);
+            add_member(note.members, r);
             ++count;
         }
         (void)propose_place(c_, round_, links_layout::for_ranks(count));
@@ -114,7 +121,7 @@ inline detail::growing_array<int> chosen_members(const communicator_core& c, con
                                                  int& rank_there) {
     detail::growing_array<int> members;
     for (int r = 0; r < c.net.size(); ++r) {
-        if ((bits[r / 64] >> (r % 64) & 1) == 0) continue;
+        if (!is_member(bits, r)) continue;
         if (r == c.net.rank()) rank_there = static_cast<int>(members.size());
         members.push_back(c.members[r]);
     }

@@ -369,8 +369,7 @@ private:
     static bool has_ended(std::uint32_t process) {
         const descriptor fd(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0)));
         if (!fd.is_open()) return ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
-        pollfd p{fd.get(), POLLIN, 0};
-        return ::poll(&p, 1, 0) > 0;
+        return detail::events_now(fd.get(), POLLIN) != 0;
     }
     static void release(arena_header& h) { h.lock.store(0, memory_order::release); }
 

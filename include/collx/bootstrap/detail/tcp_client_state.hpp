@@ -25,10 +25,7 @@ struct tcp_client_state {
     tcp_keyed_hello hello{};
     auth_answer said{};
 
-    bool has_hung_up() const {
-        char first;
-        return ::recv(socket.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-    }
+    bool has_hung_up() const { return events_now(socket.get(), POLLRDHUP) != 0; }
     // The head of the frame that is being read.
     tcp_request head() const { return in.as<tcp_request>(); }
     // How many bytes of it have not come, as far as is known.

@@ -4,7 +4,6 @@
 // sends is only compared. Knows nothing of what the connection is for.
 #pragma once
 
-#include <poll.h>
 #include <sys/uio.h>
 
 #include <cerrno>
@@ -157,17 +156,9 @@ public:
     bool has_other_protection() const { return has_other_protection_; }
     bool is_being_told() const { return state_ == state::refused; }
     // Whether the lower rank has closed the connection. It sends nothing before it is welcomed.
-    bool has_given_up() const {
-        char first;
-        return hello.from_side == stream_hello::side::lower &&
-               ::recv(socket.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-    }
-
+    bool has_given_up() const { return hello.from_side == stream_hello::side::lower && has_hung_up(); }
     // Whether the other end sends nothing more.
-    bool has_hung_up() const {
-        pollfd p{socket.get(), POLLRDHUP, 0};
-        return ::poll(&p, 1, 0) > 0;
-    }
+    bool has_hung_up() const { return events_now(socket.get(), POLLRDHUP) != 0; }
 
 private:
     enum class state : unsigned char { hello, answer, proof, accepted, over, refused };

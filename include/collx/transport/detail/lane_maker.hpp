@@ -4,7 +4,6 @@
 // sent over it. The rank with the higher number of a pair makes them, so that there is one of each.
 #pragma once
 
-#include <cerrno>
 #include <cstdint>
 #include <utility>
 
@@ -65,7 +64,7 @@ private:
         if (w.opening.is_under_way()) return end_attempt(w, hub, rank, w.opening.move(), found);
         if (!w.opening.is_due()) return false;
         w.opening.put_off(connecting::pause_ns);
-        if (w.made.socket.is_open() && is_alive(w.made.socket.get())) return false;
+        if (w.made.socket.is_open() && events_now(w.made.socket.get(), POLLRDHUP) == 0) return false;
         w.made = {};
         ++w.hello.attempt;
         return end_attempt(w, hub, rank, w.opening.begin(hub, w.job_rank, w.hello), found);
@@ -76,11 +75,6 @@ private:
         if (how == attempt::insecure) found = failure(errc::security, w.peer);
         if (how == attempt::lacking) found = failure::no_descriptor(rank, w.opening.error());
         return found.word != 0;
-    }
-    static bool is_alive(int fd) {
-        char c;
-        const ssize_t n = ::recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
-        return n > 0 || (n < 0 && (would_block(errno) || errno == EINTR));
     }
     growing_array<way> ways_;
 };

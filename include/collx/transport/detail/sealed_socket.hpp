@@ -190,15 +190,9 @@ public:
         return without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_PEEK | MSG_DONTWAIT); });
     }
     // Whether the system has something to receive, or the end.
-    static bool is_readable(int fd) {
-        pollfd p{fd, POLLIN, 0};
-        return ::poll(&p, 1, 0) > 0;
-    }
+    static bool is_readable(int fd) { return events_now(fd, POLLIN) != 0; }
     // Whether the other end has given up the connection and what it had sent.
-    static bool is_reset(int fd) {
-        pollfd p{fd, 0, 0};
-        return ::poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP)) != 0;
-    }
+    static bool is_reset(int fd) { return (events_now(fd, 0) & (POLLERR | POLLHUP)) != 0; }
     bool flush(int fd) { return !layer_ || layer_->flush(fd); }
     bool has_pending() const { return layer_ && layer_->has_pending(); }
     bool has_unread() const { return layer_ && layer_->has_unread(); }
