@@ -25,9 +25,11 @@ namespace {
 struct bad_network {
     static inline std::function<void()> before_connect;
     static inline int connect_error = 0, read_error = 0, attempts = 0;
+    static inline bool binds_to_peer = false; // as the system may choose, if the peer's port is free
     static int connect(int fd, const sockaddr* a, socklen_t bytes) {
         ++attempts;
         if (const auto act = std::exchange(before_connect, nullptr)) act();
+        if (binds_to_peer) (void)::bind(fd, a, bytes);
         if (connect_error == 0) return ::connect(fd, a, bytes);
         errno = connect_error;
         return -1;
@@ -41,6 +43,7 @@ struct bad_network {
     ~bad_network() {
         before_connect = nullptr;
         connect_error = read_error = 0;
+        binds_to_peer = false;
     }
 };
 constexpr socket_calls bad_calls{::socket,  bad_network::connect, ::accept4,
@@ -165,6 +168,27 @@ TEST_CASE("who has no local port left says so, and takes no other rank for dead"
         (void)links.move();
         CHECK(failed.load() == failure(errc::resource, 1, detail::shortage::ports).word);
         CHECK(links.find_gone(0, now_ns()) == -1);
+        links.say_bye();
+    }
+}
+
+// A socket that connects to a free port of its own host may be given this port as its own.
+TEST_CASE("who has connected to itself has found no rank") {
+    for (const bool is_shared : {false, true}) {
+        CAPTURE(is_shared);
+        const bad_network network;
+        pair_of_ranks both(is_shared);
+        both.listeners[0].close();
+        collx::atomic<std::uint64_t> failed{0};
+        remote_links links(both.hub(1, bad_calls), both.member(1));
+        links.begin(failed);
+        bad_network::binds_to_peer = true;
+        (void)links.tx(0, 0);
+        CHECK(wait_until([&] {
+            (void)links.move();
+            return failed.load() != 0 || links.find_gone(0, now_ns()) == 0;
+        }));
+        CHECK(failed.load() == 0);
         links.say_bye();
     }
 }

@@ -85,7 +85,7 @@ namespace detail {
     if (address != nullptr) {
         chosen = choose_address(address, root);
     } else {
-        if (root.empty() || detail::is_loopback(detail::numeric_address(root, 0))) return h;
+        if (root.empty() || detail::numeric_address(root, 0).is_loopback()) return h;
         chosen = {detail::address_towards(detail::numeric_address(root, 9)),
                   "on the way to " + root + ", where the ranks meet"};
         if (chosen.address.empty()) return h;

@@ -105,11 +105,11 @@ template <class Fits>
 
 // The address from which this host sends to `to`; empty if it has no route there. Requires: `to` was read with a port;
 // connecting a datagram socket sends nothing.
-[[gnu::cold]] inline kept_text address_towards(tcp_address to) {
+[[gnu::cold]] inline kept_text address_towards(const socket_address& to) {
     const descriptor s(::socket(to.address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!s.is_open() || ::connect(s.get(), to.get(), to.bytes) != 0) return "";
-    to.bytes = sizeof to.address;
-    return ::getsockname(s.get(), to.get(), &to.bytes) == 0 ? text_of(to.get()) : "";
+    const socket_address here = socket_address::of(s.get());
+    return here.bytes != 0 ? text_of(here.get()) : "";
 }
 
 [[noreturn, gnu::cold]] inline void fail_address(const kept_text& wanted, const char* what,
@@ -131,7 +131,7 @@ choose_address(const kept_text& wanted, const kept_text& root,
     if (wanted.starts_with("route") && (wanted.size() == 5 || wanted[5] == ':')) {
         const kept_text to = wanted.size() > 6 ? wanted.substr(6) : root;
         if (to.empty()) detail::fail_address(wanted, "the ranks do not meet at an address; say route:ADDRESS", all);
-        detail::tcp_address there;
+        socket_address there;
         if (!detail::read_numeric_address(to, 9, there))
             detail::fail_address(wanted, ("'" + to + "' is no address in numbers").c_str(), all);
         const kept_text from = detail::address_towards(there);
@@ -146,10 +146,10 @@ choose_address(const kept_text& wanted, const kept_text& root,
         return {found->address, said + ": " + found->interface + " has it"};
     }
     if (wanted.find(':') != kept_text::npos || wanted.find_first_not_of("0123456789.") == kept_text::npos) {
-        detail::tcp_address read;
+        socket_address read;
         if (!detail::read_numeric_address(wanted, 0, read))
             detail::fail_address(wanted, "no address such as 10.0.0.1 or fd00::1", all);
-        if (detail::is_any_host(read)) detail::fail_address(wanted, "no other host reaches this address", all);
+        if (read.is_any_host()) detail::fail_address(wanted, "no other host reaches this address", all);
         return {wanted, said};
     }
     const auto of_it = [&](const auto& i) { return i.interface == wanted; };

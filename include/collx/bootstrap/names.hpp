@@ -44,7 +44,7 @@ inline bool is_name(const kept_text& host) {
            host.find_first_not_of("0123456789.") != kept_text::npos;
 }
 inline bool is_outward(const kept_text& address) {
-    return !address.starts_with("fe80:") && !is_loopback(numeric_address(address, 0));
+    return !address.starts_with("fe80:") && !numeric_address(address, 0).is_loopback();
 }
 
 // IPv4 before IPv6, then the lowest text, because resolvers sort in different ways.

@@ -162,18 +162,11 @@ namespace detail {
     return by;
 }
 
-inline bool is_loopback(const tcp_address& a) {
-    if (a.address.ss_family == AF_INET)
-        return ntohl(reinterpret_cast<const sockaddr_in&>(a.address).sin_addr.s_addr) >> 24 == 127;
-    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(a.address).sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(&v6);
-}
-
 // Refuses an address that others could reach, unless there is a key or the user says that it does not matter.
 [[gnu::cold]] inline void require_protection(const environment& env, const char* variable, const kept_text& host,
                                              const job_key& key) {
     const char* insecure = env.get("COLLX_INSECURE");
-    if (is_loopback(numeric_address(host, 0)) || key || (insecure != nullptr && insecure[0] == '1')) return;
+    if (numeric_address(host, 0).is_loopback() || key || (insecure != nullptr && insecure[0] == '1')) return;
     fail(errc::environment, -1, -1,
          "give the job a key, see docs/security.md, or set COLLX_INSECURE=1 if that whole network is trusted",
          "%s names %.60s, which can be reached from outside, and the job has no key", variable, host.c_str());

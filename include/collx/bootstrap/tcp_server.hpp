@@ -35,17 +35,14 @@ public:
     // Starts to serve. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not local.
     [[gnu::cold]] explicit tcp_server(const kept_text& host = "127.0.0.1", int port = 0, const job_key& key = {})
         : owner_(::getpid()), key_(key) {
-        detail::tcp_address a = detail::numeric_address(look_up(host, deadline::in_ns(slow_limit_ns)), port);
+        const socket_address a = detail::numeric_address(look_up(host, deadline::in_ns(slow_limit_ns)), port);
         listener_ = detail::tcp_socket(a);
         const int on = 1;
         ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         if (::bind(listener_.get(), a.get(), a.bytes) != 0 || ::listen(listener_.get(), SOMAXCONN) != 0)
             fail(errc::environment, -1, -1, "give the store an address of this host and a free port",
                  "cannot listen on %.80s port %d: %s", host.c_str(), port, std::strerror(errno));
-        a.bytes = sizeof a.address;
-        ::getsockname(listener_.get(), a.get(), &a.bytes);
-        port_ = ntohs(a.address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(a.address).sin6_port
-                                                      : reinterpret_cast<sockaddr_in&>(a.address).sin_port);
+        port_ = socket_address::of(listener_.get()).port();
         stop_ = descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (!stop_.is_open())
             fail(errc::resource, -1, -1, detail::remedy_for_descriptor(errno), "cannot make an event: %s",

@@ -24,7 +24,7 @@ public:
     [[gnu::cold]] tcp_store(const kept_text& host, int port, const deadline& until, int rank = -1,
                             const job_key& key = {})
         : owner_(::getpid()), address_(detail::numeric_address(look_up(host, until), port)), rank_(rank), key_(key) {
-        if (detail::is_any_host(address_))
+        if (address_.is_any_host())
             fail(errc::environment, rank, -1, "give an address or a name of rank 0's host",
                  "no other host reaches a store at %.80s", host.c_str());
         // Another job's server may be about to leave this port.
@@ -216,14 +216,7 @@ private:
 
     // A socket that tries a free port of its own host again and again may be given this port as its own and connect to
     // itself.
-    bool is_own_echo() const {
-        detail::tcp_address mine, theirs;
-        mine.bytes = theirs.bytes = sizeof(sockaddr_storage);
-        if (::getsockname(socket_.get(), mine.get(), &mine.bytes) != 0 ||
-            ::getpeername(socket_.get(), theirs.get(), &theirs.bytes) != 0)
-            return true;
-        return mine.bytes == theirs.bytes && std::memcmp(&mine.address, &theirs.address, mine.bytes) == 0;
-    }
+    bool is_own_echo() const { return socket_address::of(socket_.get()) == address_; }
 
     [[gnu::cold]] answer ask(detail::tcp_word word, name_view key, name_view value, std::int64_t number,
                              const deadline& until) {
@@ -299,7 +292,7 @@ private:
     }
 
     pid_t owner_;
-    detail::tcp_address address_;
+    socket_address address_;
     descriptor socket_;
     int rank_, watching_rank_ = 0, watching_ranks_ = 0;
     job_key key_;

@@ -173,11 +173,7 @@ public:
     // An address that is not in use: a free port of a numeric address, or a new name for a unix socket.
     [[gnu::cold]] static socket_address address_to_listen(const kept_text& at) {
         if (is_unix_address(at)) return unix_address(unix_directory(at), new_unix_name());
-        return address_of(at, 0);
-    }
-    [[gnu::cold]] static socket_address address_of(const kept_text& host, int port) {
-        const tcp_address a = numeric_address(host, port);
-        return {a.address, a.bytes};
+        return numeric_address(at, 0);
     }
 
 private:
@@ -189,7 +185,7 @@ private:
         if (const name_view name = name_view(host).substr(host.size() < 5 ? host.size() : 5);
             is_unix_address(host) && is_unix_name(name))
             return unix_address(directory_, name);
-        return address_of(host, static_cast<int>(read_digits(at, 65535)));
+        return numeric_address(host, static_cast<int>(read_digits(at, 65535)));
     }
     // What one rank publishes in the exchange: its host, and where it listens.
     struct card {

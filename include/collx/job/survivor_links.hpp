@@ -214,10 +214,8 @@ private:
     }
     bool is_established(int r) {
         if (!is_connected(r)) return false;
-        sockaddr_storage a;
-        socklen_t bytes = sizeof a;
         const int fd = at(r).opening.is_under_way() ? at(r).opening.fd() : at(r).connection->fd();
-        return ::getpeername(fd, reinterpret_cast<sockaddr*>(&a), &bytes) == 0;
+        return socket_address::of_peer(fd).bytes != 0;
     }
 
     communicator_core* core_; // until leave_core()

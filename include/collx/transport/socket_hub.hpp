@@ -40,12 +40,12 @@ public:
         if (!s.is_open())
             fail(errc::resource, -1, -1, detail::remedy_for_descriptor(errno), "cannot make a socket: %s",
                  std::strerror(errno));
-        if (::bind(s.get(), address.get(), address.bytes) != 0 || ::listen(s.get(), SOMAXCONN) != 0 ||
-            ::getsockname(s.get(), reinterpret_cast<sockaddr*>(&address.address), &address.bytes) != 0)
+        if (::bind(s.get(), address.get(), address.bytes) != 0 || ::listen(s.get(), SOMAXCONN) != 0)
             fail(errc::environment, -1, -1,
                  address.is_unix() ? "name a directory that this user may write to, or say COLLX_ADDRESS=unix"
                                    : "set COLLX_ADDRESS to an address of this host",
                  "cannot listen on this rank's address: %s", std::strerror(errno));
+        address = socket_address::of(s.get());
         return s;
     }
 
@@ -143,12 +143,7 @@ public:
     void shorten_linger(std::int64_t ns) { linger_ns_ = ns < linger_ns_ ? ns : linger_ns_; }
 
     int port() const { return own_address().port(); }
-    socket_address own_address() const {
-        socket_address a;
-        a.bytes = sizeof a.address;
-        if (::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a.address), &a.bytes) != 0) a = {};
-        return a;
-    }
+    socket_address own_address() const { return socket_address::of(listener_.get()); }
     // Over unix sockets the kernel tells whose the other end is.
     bool is_unix() const { return is_unix_; }
     const socket_calls& calls() const { return *calls_; }
@@ -182,6 +177,10 @@ public:
         if (!s.is_open()) return s;
         detail::tune_socket(s.get(), a.is_loopback());
         if (calls_->connect(s.get(), a.get(), a.bytes) != 0 && errno != EINPROGRESS && errno != EINTR) s.close();
+        if (s.is_open() && socket_address::of(s.get()) == a) { // see is_own_echo() of tcp_store
+            s.close();
+            errno = ECONNREFUSED;
+        }
         if (s.is_open() && !detail::is_of_this_user(s.get(), a)) {
             s.close();
             errno = EKEYREJECTED;
@@ -302,7 +301,7 @@ private:
             }
             // A limited number waits for communicators that may never be made.
             if (how == detail::greeted::done && parked_.size() < 8 * most_guests()) {
-                detail::tune_socket(g.socket.get(), is_near(g.socket.get()));
+                detail::tune_socket(g.socket.get(), socket_address::of(g.socket.get()).is_loopback());
                 parked_.push_back(std::move(g));
             }
             guests_.erase_at(i);
@@ -316,11 +315,6 @@ private:
                 (g.is_being_told() && g.move(token_, protection_.level, protection_.key) == detail::greeted::not_yet) ||
                 is_telling;
         return is_telling;
-    }
-    static bool is_near(int fd) {
-        socket_address a;
-        a.bytes = sizeof a.address;
-        return ::getsockname(fd, reinterpret_cast<sockaddr*>(&a.address), &a.bytes) == 0 && a.is_loopback();
     }
     [[gnu::cold]] void wait_for_leavers(const deadline& until) {
         while (!lingering_.empty() && !until.passed()) {

@@ -16,6 +16,7 @@
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/authentication.hpp>
 #include <collx/core/kept_text.hpp>
+#include <collx/core/socket_address.hpp>
 #include <collx/core/system_limits.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -88,15 +89,9 @@ struct tcp_keyed_hello {
 };
 static_assert(sizeof(tcp_keyed_hello) == 56);
 
-struct tcp_address {
-    sockaddr_storage address{};
-    socklen_t bytes = 0;
-    sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
-};
-
 // Reads a numeric address, [v6] with or without brackets; a scope is kept. Names are not looked up, because they
 // resolve differently from host to host. False if it is none.
-[[nodiscard]] inline bool read_numeric_address(kept_text host, int port, tcp_address& a) {
+[[nodiscard]] inline bool read_numeric_address(kept_text host, int port, socket_address& a) {
     if (host.size() > 2 && host[0] == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     auto& v4 = reinterpret_cast<sockaddr_in&>(a.address);
     const bool is_port = port >= 0 && port <= 65535;
@@ -119,22 +114,15 @@ struct tcp_address {
     return true;
 }
 // The address of a store.
-inline tcp_address numeric_address(const kept_text& host, int port) {
-    tcp_address a;
+inline socket_address numeric_address(const kept_text& host, int port) {
+    socket_address a;
     if (!read_numeric_address(host, port, a))
         fail(errc::environment, -1, -1, "write the store as an address such as 127.0.0.1 or ::1 and a port",
              "'%.80s', port %d is not a numeric address", host.c_str(), port);
     return a;
 }
 
-// 0.0.0.0 or ::, to which each host would connect to itself.
-inline bool is_any_host(const tcp_address& a) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(a.address);
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(a.address);
-    return a.address.ss_family == AF_INET ? v4.sin_addr.s_addr == 0 : IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr) != 0;
-}
-
-inline descriptor tcp_socket(const tcp_address& a) {
+inline descriptor tcp_socket(const socket_address& a) {
     descriptor s(::socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!s.is_open())
         fail(errno == EAFNOSUPPORT ? errc::unsupported : errc::resource, -1, -1, remedy_for_descriptor(errno),

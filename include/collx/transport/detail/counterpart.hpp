@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include <collx/core/descriptor.hpp>
+#include <collx/core/socket_address.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -23,11 +24,7 @@ class counterpart {
 public:
     // fd: a connected socket. Keeps its addresses, so that ask() works after a reset, too.
     [[gnu::cold]] explicit counterpart(int fd) {
-        sockaddr_storage here{}, there{};
-        socklen_t bytes = sizeof here, peer_bytes = sizeof there;
-        if (::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &bytes) != 0 ||
-            ::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &peer_bytes) != 0)
-            return;
+        const sockaddr_storage here = socket_address::of(fd).address, there = socket_address::of_peer(fd).address;
         inet_diag_req_v2& q = question_.body;
         q.sdiag_family = static_cast<std::uint8_t>(here.ss_family);
         q.sdiag_protocol = IPPROTO_TCP;

@@ -14,6 +14,7 @@
 
 #include <collx/core/descriptor.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/socket_address.hpp>
 #include <collx/transport/detail/one_part.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -53,25 +54,6 @@ inline ssize_t receive_parts(int fd, msghdr* m, int flags) {
 
 inline constexpr socket_calls system_socket_calls{
     ::socket, ::connect, ::accept4, detail::send_parts, detail::receive_parts, ::epoll_wait, ::vmsplice, ::splice};
-
-// Where a rank listens: IPv4, IPv6 or a unix socket. Numbers only; texts are read above this room.
-struct socket_address {
-    sockaddr_storage address{};
-    socklen_t bytes = 0;
-    const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
-    bool is_unix() const { return address.ss_family == AF_UNIX; }
-    bool is_loopback() const {
-        if (address.ss_family == AF_INET)
-            return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
-        if (address.ss_family != AF_INET6) return false;
-        const in6_addr& a = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-        return IN6_IS_ADDR_LOOPBACK(&a);
-    }
-    int port() const {
-        return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                                                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
-    }
-};
 
 namespace detail {
 

@@ -58,12 +58,9 @@ inline bool is_of_this_user(int fd, const socket_address& a) { return !a.is_unix
 
 // Removes the file of a listening socket, if it has one.
 [[gnu::cold]] inline void remove_unix_file(int listener) {
-    socket_address a;
-    a.bytes = sizeof(sockaddr_un);
+    const socket_address a = socket_address::of(listener);
     const auto& u = reinterpret_cast<const sockaddr_un&>(a.address);
-    if (listener >= 0 && ::getsockname(listener, reinterpret_cast<sockaddr*>(&a.address), &a.bytes) == 0 &&
-        a.is_unix() && a.bytes > offsetof(sockaddr_un, sun_path) && u.sun_path[0] == '/')
-        (void)::unlink(u.sun_path);
+    if (a.is_unix() && a.bytes > offsetof(sockaddr_un, sun_path) && u.sun_path[0] == '/') (void)::unlink(u.sun_path);
 }
 
 } // namespace detail
