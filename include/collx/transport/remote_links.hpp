@@ -51,11 +51,18 @@ public:
 
     bool move() override {
         bool moved = false, helps = false;
+        std::size_t own = 0; // connections that this communicator shares and has read itself
+        int first = -1;
         if (const detail::lock_tried here(lock_); here && failed_ != nullptr) {
             moved = move_all();
             helps = !moved && (++idle_turns_ & 7) == 0;
+            if (helps && shares_) own = peers_.active.size();
+            if (own != 0) first = job_rank(peers_.active[0]);
         }
-        if (helps) help_others();
+        if (!helps) return moved;
+        if (own > 1 && hub_->shared().can_tell()) hub_->shared().pump_held(); // see visit_shared()
+        else hub_->shared().pump_all(own == 1 ? first : -1);
+        hub_->helpers().help_others(*this);
         return moved;
     }
     void push(int peer) override {
@@ -145,11 +152,6 @@ private:
         if (!shares_) return hub_->count_own(-1);
         while (hub_->shared().take_arrival(id_) >= 0) {
         }
-    }
-    // A communicator that shares connections reads them itself, with all that comes over them.
-    void help_others() {
-        if (!shares_) hub_->shared().pump_all();
-        hub_->helpers().help_others(*this);
     }
     int job_rank(int p) const { return members_[p]; }
     stream& stream_to(int p) { return peers_.stream_to(p); }

@@ -41,7 +41,7 @@ public:
     };
     // peer: a rank of the job. generation: how many trunks between these two ranks were lost.
     trunk(const socket_calls& calls, int peer, std::uint32_t generation, mutual_help& helpers, trunk_arrivals& arrivals)
-        : wire_(calls), peer_(peer), generation_(generation), lines_(helpers, arrivals, peer) {
+        : wire_(calls), peer_(peer), generation_(generation), arrivals_(&arrivals), lines_(helpers, arrivals, peer) {
         unsent_.reserve(sizeof(segment) + segment::most_bytes);
     }
     trunk(const trunk&) = delete;
@@ -233,7 +233,9 @@ private:
             if (left_ == 0 || state() == phase::lost || !hand_over(nullptr, nowhere)) break;
         }
         const bool may_read = !is_deaf_ && (state() == phase::open || state() == phase::waiting);
-        holds_unread_.store(may_read && wire_.has_unread(), memory_order::release);
+        const bool holds = may_read && wire_.has_unread();
+        holds_unread_.store(holds, memory_order::release);
+        if (holds) arrivals_->are_held.store(true, memory_order::release);
     }
     // Hands over what the stage has of this segment. False where there is no memory: it stays where it is.
     bool hand_over(const trunk_line* l, read_places& to) {
@@ -335,6 +337,7 @@ private:
     atomic<std::uint32_t> phase_{0};
     atomic<bool> holds_unread_{false};
     bool is_forgotten_ = false, is_deaf_ = false; // deaf: a seal is broken, so nothing is read any more
+    trunk_arrivals* arrivals_;
     trunk_lines lines_;
     growing_array<std::byte> welcome_, unsent_; // what is sent first; segments that were not sent entirely
     std::size_t welcome_at_ = 0, unsent_at_ = 0;

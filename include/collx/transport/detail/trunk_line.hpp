@@ -165,9 +165,12 @@ struct trunk_line {
     }
 };
 
-// Lines that a peer has begun and this rank has not, in the order in which they came, of all trunks of a rank.
+// What the trunks of a rank have received that no line here shows: lines that a peer has begun and this rank has not,
+// in the order in which they came, and bytes that a seal has read ahead.
 class trunk_arrivals {
 public:
+    atomic<bool> are_held{false}; // a seal of some trunk has bytes, so no poll tells of them
+
     void add(std::uint64_t communicator, int peer) {
         const lock_held here(lock_);
         all_.emplace_back(communicator, peer);

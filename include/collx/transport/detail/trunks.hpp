@@ -81,25 +81,33 @@ public:
                poll_.visit_readable(*calls_, [&](std::uint64_t peer) { return visit(static_cast<int>(peer)); });
     }
     bool can_tell() const { return is_polling_.load(memory_order::acquire); }
-    // Puts what has come over one trunk, or over all, into the inboxes of its lines.
-    void pump(int peer) {
+    // Puts what has come over one trunk, over all but one, or over those of which a seal has read ahead, into the
+    // inboxes of its lines. For lines that nobody here waits for: those of the caller read without this copy.
+    void pump(int peer, bool only_held = false) {
         counted_ptr<trunk> t;
         {
             const lock_tried here(lock_);
             if (here && static_cast<std::size_t>(peer) < ways_.size() && ways_[peer]) t = ways_[peer]->to;
         }
-        if (t) t->pump();
+        if (t && (!only_held || t->holds_unread())) t->pump();
     }
-    void pump_all() {
+    void pump_all(int but = none) {
         const int one = only_.load(memory_order::acquire);
-        if (one == none) return;
-        if (can_tell())
-            return void(visit_readable([&](int peer) {
-                pump(peer);
+        if (can_tell()) {
+            (void)visit_readable([&](int peer) {
+                if (peer != but) pump(peer);
                 return true;
-            }));
-        if (are_several_.load(memory_order::acquire)) return pump_each();
-        pump(one);
+            });
+            pump_held(but);
+        } else if (are_several_.load(memory_order::acquire)) {
+            pump_each(but, false);
+        } else if (one != but) {
+            pump(one);
+        }
+    }
+    // Only its lines show what a seal holds, and among many communicators their turn may come late.
+    void pump_held(int but = none) {
+        if (arrivals_.are_held.load(memory_order::acquire)) pump_each(but, true);
     }
 
     // At the end of the job: hands over the sockets of trunks that have sent everything. False while some have not.
@@ -138,14 +146,16 @@ private:
     static constexpr std::int64_t first_try_ns = 5'000'000;
     static constexpr int none = -1;
 
-    // There was no descriptor for poll_.
-    [[gnu::cold]] void pump_each() {
+    [[gnu::cold]] void pump_each(int but, bool only_held) {
         int peers = 0;
         {
             const lock_tried here(lock_);
-            if (here) peers = static_cast<int>(ways_.size());
+            if (!here) return;
+            peers = static_cast<int>(ways_.size());
+            arrivals_.are_held.store(false, memory_order::release); // pump() says it again of those that are left
         }
-        for (int p = 0; p < peers; ++p) pump(p);
+        for (int p = 0; p < peers; ++p)
+            if (p != but) pump(p, only_held);
     }
     way& way_to(int peer) {
         const auto at = static_cast<std::size_t>(peer);
