@@ -548,7 +548,7 @@ ROWS = [
     ("who has connected to itself has found a rank", "transport/socket_hub.hpp", "socket_address::of(s.get()) == a", "false",
      ["transport/connecting:who has connected*"]),
     ("who has no port for a connection takes its peer for dead", "core/system_limits.hpp",
-     "        case EADDRNOTAVAIL: return shortage::ports;\n", "", ["transport/connecting:who has no*"]),
+     "        case EADDRNOTAVAIL: return shortage::ports;\n", "", ["core/system_limits"]),
     ("a line of a shared connection waits for memory in which its connection can be made", "transport/detail/trunks.hpp",
      "if (would_block(error)) error = ENOSPC;", "",
      ["transport/stream:*no more descriptors*"]),

@@ -14,6 +14,7 @@ TEST_CASE("what a rank is short of is recognised by the remedy in its own error"
     CHECK(shortage_in(remedy_for_descriptor(ENFILE)) == shortage::system_files);
     CHECK(shortage_in(remedy_for_descriptor(ENOMEM)) == shortage::memory);
     CHECK(shortage_in(remedy_for_descriptor(EADDRNOTAVAIL)) == shortage::ports);
+    CHECK(shortage_of_descriptor(EADDRNOTAVAIL) == shortage::ports);
     CHECK(shortage_in(remedy_for_mapping(EAGAIN)) == shortage::locked);
     CHECK(shortage_in(remedy_for_process(EAGAIN)) == shortage::threads);
     CHECK(shortage_in("raise COLLX_ARENA_BYTES") == shortage::arena);

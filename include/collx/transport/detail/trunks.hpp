@@ -81,8 +81,8 @@ public:
                poll_.visit_readable(*calls_, [&](std::uint64_t peer) { return visit(static_cast<int>(peer)); });
     }
     bool can_tell() const { return is_polling_.load(memory_order::acquire); }
-    // Puts what has come over one trunk, over all but one, or over those of which a seal has read ahead, into the
-    // inboxes of its lines. For lines that nobody here waits for: those of the caller read without this copy.
+    // Puts what has come over one trunk, over all but one, or over those whose seals have read ahead, into the inboxes
+    // of its lines. A line of the communicator that waits reads without this copy.
     void pump(int peer, bool only_held = false) {
         counted_ptr<trunk> t;
         {
