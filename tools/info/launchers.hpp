@@ -85,7 +85,7 @@ inline void find_half_sets(findings& out, const environment& env) {
 /// Whether ranks without COLLX_ADDRESS listen on their route to the store.
 inline bool is_towards_store(const job_description& d) {
     const std::string at = collx::detail::address_of_store(d.store);
-    return !at.empty() && !collx::detail::is_loopback(collx::detail::numeric_address(at, 0));
+    return !at.empty() && !collx::detail::numeric_address(at, 0).is_loopback();
 }
 
 /// Reports what would stop a job of several ranks before they connect.
