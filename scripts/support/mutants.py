@@ -505,6 +505,8 @@ ROWS = [
      ["call/bad_input"]),
     ("the sizes that a verb's row says are not asked for", "call/check_call.hpp", "require_size(c, \"output\", out_elems, needed);", "{}",
      ["call/bad_input"]),
+    ("a thread that has returned still counts as alive", "job/failure_watch_once.hpp",
+     "return failed >= 0 ? failed : find_left_thread(waiting_for);", "return failed;", ["comm/run_threads"]),
     ("what does not divide is cut off", "call/checks.hpp", "if (whole % n != 0)", "if (false)", ["call/bad_input"]),
     ("a machine's file of exactly 1 MiB is too long", "job/machine.hpp", "text.size() > most_topology_bytes",
      "text.size() >= most_topology_bytes", ["job/machine"]),

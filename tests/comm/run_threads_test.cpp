@@ -19,6 +19,7 @@
 #include "support/skip.hpp"
 
 using namespace collx_test;
+using namespace std::chrono_literals;
 
 TEST_CASE("every rank runs once, on a thread of its own, and knows its number") {
     for (const int n : {1, 2, 9}) {
@@ -93,6 +94,44 @@ TEST_CASE("a thread that fails before it makes the next communicator is named by
         right += std::string(e.what()) == "of the program";
     }
     CHECK(right == 3);
+}
+
+TEST_CASE("a thread that returns without its part of a call is named by those who wait for it") {
+    std::atomic<int> named{0};
+    on_ranks(3, [&](collx::communicator& w) {
+        w.set_timeout(collx_test::patient(10s));
+        EXPECT(w.size() == 3);
+        if (w.rank() == 1) return;
+        int x = 1;
+        try {
+            if (w.rank() == 0) collx::recv(w, collx::value(x), 1);
+            else collx::barrier(w);
+        } catch (const collx::peer_failed& e) { // and no timed_out
+            named += e.peer() == 1;
+        }
+        auto others = w.shrink();
+        EXPECT(others.size() == 2);
+        collx::all_reduce(others, collx::value(x));
+        EXPECT(x == 2);
+    });
+    CHECK(named == 2);
+}
+
+TEST_CASE("a thread that has done its part may return while others go on, and its messages arrive") {
+    on_ranks(3, [&](collx::communicator& w) {
+        int x = w.rank();
+        EXPECT(x < 3);
+        if (w.rank() == 2) collx::send(w, collx::value(x), 1);
+        if (w.rank() == 0) {
+            std::this_thread::sleep_for(50ms); // rank 2 has returned long before
+            collx::send(w, collx::value(x), 1);
+        }
+        if (w.rank() != 1) return;
+        collx::recv(w, collx::value(x), 0);
+        EXPECT(x == 0);
+        collx::recv(w, collx::value(x), 2);
+        EXPECT(x == 2);
+    });
 }
 
 TEST_CASE("when not all threads can be started, those that were end, and the error says so") {

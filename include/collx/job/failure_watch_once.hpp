@@ -60,7 +60,10 @@ namespace detail {
     job& home = *core_.home;
     if (core_.net.remote() != nullptr)
         if (const int gone = core_.net.remote()->find_gone(waiting_for, now); gone >= 0) return gone;
-    if (home.is_threads) return find_failed_thread();
+    if (home.is_threads) {
+        const int failed = find_failed_thread();
+        return failed >= 0 ? failed : find_left_thread(waiting_for);
+    }
     if (home.watch.watched() == 0) return -1;
     int guilty = -1;
     home.watch.find_dead([&](int world_rank) {
@@ -79,6 +82,12 @@ namespace detail {
 COLLX_ONCE int failure_watch::find_failed_thread() const {
     for (int r = 0; r < core_.net.size(); ++r)
         if (core_.home->has_failed(core_.members[r])) return r;
+    return -1;
+}
+
+COLLX_ONCE int failure_watch::find_left_thread(int waiting_for) const {
+    for (int r = 0; r < core_.net.size(); ++r)
+        if ((r == waiting_for || waiting_for == every_rank) && core_.home->has_left(core_.members[r])) return r;
     return -1;
 }
 

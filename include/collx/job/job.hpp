@@ -119,9 +119,9 @@ public:
         say_cores();
     }
     job(const job&) = delete;
-    // Tells the others that this rank ended properly.
+    // Tells the others that this rank ended properly, unless its thread has said that it failed.
     [[gnu::cold]] ~job() {
-        if (!is_threads && !mark.is_child())
+        if (!mark.is_child() && !has_failed(rank))
             memory->header().pid[place(rank)].store(arena_header::has_left, memory_order::release);
     }
     // Place of a rank among those of this host, -1: it is on another host.
