@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 using namespace collx_test;
 using collx::invalid_argument;
@@ -214,6 +215,35 @@ TEST_CASE("sizes that do not fit each other") {
         check(w, "needs 6", [&] { collx::gather(w, six, seven); });
         check(w, "needs 7", [&] { collx::scatter(w, six, seven); });
         check(w, "needs 6", [&] { collx::reduce(w, six, seven); });
+    });
+}
+
+TEST_CASE("the error of an argument names the call") {
+    on_ranks(3, [](collx::communicator& w) {
+        std::vector<int> six(6), seven(7), two(2);
+        const std::vector<int> counts(3, 2);
+        const auto names = [&](const char* text, auto&& f) {
+            check(w, (": rank " + std::to_string(w.rank()) + ": " + text).c_str(), f);
+        };
+        names("all_reduce: the output buffer has 7", [&] { collx::all_reduce(w, six, seven); });
+        names("all_to_all: 7 elements do not divide", [&] { collx::all_to_all(w, seven, six); });
+        names("scan: input and output overlap",
+              [&] { collx::scan(w, std::span(seven).subspan(0, 4), std::span(seven).subspan(1, 4)); });
+        names("broadcast: the only buffer is null",
+              [&] { collx::broadcast(w, collx::view(static_cast<int*>(nullptr), 6)); });
+        names("reduce: several elements of the only buffer may",
+              [&] { collx::reduce(w, collx::strided(&six[0], 3, 0)); });
+        names("reduce: root 3 of 3 ranks", [&] { collx::reduce(w, six, {.root = 3}); });
+        names("scan: root 1 was given", [&] { collx::scan(w, six, {.root = 1}); });
+        names("barrier: root 1 was given", [&] { collx::barrier(w, {.root = 1}); });
+        names("all_gather_v: the input buffer has 7", [&] { collx::all_gather_v(w, seven, six, counts); });
+        names("all_gather_v: the output buffer has 2", [&] { collx::all_gather_v(w, two, two, counts); });
+        const int next = (w.rank() + 1) % 3, before = (w.rank() + 2) % 3;
+        const collx::neighbors ring{{before, next}, {next, before}}, wrong{{3}, {next}};
+        names("neighbor_all_to_all: 7 elements do not", [&] { collx::neighbor_all_to_all(w, ring, seven, six); });
+        names("neighbor_all_gather: the output buffer", [&] { collx::neighbor_all_gather(w, ring, two, six); });
+        names("neighbor_all_gather: source 0 of the graph is 3",
+              [&] { collx::neighbor_all_gather(w, wrong, two, two); });
     });
 }
 

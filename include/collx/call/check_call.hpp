@@ -75,18 +75,18 @@ constexpr bool has_output(const verb_row& row, int rank, int root) {
 [[gnu::always_inline]] inline std::size_t check_sizes(const communicator_core& c, const verb_row& row,
                                                       std::size_t in_elems, std::size_t out_elems, bool is_in_place,
                                                       int root) {
-    if (is_in_place) return row.has_parts() ? part_of(c, out_elems) : out_elems;
+    if (is_in_place) return row.has_parts() ? part_of(c, out_elems, row.name) : out_elems;
     // The count comes from the buffer that all ranks have.
     const bool from_output = row.root_only == at_root::input;
     const extent known = from_output ? row.out : row.in, other = from_output ? row.in : row.out;
     const std::size_t elems = from_output ? out_elems : in_elems;
-    const std::size_t count = known == extent::parts ? part_of(c, elems) : elems;
+    const std::size_t count = known == extent::parts ? part_of(c, elems, row.name) : elems;
     std::size_t needed = count;
     if (other == extent::parts && __builtin_mul_overflow(count, static_cast<std::size_t>(c.net.size()), &needed))
         [[unlikely]]
         needed = SIZE_MAX; // no buffer is that long
-    if (from_output && has_input(row, c.net.rank(), root)) require_size(c, "input", in_elems, needed);
-    if (!from_output && has_output(row, c.net.rank(), root)) require_size(c, "output", out_elems, needed);
+    if (from_output && has_input(row, c.net.rank(), root)) require_size(c, {"input", row.name}, in_elems, needed);
+    if (!from_output && has_output(row, c.net.rank(), root)) require_size(c, {"output", row.name}, out_elems, needed);
     return count;
 }
 // Checks the sizes of buffers whose parts have lengths in tables. Returns what own_place() returns for equal parts.
@@ -98,15 +98,15 @@ std::size_t check_tables(const communicator_core& c, const verb_row& row, const 
     const int me = c.net.rank();
     bool reads = !a.is_in_place, writes = reads; // separate buffers
     if (row.is_rooted()) {
-        require_root(c, a.root);
+        require_root(c, a.root, row.name);
         reads = reads && has_input(row, me, a.root);
         writes = writes && has_output(row, me, a.root);
     } else if (a.root != 0) [[unlikely]] {
-        refuse_needless_root(c, a.root);
+        refuse_needless_root(c, a.root, row.name);
     }
-    if (a.is_in_place) require_writable(c, a.out, "only");
-    if (reads) require_memory(c, a.in, "input");
-    if (writes) require_writable(c, a.out, "output");
+    if (a.is_in_place) require_writable(c, a.out, {"only", row.name});
+    if (reads) require_memory(c, a.in, {"input", row.name});
+    if (writes) require_writable(c, a.out, {"output", row.name});
 
     call_facts f{.what = row.what,
                  .root = row.is_rooted() ? a.root : 0,
@@ -123,7 +123,7 @@ std::size_t check_tables(const communicator_core& c, const verb_row& row, const 
     } else {
         place = check_tables(c, row, a, f);
     }
-    if (reads && writes) require_no_overlap(me, a.in, a.out, place, a.is_same_type);
+    if (reads && writes) require_no_overlap(me, a.in, a.out, place, a.is_same_type, row.name);
     return f;
 }
 

@@ -13,8 +13,8 @@ COLLX_ONCE std::size_t check_tables(const communicator_core& c, const verb_row& 
     const count_table& received = row.counts == counts_known_by::own ? a.tables->second : t;
     const int me = c.net.rank();
     const auto check = [&](const buffer_facts& b, const char* which, extent e, const count_table& counts) {
-        if (e == extent::part) require_size(c, which, b.elems, t.sizes()[me]);
-        else require_at_least(c, which, b.elems, counts.end());
+        if (e == extent::part) require_size(c, {which, row.name}, b.elems, t.sizes()[me]);
+        else require_at_least(c, {which, row.name}, b.elems, counts.end());
     };
     if (row.out == extent::parts && has_output(row, me, a.root))
         received.require_disjoint(me, row.counts == counts_known_by::own && !a.is_in_place ? "receive" : row.name);
@@ -26,7 +26,7 @@ COLLX_ONCE std::size_t check_tables(const communicator_core& c, const verb_row& 
     }
     if (t.sizes()[me] != received.sizes()[me])
         fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
-             "the counts of a rank for itself differ: %zu and %zu", t.sizes()[me], received.sizes()[me]);
+             "%s: the counts of a rank for itself differ: %zu and %zu", row.name, t.sizes()[me], received.sizes()[me]);
     f.cuts.in_table = &t;
     f.cuts.out_table = &received;
     f.private_counts = row.counts != counts_known_by::alike;

@@ -67,64 +67,73 @@ buffer_facts facts_on_host(const View& v) {
     return facts_of(v);
 }
 
+constexpr const char* colon_after(const char* call) { return call[0] != '\0' ? ": " : ""; }
+// What an error calls a buffer: the output of all_reduce. A message has one buffer, called after it: the send buffer.
+struct buffer_name {
+    const char *which, *call;
+    constexpr buffer_name(const char* w, const char* c = "")
+        : which(w), call(c) {} // NOLINT(google-explicit-constructor)
+    constexpr const char* colon() const { return colon_after(call); }
+};
+
 // The errors of the checks below. Buffers go by value, so that calls without an error need no copy of them in memory.
-[[gnu::cold]] void refuse_elements(int me, buffer_facts b, const char* which);
-[[gnu::cold]] void check_memory(const communicator_core& c, buffer_facts b, const char* which);
-[[noreturn, gnu::cold]] void refuse_repeats(int me, const char* which);
-[[noreturn, gnu::cold]] void refuse_overlap(int me);
-[[noreturn, gnu::cold]] void refuse_size(const communicator_core& c, const char* which, std::size_t have,
+[[gnu::cold]] void refuse_elements(int me, buffer_facts b, buffer_name which);
+[[gnu::cold]] void check_memory(const communicator_core& c, buffer_facts b, buffer_name which);
+[[noreturn, gnu::cold]] void refuse_repeats(int me, buffer_name which);
+[[noreturn, gnu::cold]] void refuse_overlap(int me, const char* call);
+[[noreturn, gnu::cold]] void refuse_size(const communicator_core& c, buffer_name which, std::size_t have,
                                          std::size_t need);
-[[noreturn, gnu::cold]] void refuse_root(const communicator_core& c, int root);
-[[noreturn, gnu::cold]] void refuse_needless_root(const communicator_core& c, int root);
+[[noreturn, gnu::cold]] void refuse_root(const communicator_core& c, int root, const char* call);
+[[noreturn, gnu::cold]] void refuse_needless_root(const communicator_core& c, int root, const char* call);
 [[noreturn, gnu::cold]] void refuse_post_of_scan(const communicator_core& c);
-[[noreturn, gnu::cold]] void refuse_division(const communicator_core& c, std::size_t whole);
+[[noreturn, gnu::cold]] void refuse_division(const communicator_core& c, std::size_t whole, const char* call);
 
 template <class Options>
-void require_no_root(const communicator_core& c, const Options& o) {
+void require_no_root(const communicator_core& c, const Options& o, const char* call = "") {
     if (o.root != 0) [[unlikely]]
-        refuse_needless_root(c, o.root);
+        refuse_needless_root(c, o.root, call);
 }
 
 // The checks of a buffer that need no communicator.
 inline bool has_elements(const buffer_facts& b) { return b.bytes != SIZE_MAX && !b.is_null; }
-inline void require_memory(const communicator_core& c, const buffer_facts& b, const char* which) {
+inline void require_memory(const communicator_core& c, const buffer_facts& b, buffer_name which) {
     if (!has_elements(b) || c.device != nullptr || b.is_window || b.is_on_device) check_memory(c, b, which);
 }
 // Refuses a buffer that is to be written, but has no place for each element.
-inline void require_distinct(int me, const buffer_facts& b, const char* which) {
+inline void require_distinct(int me, const buffer_facts& b, buffer_name which) {
     if (b.repeats) [[unlikely]]
         refuse_repeats(me, which);
 }
 // The same for a buffer that is written.
-inline void require_writable(const communicator_core& c, const buffer_facts& b, const char* which) {
+inline void require_writable(const communicator_core& c, const buffer_facts& b, buffer_name which) {
     require_memory(c, b, which);
     require_distinct(c.net.rank(), b, which);
 }
 // Refuses two buffers that overlap, unless the smaller one lies `own_place_elems` from the start of the other.
 // SIZE_MAX: any overlap is refused.
 inline void require_no_overlap(int me, const buffer_facts& in, const buffer_facts& out, std::size_t own_place_elems,
-                               bool is_same_type) {
+                               bool is_same_type, const char* call = "") {
     if (!in.has_address || !out.has_address || in.bytes == 0 || out.bytes == 0) return;
     const auto *a = static_cast<const std::byte*>(in.data), *b = static_cast<const std::byte*>(out.data);
     if (a + in.bytes <= b || b + out.bytes <= a) return;
-    if (own_place_elems == SIZE_MAX || !is_same_type) refuse_overlap(me);
+    if (own_place_elems == SIZE_MAX || !is_same_type) refuse_overlap(me, call);
     const bool is_own_place =
         out.bytes >= in.bytes ? b + own_place_elems * out.elem_bytes == a : a + own_place_elems * in.elem_bytes == b;
-    if (!is_own_place) refuse_overlap(me);
+    if (!is_own_place) refuse_overlap(me, call);
 }
 // The number of elements in each of n equal parts.
-inline std::size_t part_of(const communicator_core& c, std::size_t whole) {
+inline std::size_t part_of(const communicator_core& c, std::size_t whole, const char* call) {
     const auto n = static_cast<std::size_t>(c.net.size());
-    if (whole % n != 0) refuse_division(c, whole);
+    if (whole % n != 0) refuse_division(c, whole, call);
     return whole / n;
 }
 
 template <class View>
-void require_elements(int me, const View& v, const char* which) {
+void require_elements(int me, const View& v, buffer_name which) {
     if (const buffer_facts b = facts_of(v); !has_elements(b)) refuse_elements(me, b, which);
 }
 template <class View>
-void require_memory(const communicator_core& c, const View& v, const char* which) {
+void require_memory(const communicator_core& c, const View& v, buffer_name which) {
     require_memory(c, facts_on_host(v), which);
 }
 template <class In, class Out>
@@ -136,16 +145,17 @@ template <class In, class Out>
 void require_no_overlap(const communicator_core& c, const In& in, const Out& out, std::size_t own_place_elems = 0) {
     require_no_overlap(c.net.rank(), in, out, own_place_elems);
 }
-inline void require_size(const communicator_core& c, const char* which, std::size_t have, std::size_t need) {
+inline void require_size(const communicator_core& c, buffer_name which, std::size_t have, std::size_t need) {
     if (have != need) refuse_size(c, which, have, need);
 }
-inline void require_at_least(const communicator_core& c, const char* which, std::size_t have, std::size_t need) {
+inline void require_at_least(const communicator_core& c, buffer_name which, std::size_t have, std::size_t need) {
     if (have < need)
         fail(errc::invalid_argument, c.net.rank(), -1, "do the counts sum up to the size of the buffer?",
-             "the %s buffer has %zu elements, its counts need %zu", which, have, need);
+             "%s%sthe %s buffer has %zu elements, its counts need %zu", which.call, which.colon(), which.which, have,
+             need);
 }
-inline void require_root(const communicator_core& c, int root) {
-    if (root < 0 || root >= c.net.size()) refuse_root(c, root);
+inline void require_root(const communicator_core& c, int root, const char* call) {
+    if (root < 0 || root >= c.net.size()) refuse_root(c, root, call);
 }
 
 } // namespace detail

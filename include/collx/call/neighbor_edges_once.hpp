@@ -7,11 +7,12 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-inline void require_ranks(const communicator_core& c, const growing_array<int>& ranks, const char* which) {
+inline void require_ranks(const communicator_core& c, const verb_row& row, const growing_array<int>& ranks,
+                          const char* which) {
     for (std::size_t i = 0; i < ranks.size(); ++i)
         if (ranks[i] < 0 || ranks[i] >= c.net.size())
             fail(errc::invalid_argument, c.net.rank(), -1, "neighbours are ranks of this communicator",
-                 "%s %zu of the graph is %d, and there are %d ranks", which, i, ranks[i], c.net.size());
+                 "%s: %s %zu of the graph is %d, and there are %d ranks", row.name, which, i, ranks[i], c.net.size());
 }
 
 // The edges of one list. table: null for parts of `part` elements. apart: the parts lie one after the other; else all
@@ -32,7 +33,7 @@ inline std::size_t equal_part(const communicator_core& c, const verb_row& row, c
     const auto divided = [&](std::size_t elems, std::size_t by, const char* which) {
         if (elems % by != 0)
             fail(errc::invalid_argument, c.net.rank(), -1, "pad it, or use the v-variant with counts",
-                 "%zu elements do not divide among %zu %s", elems, by, which);
+                 "%s: %zu elements do not divide among %zu %s", row.name, elems, by, which);
         return elems / by;
     };
     std::size_t part = a.in.elems;
@@ -42,18 +43,18 @@ inline std::size_t equal_part(const communicator_core& c, const verb_row& row, c
         std::size_t all = 0;
         return __builtin_mul_overflow(part, n, &all) ? SIZE_MAX : all;
     };
-    if (row.in == extent::destinations) require_size(c, "input", a.in.elems, times(destinations));
-    require_size(c, "output", a.out.elems, times(sources));
+    if (row.in == extent::destinations) require_size(c, {"input", row.name}, a.in.elems, times(destinations));
+    require_size(c, {"output", row.name}, a.out.elems, times(sources));
     return part;
 }
 
 COLLX_ONCE graph_edges check_edges(const communicator_core& c, const verb_row& row, const neighbors& g,
                                    const call_arguments& a) {
-    require_ranks(c, g.sources, "source");
-    require_ranks(c, g.destinations, "destination");
-    require_memory(c, a.in, "input");
-    require_writable(c, a.out, "output");
-    require_no_overlap(c.net.rank(), a.in, a.out, SIZE_MAX, a.is_same_type);
+    require_ranks(c, row, g.sources, "source");
+    require_ranks(c, row, g.destinations, "destination");
+    require_memory(c, a.in, {"input", row.name});
+    require_writable(c, a.out, {"output", row.name});
+    require_no_overlap(c.net.rank(), a.in, a.out, SIZE_MAX, a.is_same_type, row.name);
     if (a.tables == nullptr) {
         const std::size_t part = equal_part(c, row, g, a);
         return {edges_to(g.sources, nullptr, part, true),
@@ -61,10 +62,10 @@ COLLX_ONCE graph_edges check_edges(const communicator_core& c, const verb_row& r
     }
     const count_table &sent = a.tables->first, &received = a.tables->second;
     received.require_disjoint(c.net.rank(), "receive");
-    require_at_least(c, "output", a.out.elems, received.end());
+    require_at_least(c, {"output", row.name}, a.out.elems, received.end());
     if (row.in != extent::destinations)
         return {edges_to(g.sources, &received, 0, true), edges_to(g.destinations, nullptr, a.in.elems, false)};
-    require_at_least(c, "input", a.in.elems, sent.end());
+    require_at_least(c, {"input", row.name}, a.in.elems, sent.end());
     return {edges_to(g.sources, &received, 0, true), edges_to(g.destinations, &sent, 0, true)};
 }
 

@@ -23,7 +23,7 @@ struct barrier_fn {
     auto operator()(Comm&& comm, const call_options& o = {}) const {
         return in_mode<Mode>(comm, [&] {
             if (o.root != 0) [[unlikely]]
-                refuse_needless_root(base_of(comm).internals(), o.root);
+                refuse_needless_root(base_of(comm).internals(), o.root, "barrier");
             const contiguous_view<std::byte> none(nullptr, 0);
             return run_call<Mode, verb::barrier>(base_of(comm).internals(), policies_of(comm), none, none, no_op{},
                                                  {.what = verb::barrier, .timeout_ns = o.timeout.count()});

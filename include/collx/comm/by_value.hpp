@@ -86,7 +86,7 @@ struct reduction_by_value {
     auto operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
-        auto out = list_of<value_list_t<X>>(gives_part ? part_of(base_of(comm).internals(), in.size()) : in.size());
+        auto out = list_of<value_list_t<X>>(gives_part ? part_of(base_of(comm).internals(), in.size(), row_of(V).name) : in.size());
         verb_fn{}(comm, in, out, op, o);
         return out;
     }
@@ -144,8 +144,8 @@ struct gathering_by_value {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
         auto& c = base_of(comm).internals();
-        if constexpr (row.is_rooted()) require_root(c, o.root); // before counts are exchanged
-        else if (o.root != 0) refuse_needless_root(c, o.root);
+        if constexpr (row.is_rooted()) require_root(c, o.root, row.name); // before counts are exchanged
+        else if (o.root != 0) refuse_needless_root(c, o.root, row.name);
         return c.or_abandon([&] {
             const call_end end(o.timeout);
             require_memory(c, in, "input");
@@ -229,7 +229,7 @@ struct scatter_by_value {
     auto operator()(Comm&& comm, const Lists& parts, const call_options& o = {}) const {
         using list = value_list_t<part_of_lists<Lists>>;
         auto& c = base_of(comm).internals();
-        require_root(c, o.root);
+        require_root(c, o.root, row_of(verb::scatter).name);
         return c.or_abandon([&] {
             const auto [in, counts] = comm.rank() == o.root ? flatten(c, parts) : flat_lists<Lists>();
             const call_end end(o.timeout);

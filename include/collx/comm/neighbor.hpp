@@ -95,7 +95,7 @@ public:
         using element = element_of<Out>;
         auto& c = base_of(comm).internals();
         c.require_time_limit(o.timeout.count());
-        require_no_root(c, o);
+        require_no_root(c, o, row.name);
         const graph_edges edges = check_edges(c, row, g,
                                               {.in = facts_on_host(in),
                                                .out = facts_on_host(out),
