@@ -505,6 +505,8 @@ ROWS = [
      ["call/bad_input"]),
     ("the sizes that a verb's row says are not asked for", "call/check_call.hpp",
      "require_size(c, {\"output\", row.name}, out_elems, needed);", "{}", ["call/bad_input"]),
+    ("split_by_host() gives each rank all ranks", "comm/split.hpp", "while (c.home->place(c.members[lowest]) < 0) ++lowest;", ";",
+     ["comm/split"]),
     ("a thread that has returned still counts as alive", "job/failure_watch_once.hpp",
      "return failed >= 0 ? failed : find_left_thread(waiting_for);", "return failed;", ["comm/run_threads"]),
     ("what does not divide is cut off", "call/checks.hpp", "if (whole % n != 0)", "if (false)", ["call/bad_input"]),

@@ -60,6 +60,26 @@ TEST_CASE("splits of splits, in rows and columns, all used in turn") {
     });
 }
 
+TEST_CASE("split_by_host groups the ranks of one host, also of a part, in the order of the keys") {
+    on_hosts(5, spread{2}, [](collx::communicator& w) { // hosts of ranks 0, 1 | 2, 3 | 4
+        const int first = w.rank() / 2 * 2, count = first == 4 ? 1 : 2;
+        auto host = w.split_by_host(), turned = w.split_by_host(-w.rank());
+        EXPECT(host.size() == count && host.rank() == w.rank() - first);
+        EXPECT(turned.size() == count && turned.rank() == count - 1 - host.rank());
+        EXPECT(host.internals().net.is_one_host());
+        auto odd = w.split(w.rank() % 2 == 0 ? -1 : 0); // ranks 1 and 3, on two hosts
+        if (!odd.is_empty()) EXPECT(odd.split_by_host().size() == 1);
+    });
+    on_ranks(3, [](collx::communicator& w) {
+        EXPECT(w.split_by_host().size() == 3);
+        auto late = w.split(w.rank() == 0 ? -1 : 0);
+        if (!late.is_empty()) EXPECT(late.split_by_host().size() == 2);
+    });
+    collx::run_threads(collx::per_peer{collx::sockets{}}, 2, [](collx::communicator& w) {
+        if (w.split_by_host().size() != 1) throw wrong("no rank shares memory, yet some have one host");
+    });
+}
+
 TEST_CASE("a split inherits what was set") {
     on_ranks(2, [](collx::communicator& w) {
         w.set_checked(true);

@@ -159,9 +159,10 @@ void calls(collx::communicator& world) {
     // [doc:split]
     auto row = world.split(world.rank() / 2); // ranks 0, 1 | 2, 3 | …, each group a communicator of its own
     collx::all_reduce(row, x);
-    auto own = world.dup(); // all ranks again, for a library whose calls shall not meet its caller's
+    auto host = world.split_by_host(); // the ranks of this host; host.rank() is this rank's number there
+    auto own = world.dup();            // all ranks again, for a library whose calls shall not meet its caller's
     // [doc:end]
-    expect(own.size() == world.size());
+    expect(own.size() == world.size() && host.size() == world.size());
 
     // [doc:shared]
     auto g = collx::make_shared_vector<float>(world, 1'000'000, 1.0f); // memory that all ranks of the host see

@@ -73,6 +73,10 @@ public:
     // Makes a communicator of all ranks with the same colour, in the order of (key, rank). A rank with a negative
     // colour is in none and receives an empty one. Collective: all ranks call it, these too.
     communicator split(int color, int key = 0);
+    // Makes a communicator of the ranks that share this rank's memory: those of its host. Its rank() is this rank's
+    // number there, as a program needs to choose a device. Ranks with another COLLX_HOST_ID, or in a job without shm,
+    // are on other hosts. Otherwise as split(). Example: auto host = world.split_by_host();
+    communicator split_by_host(int key = 0);
     // Makes a communicator of the same ranks, with its own channels, windows and order of calls: a library takes one,
     // so that its calls never meet its caller's. It takes over the time limit and checked mode; calls under way and
     // policies stay here. Collective. Cost: as split(): two short exchanges. Errors: the error that has ended this

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// communicator::split: makes several communicators of one, by colour.
+// communicator::split: makes several communicators of one, by colour or by host.
 #pragma once
 
 #include <collx/call/signature.hpp>
@@ -124,6 +124,13 @@ inline communicator dup_for(const char* what, communicator& base) {
 
 inline communicator communicator::split(int color, int key) {
     return communicator(detail::call_split(live(), color, key, nullptr));
+}
+
+inline communicator communicator::split_by_host(int key) {
+    const core& c = live();
+    int lowest = 0;                                        // of this rank's host
+    while (c.home->place(c.members[lowest]) < 0) ++lowest; // ends at this rank itself at the latest
+    return split(lowest, key);
 }
 
 COLLX_END_NAMESPACE
