@@ -121,6 +121,41 @@ TEST_CASE("all_to_all and scatter take one part of any size for each rank") {
             });
 }
 
+TEST_CASE("messages whose receivers do not know the size") {
+    for (const int ranks_per_host : {0, 1})
+        for (const int n : {1, 2, 3})
+            on_hosts(n, {ranks_per_host}, [n](collx::communicator& w) {
+                const int me = w.rank(), next = (me + 1) % n, before = (me + n - 1) % n;
+                const std::vector<int> mine(static_cast<std::size_t>(me * 9000), me); // rank 0 sends none
+                const auto came = by_value::sendrecv(w, mine, next, before);
+                EXPECT(came == std::vector<int>(static_cast<std::size_t>(before * 9000), before));
+                EXPECT(by_value::sendrecv(w, name_of_rank(me), before, next) == name_of_rank(next));
+                EXPECT(by_value::sendrecv(w, me * 0.5, next, before) == before * 0.5);
+                if (n == 1) return;
+                if (me == 0) {
+                    by_value::send(w, name_of_rank(7), 1);
+                    by_value::send(w, collx::strided(std::vector<int>{1, 2, 3, 4}.data(), 2, 3), 1);
+                    by_value::send(w, 2.5, 1);
+                    (void)thrown<collx::invalid_argument>(w, [&] { by_value::send(w, mine, n); });
+                }
+                if (me == 1) {
+                    EXPECT(by_value::recv<std::string>(w, 0) == name_of_rank(7));
+                    EXPECT(by_value::recv<std::vector<int>>(w, 0) == std::vector<int>{1, 4});
+                    EXPECT(by_value::recv<double>(w, 0) == 2.5);
+                }
+                EXPECT(by_value::all_reduce(w, 1) == n);
+            });
+}
+
+TEST_CASE("a message by value whose receiver expects other elements is a mismatch") {
+    on_ranks(2, [](collx::communicator& w) {
+        const std::vector<double> three(3);
+        EXPECT(w.size() == 2);
+        if (w.rank() == 0) by_value::send(w, three, 1);
+        else (void)thrown<collx::mismatch>(w, [&] { (void)by_value::recv<std::vector<char>>(w, 0); });
+    });
+}
+
 namespace {
 struct reading {
     double mean;
@@ -248,5 +283,12 @@ TEST_CASE("the time limit of a call by value includes the exchange of sizes") {
     expect_one_limit(false, [](collx::communicator& w, const auto& in, options o) {
         o.root = 1; // which copies its input after the sizes were exchanged
         (void)by_value::broadcast(w, in, o);
+    });
+    expect_one_limit(false, [](collx::communicator& w, const auto& in, const options& o) {
+        if (w.rank() == 0) (void)by_value::recv<std::vector<int>>(w, 1, o);
+        else by_value::send(w, in, 0, o);
+    });
+    expect_one_limit(false, [](collx::communicator& w, const auto& in, const options& o) {
+        (void)by_value::sendrecv(w, in, 1 - w.rank(), 1 - w.rank(), o);
     });
 }

@@ -18,6 +18,7 @@
 #include <collx/algo/ring.hpp>
 #include <collx/collx.hpp>
 #include <collx/comm/bucketed.hpp>
+#include <collx/comm/by_value.hpp>
 #include <collx/sched/explain.hpp>
 #include <collx/sched/facts.hpp>
 #include <collx/sched/races.hpp>
@@ -144,6 +145,13 @@ void calls(collx::communicator& world) {
     collx::exclusive_scan(world, collx::value(mine), collx::value(before)); // where my part begins; rank 0's 0 stays
     // [doc:end]
     expect(before == world.rank() * (world.rank() + 1) / 2);
+
+    std::vector<int> found(world.rank() == 0 ? 7 : 0, 3);
+    // [doc:by_value_messages]
+    if (world.rank() == 0) collx::by_value::send(world, found, 1); // a vector of any size
+    if (world.rank() == 1) found = collx::by_value::recv<std::vector<int>>(world, 0);
+    // [doc:end]
+    expect(found.size() == (world.rank() < 2 ? 7u : 0u));
 
     std::vector<float> cells(10, static_cast<float>(world.rank())), halo(2);
     // [doc:neighbors]

@@ -24,6 +24,7 @@
 #include <collx/comm/reduce_scatter.hpp>
 #include <collx/comm/scan.hpp>
 #include <collx/comm/scatter.hpp>
+#include <collx/comm/send_recv.hpp>
 #include <collx/job/call_end.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -86,7 +87,8 @@ struct reduction_by_value {
     auto operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
-        auto out = list_of<value_list_t<X>>(gives_part ? part_of(base_of(comm).internals(), in.size(), row_of(V).name) : in.size());
+        auto out = list_of<value_list_t<X>>(gives_part ? part_of(base_of(comm).internals(), in.size(), row_of(V).name)
+                                                       : in.size());
         verb_fn{}(comm, in, out, op, o);
         return out;
     }
@@ -247,6 +249,66 @@ struct scatter_by_value {
     }
 };
 
+// The number of elements travels ahead of the elements. A single value needs none.
+struct send_by_value {
+    template <Communicates Comm, HostBuffer X>
+    void operator()(Comm&& comm, const X& x, int peer, const call_options& o = {}) const {
+        const auto in = buffer(x);
+        const std::size_t size = in.size();
+        const call_end end(o.timeout);
+        collx::send(comm, contiguous_view<const std::size_t>(&size, 1), peer, o);
+        collx::send(comm, in, peer, end.left_of(o));
+    }
+    template <Communicates Comm, SingleValue T>
+    void operator()(Comm&& comm, const T& x, int peer, const call_options& o = {}) const {
+        collx::send(comm, contiguous_view<const T>(&x, 1), peer, o);
+    }
+};
+
+struct sendrecv_by_value {
+    template <Communicates Comm, HostBuffer X>
+    auto operator()(Comm&& comm, const X& x, int to, int from, const call_options& o = {}) const {
+        require_list_of<typename buffer_t<X>::value_type>();
+        const auto in = buffer(x);
+        return base_of(comm).internals().or_abandon([&] {
+            const std::size_t size = in.size();
+            std::size_t other = 0;
+            const call_end end(o.timeout);
+            collx::sendrecv(comm, contiguous_view<const std::size_t>(&size, 1), to,
+                            contiguous_view<std::size_t>(&other, 1), from, o);
+            auto out = list_of<value_list_t<X>>(other);
+            collx::sendrecv(comm, in, to, out, from, end.left_of(o));
+            return out;
+        });
+    }
+    template <Communicates Comm, SingleValue T>
+    T operator()(Comm&& comm, const T& x, int to, int from, const call_options& o = {}) const {
+        T out = blank_element<T>();
+        collx::sendrecv(comm, contiguous_view<const T>(&x, 1), to, contiguous_view<T>(&out, 1), from, o);
+        return out;
+    }
+};
+
+template <class X, class Comm>
+X recv_by_value(Comm& comm, int peer, const call_options& o) {
+    if constexpr (SingleValue<X>) {
+        X out = blank_element<X>();
+        collx::recv(comm, contiguous_view<X>(&out, 1), peer, o);
+        return out;
+    } else {
+        static_assert(std::is_same_v<X, value_list_t<X>>,
+                      "collx: by_value::recv<T>() returns a std::vector, a std::string or a single element.");
+        return base_of(comm).internals().or_abandon([&] {
+            std::size_t size = 0;
+            const call_end end(o.timeout);
+            collx::recv(comm, contiguous_view<std::size_t>(&size, 1), peer, o);
+            X out = list_of<X>(size);
+            collx::recv(comm, out, peer, end.left_of(o));
+            return out;
+        });
+    }
+}
+
 } // namespace detail
 
 // The verbs by value. All block; the options are those of the plain verbs.
@@ -258,9 +320,13 @@ struct scatter_by_value {
 //   all_gather, gather (world, x)                     all ranks' elements in rank order; gather: only at the root
 //   all_to_all(world, parts)                          parts[r] goes to rank r; returns the part of each rank, in a list
 //   scatter(world, parts, {.root})                    the root's parts[r], on rank r
+//   send(world, x, peer)                              for the peer's recv<T>(), where T is a std::vector of x's
+//   recv<T>(world, peer)                              elements, a std::string or, for a single value, its type
+//   sendrecv(world, x, to, from)                      what `from` has sent, of any size
 // Shape: tensors of elements that can be sent; for all_gather and similar verbs of any size on each rank. parts: a
 //     list with one tensor for each rank.
 // Cost: the verb, an allocation, and, where sizes may differ, an exchange of counts first (one more short call).
+//     send, recv and sendrecv of a list are two messages.
 // Errors: as the verbs; invalid_argument on all ranks if scatter's root has not exactly one part for each rank.
 // Example: for (const std::string& name : collx::by_value::all_to_all(world, names)) use(name);
 namespace by_value {
@@ -275,6 +341,14 @@ inline constexpr detail::gathering_by_value<detail::verb::all_gather> all_gather
 inline constexpr detail::gathering_by_value<detail::verb::gather> gather{};
 inline constexpr detail::all_to_all_by_value all_to_all{};
 inline constexpr detail::scatter_by_value scatter{};
+inline constexpr detail::send_by_value send{};
+inline constexpr detail::sendrecv_by_value sendrecv{};
+// Returns what the peer gives to by_value::send(): a list of any size, or a single value.
+// Example: const auto found = collx::by_value::recv<std::vector<float>>(world, 0);
+template <class T, detail::Communicates Comm>
+T recv(Comm&& comm, int peer, const call_options& o = {}) {
+    return detail::recv_by_value<T>(comm, peer, o);
+}
 } // namespace by_value
 
 COLLX_END_NAMESPACE

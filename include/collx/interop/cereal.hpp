@@ -21,7 +21,6 @@
 #include <cereal/cereal.hpp>
 
 #include <collx/comm/by_value.hpp>
-#include <collx/comm/send_recv.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -94,13 +93,6 @@ std::vector<std::string> packed_objects(Comm& comm, const std::vector<T>& all) {
     return texts;
 }
 
-// The room for an object that a peer is about to send. Without memory for it the communicator ends, or the peer would
-// wait.
-template <class Comm>
-std::string blank_text(Comm& comm, std::size_t bytes) {
-    return base_of(comm).internals().or_abandon([&] { return std::string(bytes, '\0'); });
-}
-
 } // namespace detail
 
 // T: default-constructible, with a serialize(), or save() and load(), that cereal finds. For standard containers in
@@ -151,35 +143,19 @@ std::vector<T> all_to_all(Comm&& comm, const std::vector<T>& all, const call_opt
 }
 template <detail::Communicates Comm, class T>
 void send(Comm&& comm, const T& x, int peer, const call_options& o = {}) {
-    const std::string text = detail::packed_object(comm, x);
-    const std::size_t length = text.size();
-    const detail::call_end end(o.timeout);
-    collx::send(comm, contiguous_view<const std::size_t>(&length, 1), peer, o);
-    collx::send(comm, text, peer, end.left_of(o));
+    by_value::send(comm, detail::packed_object(comm, x), peer, o);
 }
 // Example: const auto s = collx::objects::recv<settings>(world, 0);
 template <class T, detail::Communicates Comm>
 T recv(Comm&& comm, int peer, const call_options& o = {}) {
-    const detail::call_end end(o.timeout);
-    std::size_t length = 0;
-    collx::recv(comm, contiguous_view<std::size_t>(&length, 1), peer, o);
-    std::string text = detail::blank_text(comm, length);
-    collx::recv(comm, text, peer, end.left_of(o));
-    return detail::unpacked_object<T>(comm, peer, text);
+    return detail::unpacked_object<T>(comm, peer, by_value::recv<std::string>(comm, peer, o));
 }
 // Sends x to one rank and receives an object from another, or the same, without waiting for either first.
 // Example: const settings theirs = collx::objects::sendrecv(world, mine, other, other);
 template <detail::Communicates Comm, class T>
 T sendrecv(Comm&& comm, const T& x, int to, int from, const call_options& o = {}) {
-    const std::string text = detail::packed_object(comm, x);
-    const std::size_t length = text.size();
-    const detail::call_end end(o.timeout);
-    std::size_t other = 0;
-    collx::sendrecv(comm, contiguous_view<const std::size_t>(&length, 1), to, contiguous_view<std::size_t>(&other, 1),
-                    from, o);
-    std::string received = detail::blank_text(comm, other);
-    collx::sendrecv(comm, text, to, received, from, end.left_of(o));
-    return detail::unpacked_object<T>(comm, from, received);
+    return detail::unpacked_object<T>(comm, from,
+                                      by_value::sendrecv(comm, detail::packed_object(comm, x), to, from, o));
 }
 
 } // namespace objects
