@@ -34,3 +34,11 @@
 #if !defined(__CUDACC__) // a .cu file that uses shared vectors includes that header itself
 #include <collx/comm/shared_vector.hpp>
 #endif
+
+// Named here so that the compiler's note shows the header to a program that has not included it.
+COLLX_BEGIN_NAMESPACE
+namespace progress {
+struct calls;  // <collx/comm/progress.hpp>
+struct thread; // <collx/comm/progress.hpp>
+} // namespace progress
+COLLX_END_NAMESPACE

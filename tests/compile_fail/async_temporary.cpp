@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // clang-format off
-// expect: collx: this call continues after the statement that starts it, until launch(), and one of its buffers is a temporary that is gone by then. Keep it in a variable, or pass a view of memory that stays.
+// expect: collx: this call continues after the statement that starts it, until launch(), and one of its buffers is a temporary that is gone by then. Keep it in a variable that lives until launch(), or pass a view of memory that stays.
 // expect-gcc: group_verbs<Group, OnDevice>::broadcast(X&&
 // expect: collx: this call continues after the statement that starts it, until wait(), and one of its buffers is a temporary that can neither be moved nor copied into the call. Keep it in a variable.
 // expect: collx: this call is made again and again, and its output is a temporary that the program cannot read. Keep it in a variable, or pass a view of memory that stays.

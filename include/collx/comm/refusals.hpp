@@ -21,10 +21,11 @@ namespace detail {
 // Refuses a temporary buffer that would be gone before its group is launched. X: as deduced for X&&.
 template <class... X>
 constexpr void require_staying() {
-    static_assert((!owns_elements<X>(false) && ...),
-                  "collx: this call continues after the statement that starts it, until launch(), and one of its "
-                  "buffers is a temporary that "
-                  "is gone by then. Keep it in a variable, or pass a view of memory that stays.");
+    static_assert(
+        (!owns_elements<X>(false) && ...),
+        "collx: this call continues after the statement that starts it, until launch(), and one of its "
+        "buffers is a temporary that is gone by then. Keep it in a variable that lives until launch(), or pass "
+        "a view of memory that stays.");
 }
 
 template <class X>
