@@ -117,7 +117,8 @@ struct broadcast_by_value {
         auto& c = base_of(comm).internals();
         return c.or_abandon([&] {
             const call_end end(o.timeout);
-            if (comm.rank() == o.root) require_memory(c, in, "input"); // before sizes are exchanged
+            if (comm.rank() == o.root)
+                require_memory(c, in, {"input", name_of(verb::broadcast)}); // before sizes are exchanged
             std::size_t size = in.size();
             broadcast_fn<blocking_mode>{}(base_of(comm), contiguous_view<std::size_t>(&size, 1), o);
             auto out = list_of<value_list_t<X>>(size);
@@ -150,7 +151,7 @@ struct gathering_by_value {
         else if (o.root != 0) refuse_needless_root(c, o.root, row.name);
         return c.or_abandon([&] {
             const call_end end(o.timeout);
-            require_memory(c, in, "input");
+            require_memory(c, in, {"input", row.name});
             const auto counts = counts_of_all(comm, in.size(), o);
             auto out = list_of<value_list_t<X>>(has_output(row, comm.rank(), o.root) ? sum_of(counts) : 0);
             moving_v_fn<blocking_mode, counted_verb_of(row.does)>{}(comm, in, out, counts, growing_array<std::size_t>(),
@@ -178,21 +179,21 @@ using flat_lists =
     std::pair<std::vector<typename value_list_t<part_of_lists<Lists>>::value_type>, std::vector<std::size_t>>;
 // Requires: in a call of c. Errors: invalid_argument for a part without memory, before anything is sent.
 template <class Lists>
-flat_lists<Lists> flatten(communicator_core& c, const Lists& parts) {
+flat_lists<Lists> flatten(communicator_core& c, verb v, const Lists& parts) {
     flat_lists<Lists> flat;
     buffer_facts refused; // the error is not the program's: it must not end the communicator
     c.with_user_code([&] {
         for (const auto& part : parts) {
-            const auto v = buffer(part);
-            if (const buffer_facts b = facts_on_host(v); !has_elements(b) || b.is_on_device) {
+            const auto from = buffer(part);
+            if (const buffer_facts b = facts_on_host(from); !has_elements(b) || b.is_on_device) {
                 refused = b;
                 return;
             }
-            flat.second.push_back(v.size());
-            for (std::size_t i = 0; i < v.size(); ++i) flat.first.push_back(v[i]);
+            flat.second.push_back(from.size());
+            for (std::size_t i = 0; i < from.size(); ++i) flat.first.push_back(from[i]);
         }
     });
-    require_memory(c, refused, "input");
+    require_memory(c, refused, {"input", name_of(v)});
     return flat;
 }
 
@@ -202,12 +203,12 @@ struct all_to_all_by_value {
     auto operator()(Comm&& comm, const Lists& parts, const call_options& o = {}) const {
         using list = value_list_t<part_of_lists<Lists>>;
         auto& c = base_of(comm).internals();
-        require_no_root(c, o); // before counts are exchanged
+        require_no_root(c, o, name_of(verb::all_to_all)); // before counts are exchanged
         return c.or_abandon([&] {
             if (parts.size() != static_cast<std::size_t>(comm.size()))
                 fail(errc::invalid_argument, comm.rank(), -1, "give one part for each rank",
                      "all_to_all: %zu parts for %d ranks", parts.size(), comm.size());
-            const auto [in, send_counts] = flatten(c, parts);
+            const auto [in, send_counts] = flatten(c, verb::all_to_all, parts);
             std::vector<std::size_t> recv_counts(parts.size());
             const call_end end(o.timeout);
             all_to_all_fn<blocking_mode>{}(base_of(comm), send_counts, recv_counts, {.timeout = o.timeout});
@@ -233,7 +234,7 @@ struct scatter_by_value {
         auto& c = base_of(comm).internals();
         require_root(c, o.root, row_of(verb::scatter).name);
         return c.or_abandon([&] {
-            const auto [in, counts] = comm.rank() == o.root ? flatten(c, parts) : flat_lists<Lists>();
+            const auto [in, counts] = comm.rank() == o.root ? flatten(c, verb::scatter, parts) : flat_lists<Lists>();
             const call_end end(o.timeout);
             // A list that is too long or too short must not leave other ranks waiting, so all ranks learn its length.
             std::size_t lists = counts.size(), mine = 0;
