@@ -128,7 +128,8 @@ TEST_CASE("an operator that lets the error through ends the communicator, and th
 }
 
 TEST_CASE("a second thread gets an error while the first is in a call, waiting or working, and not after it") {
-    on_ranks(2, [](collx::communicator& w) {
+    std::atomic<bool> over{false};
+    on_ranks(2, [&](collx::communicator& w) {
         std::vector<int> x{1}, y{w.rank()};
         const auto refused = [&] { // the call of a second thread
             std::string said;
@@ -143,25 +144,26 @@ TEST_CASE("a second thread gets an error while the first is in a call, waiting o
         };
         inside_operator(w, x, blocking, [&] { EXPECT(refused()); });
         EXPECT(x[0] == 2);
-        EXPECT(!refused());  // the second threads of both ranks call the same barrier
-        if (w.rank() == 0) { // rank 0 waits until rank 1 sends, which it does after this was seen
-            std::atomic<bool> was_seen{false};
-            std::thread second([&] {
-                const std::int64_t until = collx::now_ns() + collx_test::patient(20'000'000'000);
-                while (!was_seen && collx::now_ns() < until) {
-                    try {
-                        (void)w.progress(); // does nothing before the first call has started
-                    } catch (const collx::error& e) {
-                        was_seen = e.code() == errc::invalid_argument;
-                    }
-                    std::this_thread::yield();
+        EXPECT(!refused()); // the second threads of both ranks call the same barrier
+        if (w.rank() == 1) return collx_test::until([&] { return over.load(); });
+        // Rank 0 waits for rank 1, which sends nothing, and must not leave, or the wait would end by that.
+        std::atomic<bool> was_seen{false};
+        std::thread second([&] {
+            const std::int64_t until = collx::now_ns() + collx_test::patient(20'000'000'000);
+            while (!was_seen && collx::now_ns() < until) {
+                try {
+                    (void)w.progress(); // does nothing before the first call has started
+                } catch (const collx::error& e) {
+                    was_seen = e.code() == errc::invalid_argument;
                 }
-                w.abort();
-            });
-            (void)thrown<collx::error>(w, [&] { collx::recv(w, y, 1); });
-            second.join();
-            EXPECT(was_seen);
-        }
+                std::this_thread::yield();
+            }
+            w.abort();
+        });
+        (void)thrown<collx::error>(w, [&] { collx::recv(w, y, 1); });
+        second.join();
+        over = true;
+        EXPECT(was_seen);
     });
 }
 
