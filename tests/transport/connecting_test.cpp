@@ -2,6 +2,7 @@
 //
 // What becomes of attempts to connect that fail, over connections of a communicator's own and over shared ones.
 #include <collx/net.hpp>
+#include <collx/transport/remote_links.hpp>
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -3,6 +3,7 @@
 // Who reads shared connections while their rank waits: also what comes over one that the communicator in which it waits
 // does not use. (One shared connection: trunk_test.cpp.)
 #include <collx/net.hpp>
+#include <collx/transport/remote_links.hpp>
 
 #include <algorithm>
 #include <memory>
