@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A progress thread without its header: the note shows the header.
+// A progress thread without its header: the note shows the line of collx.hpp that names the header.
 // expect: incomplete type
-// expect: struct thread; // <collx/comm/progress.hpp>
+// expect: collx/collx.hpp
+// expect: forward declaration
 #include <collx/collx.hpp>
 
 void f(collx::communicator& world) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reading a peer's private memory through the kernel: here the peer is this process itself, which needs no permission.
+// Reading a peer's private memory through the kernel, where the peer is this process itself, which needs no permission;
+// and what the links of a rank remember and report.
 #include <collx/transport/links.hpp>
 #include <collx/transport/memory.hpp>
 
@@ -53,4 +54,26 @@ TEST_CASE("a message that its receiver refuses is remembered with its length and
     CHECK(to.refused().peer == 0);
     CHECK(to.refused().came == 24);
     CHECK(to.refused().expected == 16);
+}
+
+TEST_CASE("a rank that finds the arena full is named in its error and, with what it is short of, to the others") {
+    const auto layout = collx::links_layout::for_ranks(2);
+    const auto memory = collx::make_memory_arena(2, layout.bytes() + (std::size_t{8} << 20));
+    const auto at = memory->take(layout.bytes());
+    collx::links full(*memory, at, 1, 2), other(*memory, at, 0, 2);
+    for (std::size_t bytes = memory->bytes(); bytes >= 4096; bytes /= 2) try {
+            for (;;) (void)memory->take(bytes);
+        } catch (const collx::error&) { // no such range any more
+        }
+    try {
+        (void)full.tx(collx::port::blocking, 0);
+        FAIL("there is room");
+    } catch (const collx::error& e) {
+        CHECK(e.code() == collx::errc::resource);
+        CHECK(e.rank() == 1);
+        CHECK(std::strstr(e.what(), "collx: rank 1: no ") != nullptr);
+    }
+    CHECK(other.failed().code() == collx::errc::resource);
+    CHECK(other.failed().rank() == 1);
+    CHECK(other.failed().short_of() == collx::detail::shortage::arena);
 }
