@@ -14,24 +14,19 @@ using collx::socket_address;
 
 namespace {
 
-socket_address v4(const char* text, int port) {
+socket_address numeric(int family, const char* text, int port) {
     socket_address a;
+    a.address.ss_family = static_cast<sa_family_t>(family);
     auto& in = reinterpret_cast<sockaddr_in&>(a.address);
-    in.sin_family = AF_INET;
-    in.sin_port = htons(static_cast<std::uint16_t>(port));
-    REQUIRE(::inet_pton(AF_INET, text, &in.sin_addr) == 1);
-    a.bytes = sizeof in;
+    auto& in6 = reinterpret_cast<sockaddr_in6&>(a.address);
+    void* const host = family == AF_INET ? static_cast<void*>(&in.sin_addr) : &in6.sin6_addr;
+    (family == AF_INET ? in.sin_port : in6.sin6_port) = htons(static_cast<std::uint16_t>(port));
+    REQUIRE(::inet_pton(family, text, host) == 1);
+    a.bytes = family == AF_INET ? sizeof in : sizeof in6;
     return a;
 }
-socket_address v6(const char* text, int port) {
-    socket_address a;
-    auto& in = reinterpret_cast<sockaddr_in6&>(a.address);
-    in.sin6_family = AF_INET6;
-    in.sin6_port = htons(static_cast<std::uint16_t>(port));
-    REQUIRE(::inet_pton(AF_INET6, text, &in.sin6_addr) == 1);
-    a.bytes = sizeof in;
-    return a;
-}
+socket_address v4(const char* text, int port) { return numeric(AF_INET, text, port); }
+socket_address v6(const char* text, int port) { return numeric(AF_INET6, text, port); }
 
 } // namespace
 

@@ -70,6 +70,19 @@ struct pair_of_ranks {
     descriptor listeners[2];
 };
 
+// One of them, which begins its connections over a network that may be bad.
+struct one_rank {
+    one_rank(bool is_shared, int rank, const std::string& directory = "")
+        : both(is_shared, directory), links(both.hub(rank, bad_calls), both.member(rank)) {
+        links.begin(failed);
+    }
+    ~one_rank() { links.say_bye(); }
+    const bad_network network;
+    pair_of_ranks both;
+    collx::atomic<std::uint64_t> failed{0};
+    remote_links links;
+};
+
 template <class Is>
 bool wait_until(Is&& is) {
     for (const deadline until = deadline::in_ns(patient(30'000'000'000)); !until.passed();)
@@ -83,19 +96,14 @@ bool wait_until(Is&& is) {
 TEST_CASE("a host that is not reached any more is found gone by a rank that waits for its welcome") {
     for (const bool is_shared : {false, true}) {
         CAPTURE(is_shared);
-        const bad_network network;
-        pair_of_ranks both(is_shared);
-        collx::atomic<std::uint64_t> failed{0};
-        remote_links links(both.hub(0, bad_calls), both.member(0));
-        links.begin(failed);
+        one_rank me(is_shared, 0);
         bad_network::read_error = ETIMEDOUT;
-        (void)links.rx(0, 1);
+        (void)me.links.rx(0, 1);
         CHECK(wait_until([&] {
-            (void)links.move();
-            return links.find_gone(1, now_ns()) == 1;
+            (void)me.links.move();
+            return me.links.find_gone(1, now_ns()) == 1;
         }));
-        CHECK(failed.load() == 0);
-        links.say_bye();
+        CHECK(me.failed.load() == 0);
     }
 }
 
@@ -103,21 +111,16 @@ TEST_CASE("a host that is not reached any more is found gone by a rank that wait
 TEST_CASE("a rank whose connection is closed before it is welcomed leaves its peer some time") {
     for (const bool is_shared : {false, true}) {
         CAPTURE(is_shared);
-        const bad_network network;
-        pair_of_ranks both(is_shared);
-        collx::atomic<std::uint64_t> failed{0};
-        remote_links links(both.hub(0, bad_calls), both.member(0));
-        links.begin(failed);
+        one_rank me(is_shared, 0);
         bad_network::read_error = ECONNRESET;
         const std::int64_t begun_ns = now_ns();
-        (void)links.rx(0, 1);
+        (void)me.links.rx(0, 1);
         REQUIRE(wait_until([&] {
-            (void)links.move();
+            (void)me.links.move();
             return bad_network::attempts >= 3;
         }));
         CHECK(now_ns() - begun_ns >= 2 * detail::connecting::pause_ns);
-        CHECK((failed.load() == 0 && links.find_gone(1, now_ns()) == -1));
-        links.say_bye();
+        CHECK((me.failed.load() == 0 && me.links.find_gone(1, now_ns()) == -1));
     }
 }
 
@@ -128,30 +131,26 @@ TEST_CASE("who has ended and closed its listener is found gone only behind its l
     for (const bool is_shared : {false, true})
         for (const bool is_file : {false, true}) {
             CAPTURE(is_shared, is_file);
-            const bad_network network;
-            pair_of_ranks both(is_shared, is_file ? directory : "");
-            collx::atomic<std::uint64_t> failed{0}, other_failed{0};
-            remote_links links(both.hub(0, bad_calls), both.member(0));
-            links.begin(failed);
+            one_rank me(is_shared, 0, is_file ? directory : "");
+            collx::atomic<std::uint64_t> other_failed{0};
             bad_network::before_connect = [&] {
-                remote_links other(both.hub(1, system_socket_calls), both.member(1));
+                remote_links other(me.both.hub(1, system_socket_calls), me.both.member(1));
                 other.begin(other_failed);
                 other.tx(0, 0).commit(0, 9);
                 for (int i = 0; i < 10; ++i) (void)other.move();
                 other.say_bye();
             };
-            receiving_end rx = links.rx(0, 1);
+            receiving_end rx = me.links.rx(0, 1);
             int gone = -1;
             CHECK(wait_until([&] {
-                (void)links.move();
+                (void)me.links.move();
                 if (rx.has_message()) return true;
-                if (gone < 0) gone = links.find_gone(1, now_ns());
+                if (gone < 0) gone = me.links.find_gone(1, now_ns());
                 return gone >= 0;
             }));
             CHECK(gone == -1);
             CHECK(rx.is_expected(0, 9));
-            CHECK((failed.load() == 0 && other_failed.load() == 0));
-            links.say_bye();
+            CHECK((me.failed.load() == 0 && other_failed.load() == 0));
         }
     ::rmdir(directory);
 }
@@ -159,17 +158,12 @@ TEST_CASE("who has ended and closed its listener is found gone only behind its l
 TEST_CASE("who has no local port left says so, and takes no other rank for dead") {
     for (const bool is_shared : {false, true}) {
         CAPTURE(is_shared);
-        const bad_network network;
-        pair_of_ranks both(is_shared);
-        collx::atomic<std::uint64_t> failed{0};
-        remote_links links(both.hub(1, bad_calls), both.member(1));
-        links.begin(failed);
+        one_rank me(is_shared, 1);
         bad_network::connect_error = EADDRNOTAVAIL;
-        (void)links.tx(0, 0);
-        (void)links.move();
-        CHECK(failed.load() == failure(errc::resource, 1, detail::shortage::ports).word);
-        CHECK(links.find_gone(0, now_ns()) == -1);
-        links.say_bye();
+        (void)me.links.tx(0, 0);
+        (void)me.links.move();
+        CHECK(me.failed.load() == failure(errc::resource, 1, detail::shortage::ports).word);
+        CHECK(me.links.find_gone(0, now_ns()) == -1);
     }
 }
 
@@ -177,19 +171,14 @@ TEST_CASE("who has no local port left says so, and takes no other rank for dead"
 TEST_CASE("who has connected to itself has found no rank") {
     for (const bool is_shared : {false, true}) {
         CAPTURE(is_shared);
-        const bad_network network;
-        pair_of_ranks both(is_shared);
-        both.listeners[0].close();
-        collx::atomic<std::uint64_t> failed{0};
-        remote_links links(both.hub(1, bad_calls), both.member(1));
-        links.begin(failed);
+        one_rank me(is_shared, 1);
+        me.both.listeners[0].close();
         bad_network::binds_to_peer = true;
-        (void)links.tx(0, 0);
+        (void)me.links.tx(0, 0);
         CHECK(wait_until([&] {
-            (void)links.move();
-            return failed.load() != 0 || links.find_gone(0, now_ns()) == 0;
+            (void)me.links.move();
+            return me.failed.load() != 0 || me.links.find_gone(0, now_ns()) == 0;
         }));
-        CHECK(failed.load() == 0);
-        links.say_bye();
+        CHECK(me.failed.load() == 0);
     }
 }
