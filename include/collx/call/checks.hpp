@@ -71,8 +71,8 @@ constexpr const char* colon_after(const char* call) { return call[0] != '\0' ? "
 // What an error calls a buffer: the output of all_reduce. A message has one buffer, called after it: the send buffer.
 struct buffer_name {
     const char *which, *call;
-    constexpr buffer_name(const char* w, const char* c = "")
-        : which(w), call(c) {} // NOLINT(google-explicit-constructor)
+    // NOLINTNEXTLINE(google-explicit-constructor)
+    constexpr buffer_name(const char* w, const char* c = "") : which(w), call(c) {}
     constexpr const char* colon() const { return colon_after(call); }
 };
 

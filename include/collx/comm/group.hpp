@@ -37,7 +37,7 @@ COLLX_BEGIN_NAMESPACE
 // A group that is destroyed with calls that were not launched reports this on stderr and ends a checked communicator.
 // Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts; invalid_argument
 //     where the communicator was replaced (world = world.shrink()) since the first call was added.
-// Mode: blocking, or repeated: then launch() runs nothing and returns a persistent_call of the whole group.
+// Mode: blocking, or persistent: then launch() runs nothing and returns a persistent_call of the whole group.
 template <class Mode>
 class basic_group : public detail::group_verbs<basic_group<Mode>> {
     using verbs = detail::group_verbs<basic_group<Mode>>;
