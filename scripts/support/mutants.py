@@ -377,6 +377,9 @@ ROWS = [
     ("a unique id has its hyphen anywhere", "bootstrap/unique_id.hpp", "i == prefix_bytes + 16)", "i == prefix_bytes + 15)",
      ["bootstrap/detail:a unique id*"]),
     # ---------------------------------------------------------------- exec
+    ("a lane waits for a piece that not all lanes staged", "exec/device/staging.hpp", "if (peers.are_ended<Env>()) {", "if (false) {", ["exec/staging"]),
+    ("a lane waits although another gave up", "exec/device/staging.hpp", "if (Env::load_relaxed(&words->gave_up) != 0) return false;", "", ["exec/staging"]),
+    ("nobody hears of a piece that was not staged", "exec/device/staging.hpp", "return say_peer_gave_up<Env>(words);", "return;", ["exec/staging"]),
     ("a composed message is not given back", "exec/composed_messages.hpp", "rx->release(bytes);", ";", ["exec/task"]),
     ("composed messages say another tag", "exec/composed_messages.hpp", "call_.cuts.transfer_tag(shape) ^ agreed_;", "call_.cuts.transfer_tag(shape);", ["exec/task"]),
     ("long messages are composed", "exec/composed_messages.hpp", "bytes >= least_measured_bytes || bytes > net.slot_bytes()", "false", ["exec/task"]),

@@ -39,6 +39,11 @@ struct staging_end {
     static constexpr std::uint64_t waited_too_long = 1;
     static constexpr std::uint64_t peer_gave_up = 2; // another rank's kernel, so that data is missing
 };
+// Leaves that reason, unless there is one.
+template <class Env>
+COLLX_HD inline void say_peer_gave_up(staging_words* words) {
+    if (Env::load_relaxed(&words->gave_up) == 0) Env::store_relaxed(&words->gave_up, staging_end::peer_gave_up);
+}
 
 // A lane's own counts, in device memory: only its block reads and writes them, one kernel after the other. has_failed:
 // a result did not arrive, so buffers may be in use and data is missing. Nothing is staged any more.
@@ -157,8 +162,9 @@ struct stage_out {
     COLLX_HD void operator()(Env& env, int lane, int lanes) const {
         const bool has_failed = counts[lane].has_failed != 0 || (env.index() == 0 && peers.are_ended<Env>());
         if (env.any(has_failed)) {
-            if (env.index() == 0) counts[lane].has_failed = 1;
-            return;
+            if (env.index() != 0) return;
+            counts[lane].has_failed = 1;
+            return say_peer_gave_up<Env>(words); // a message to another domain has no other kernel that would say it
         }
         const std::uint64_t number = counts[lane].staged;
         auto* to = reinterpret_cast<value_type*>(buffers + number % staging_turns * buffer_bytes);
@@ -224,6 +230,13 @@ private:
             Env::pause();
             if (polls % polls_per_look != 0) continue;
             if (Env::load_relaxed(&words->abort) != 0) return false;
+            // Kernels may have been ended when only some lanes of stage_out had begun. The host waits for the others to
+            // stage, and so there will be no result.
+            if (Env::load_relaxed(&words->gave_up) != 0) return false;
+            if (peers.are_ended<Env>()) {
+                say_peer_gave_up<Env>(words);
+                return false;
+            }
             const std::uint64_t now = Env::now_ns();
             if (began == 0) began = now;
             if (now - began > timeout_ns) {
@@ -243,8 +256,7 @@ struct staging_verdict {
 
     template <class Env>
     COLLX_HD void operator()(Env& env, int, int) const {
-        if (env.index() != 0 || !peers.are_ended<Env>() || Env::load_relaxed(&words->gave_up) != 0) return;
-        Env::store_relaxed(&words->gave_up, staging_end::peer_gave_up);
+        if (env.index() == 0 && peers.are_ended<Env>()) say_peer_gave_up<Env>(words);
     }
 };
 
