@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernels that stage pieces end with their rank's other kernels, and the host is told.
+// When the other kernels of their rank are ended, those that stage pieces end, too, and tell the host.
 #include <collx/exec/device/staging.hpp>
 
 #include <catch2/catch.hpp>

@@ -304,7 +304,7 @@ TEST_CASE("what is wrong in a persistent group is said when it is made, and name
 
 TEST_CASE("starts of a persistent group that fail name its calls, and no start follows a failure") {
     fake_gpus g;
-    std::atomic<bool> is_past{false};
+    std::atomic<bool> is_past{false}, is_late{false};
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
         const auto c = w.with(gpus{r});
         use_device(c, small());
@@ -330,12 +330,17 @@ TEST_CASE("starts of a persistent group that fail name its calls, and no start f
         EXPECT(says(elsewhere, "calls 1 to 2 of the group") && says(elsewhere, "choose it with cudaSetDevice"));
         r.use(me);
         barrier(w);
-        if (me == 1) return void(is_past = true); // rank 1 does not start it
-        until([&] { return is_past.load(); });    // and is in no call that the end of this one could end
+        if (me == 1) { // does not start it, and is in no call that the end of this one could end
+            is_past = true;
+            until([&] { return is_late.load(); }); // its own end would give up waiting for rank 0
+            return;
+        }
+        until([&] { return is_past.load(); });
         step();
         const auto late = thrown<timed_out>(w, [&] { synchronize(c); });
         EXPECT(says(late, "call 1 of the group: a kernel waited too long for") && late.peer() == 1);
         (void)thrown<timed_out>(w, [&] { step(); });
+        is_late = true;
     });
     collx_test::caught_stderr caught;
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
