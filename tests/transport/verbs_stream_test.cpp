@@ -395,7 +395,9 @@ struct half_verbs : verbs_net {
         for (std::uint64_t i = 0; i < 64; ++i) mine.post_receive(i);
         (void)s.tx(0);
     }
-    void say(const void* bytes, std::size_t n) { REQUIRE(::send(test.get(), bytes, n, 0) == static_cast<ssize_t>(n)); }
+    void say(const void* bytes, std::size_t n) {
+        REQUIRE(::send(test.get(), bytes, n, MSG_NOSIGNAL) == static_cast<ssize_t>(n));
+    }
     void say(stream_frame f) { say(&f, sizeof f); }
     void say(const queue_pair_address& a) {
         say({.what = kind::queue_pair, .bytes = sizeof a});
@@ -451,6 +453,23 @@ struct half_verbs : verbs_net {
 };
 
 } // namespace
+
+TEST_CASE("a goodbye that comes when the queue pair has already failed is a goodbye") {
+    half_verbs w;
+    w.open();
+    auto tx = w.s.tx(0);
+    REQUIRE(tx.try_acquire(100) != nullptr);
+    tx.commit(100);
+    w.mine.pair = nullptr; // the message, or the acknowledgement of another, finds the peer gone
+    REQUIRE(wait_until([&] {
+        w.s.move();
+        return !w.s.reaches_memory(0);
+    }));
+    w.say({.what = kind::bye});
+    w.test.close();
+    CHECK(w.ends());
+    CHECK(w.s.state() == stream::phase::left);
+}
 
 TEST_CASE("what no schedule allows ends a stream by verbs and nothing else") {
     const auto is_refused = [](const char* what, auto&& speak) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include <collx/core/clock.hpp>
 #include <collx/core/copy_bytes.hpp>
 #include <collx/transport/detail/stream_guess.hpp>
 #include <collx/transport/detail/stream_parts.hpp>
@@ -121,6 +122,7 @@ private:
     // Room for a message of 16 KiB and what may be around it: a second read costs more than copying that much.
     static constexpr std::size_t stage_bytes = 16 * 1024 + 512;
     static constexpr std::size_t most_guessed_bytes = stream_guess::most_bytes;
+    static constexpr std::int64_t socket_patience_ns = 200'000'000;
     using expectation = stream_guess::expectation;
 
     [[gnu::cold]] bool end_by_leading(ssize_t got) {
@@ -146,10 +148,13 @@ private:
         lose();
         return true;
     }
-    // The queue pair has failed with messages under way. A peer that died or gave up may have said so over the socket.
+    // The queue pair has failed with messages under way. A peer that died, left or gave up says so over the socket,
+    // which may take longer.
     [[gnu::cold]] bool end_by_verbs() {
         const bool moved = receive();
         if (!of_.leading.is_live() || is_held_ || has_more_) return moved;
+        if (broken_until_ns_ == 0) broken_until_ns_ = now_ns() + socket_patience_ns;
+        if (now_ns() < broken_until_ns_) return moved;
         end();
         return true;
     }
@@ -340,7 +345,9 @@ private:
     stream_sender& sender_;
     stream_payload payload_;
     bool is_ending_ = false; // the leading lane has ended well, others bring the rest
-    bool has_more_ = false;  // maybe, on the leading lane
+    std::int64_t broken_until_ns_ =
+        0;                  // how long the socket may still explain a failed queue pair; 0: it has not failed
+    bool has_more_ = false; // maybe, on the leading lane
     stream_guess guess_;
     bool may_hold_ = true;
     bool is_held_ = false; // the frame in front waits for the receiver to look
