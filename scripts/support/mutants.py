@@ -259,6 +259,8 @@ ROWS = [
      "of_.lanes->receive_elsewhere();", ";", ["transport/stream:when an end has left*"]),
     ("a receive that was pre-posted is served also when its end has left", "transport/detail/stream_payload.hpp",
      " && !of_.words.owes_bye;", ";", ["transport/stream:when an end has left*"]),
+    ("a frame that came in part is no reason to look at the socket", "transport/detail/stream_receiver.hpp", "&& staged_ == 0 && payload_.left() == 0;", ";", ["transport/verbs_stream"]),
+    ("what is known to be there is read now and then", "transport/stream.hpp", "there == socket_has::something || (there == socket_has::unknown && receiver_.is_time_for_socket());", "there != socket_has::nothing && receiver_.is_time_for_socket();", ["transport/verbs_stream"]),
     ("a goodbye behind the failure of a queue pair is missed", "transport/detail/stream_receiver.hpp", "if (now_ns() < broken_until_ns_) return moved;", "", ["transport/verbs_stream"]),
     ("the end of another lane counts more than a goodbye that is not read", "transport/detail/stream_receiver.hpp",
      "if (!is_ending_ && of_.leading.may_have_more()) return moved;", "",

@@ -454,6 +454,24 @@ struct half_verbs : verbs_net {
 
 } // namespace
 
+TEST_CASE("where messages come by verbs, a socket that is known to have something is read at once, and to the end") {
+    half_verbs w;
+    w.open();
+    REQUIRE(w.s.receives_by_verbs());
+    const failure word(errc::aborted, 1);
+    const stream_frame f{.what = kind::failure,
+                         .bytes = static_cast<std::uint32_t>(word.word),
+                         .tag = static_cast<std::uint32_t>(word.word >> 32)};
+    w.say(&f, 9);
+    w.s.move(stream::socket_has::nothing);
+    CHECK(w.s.receives_by_verbs());
+    w.s.move(stream::socket_has::something);
+    CHECK(!w.s.receives_by_verbs()); // the rest of the frame is to come
+    w.say(reinterpret_cast<const char*>(&f) + 9, sizeof f - 9);
+    w.s.move();
+    CHECK(w.s.heard_failure() == word.word);
+}
+
 TEST_CASE("a goodbye that comes when the queue pair has already failed is a goodbye") {
     half_verbs w;
     w.open();

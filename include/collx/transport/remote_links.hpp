@@ -279,12 +279,12 @@ private:
         if (asks_first && !shares_ &&
             ((looks_ & 15) == 0 || peers_.any([](stream& s) { return !s.receives_by_verbs(); })))
             moved = peers_.poll.visit_readable(hub_->calls(), [&](std::uint64_t p) {
-                return move_one(static_cast<int>(p), true);
+                return move_one(static_cast<int>(p), stream::socket_has::something);
             }) || moved;
         for (std::size_t i = 0; i < peers_.active.size(); ++i) {
             const int p = peers_.active[i];
             if (known) stream_to(p).say_failure(known.word);
-            moved = move_one(p, !asks_first) || moved;
+            moved = move_one(p, asks_first ? stream::socket_has::nothing : stream::socket_has::unknown) || moved;
             if (i < peers_.active.size() && peers_.active[i] != p) --i; // it was removed
         }
         return moved;
@@ -294,7 +294,7 @@ private:
         if (peers_.active.size() < 2 || !hub_->shared().can_tell()) return false;
         moved = hub_->shared().visit_readable([&](int of_job) {
             for (const int p : peers_.active)
-                if (job_rank(p) == of_job) return move_one(p, true);
+                if (job_rank(p) == of_job) return move_one(p, stream::socket_has::something);
             hub_->shared().pump(of_job);
             return false;
         }) || moved;
@@ -306,11 +306,11 @@ private:
             for (int p = 0; p < static_cast<int>(members_.size()); ++p)
                 if (job_rank(p) == of_job) (void)wanted(p);
     }
-    bool move_one(int p, bool is_readable) {
+    bool move_one(int p, stream::socket_has there) {
         stream& s = stream_to(p);
         if (!s.is_live()) return false;
         const bool was_waiting = s.state() == stream::phase::waiting;
-        const bool moved = s.move(is_readable || s.cannot_send());
+        const bool moved = s.move(s.cannot_send() ? stream::socket_has::something : there);
         if (const std::uint64_t word = s.heard_failure(); word != 0) hear(p, failure(word));
         if (s.is_live() && s.is_insecure()) report(failure(errc::security, p));
         if (s.lacks_memory()) report(failure(errc::resource, rank_, s.no_memory()));

@@ -69,11 +69,14 @@ public:
     bool cannot_send() const { return leading().cannot_send; } // receiving shows why
     int fd() const { return leading().fd(); }
 
+    // What the caller knows of the socket.
+    enum class socket_has : unsigned char { nothing, unknown, something };
     // Sends and receives what can be without waiting. True if anything moved.
-    bool move(bool is_readable = true) {
+    bool move(socket_has there = socket_has::unknown) {
         bool moved = sender_.send();
-        if ((is_readable && receiver_.is_time_for_socket()) || receiver_.has_more_here())
-            moved = receiver_.receive() || moved;
+        const bool reads =
+            there == socket_has::something || (there == socket_has::unknown && receiver_.is_time_for_socket());
+        if (reads || receiver_.has_more_here()) moved = receiver_.receive() || moved;
         if (parts_.lanes) moved = receiver_.move_lanes() || moved;
         if (parts_.verbs) moved = receiver_.move_verbs() || moved;
         if (moved) sender_.send(); // returns credits at once
@@ -105,7 +108,7 @@ public:
     std::uint64_t transfers() const { return parts_.verbs ? parts_.verbs->transfers() : 0; }
     std::uint64_t transfers_done() const { return parts_.verbs ? parts_.verbs->transfers_done() : 0; }
     // Whether it is enough to look at the socket now and then.
-    bool receives_by_verbs() const { return parts_.verbs && parts_.verbs->receives(); }
+    bool receives_by_verbs() const { return receiver_.goes_by_verbs(); }
     // In a child of fork(): the device belongs to the parent.
     void forget() { (void)parts_.verbs.release(); }
 

@@ -88,8 +88,10 @@ public:
         }
         return moved;
     }
+    // Whether messages come by verbs, and no frame over the socket has come in part.
+    bool goes_by_verbs() const { return of_.verbs && of_.verbs->receives() && staged_ == 0 && payload_.left() == 0; }
     // A look at the socket is a system call, so it is rare where messages come by verbs.
-    bool is_time_for_socket() { return !of_.verbs || !of_.verbs->receives() || (++looks_ & 15) == 0; }
+    bool is_time_for_socket() { return !goes_by_verbs() || (++looks_ & 15) == 0; }
     bool move_verbs() {
         if (!of_.leading.is_live()) return false;
         const bool moved = of_.verbs->move([this](int p) { of_.ports.count_sent(p); },
