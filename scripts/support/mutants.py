@@ -614,6 +614,12 @@ ROWS = [
      ["comm/neighbor:checked: an edge*"]),
     ("what was thrown in the thread goes with it", "comm/progress.hpp", "if (!member.has_exceptions()) c.helper", "c.helper",
      ["comm/progress:what an operator threw*"]),
+    ("a view of the standard library is not kept", "call/held.hpp", "return std::ranges::enable_view<plain> ||", "return",
+     ["call/work:a lazy view*"]),
+    ("a group does not keep lazy views", "comm/group.hpp", "if constexpr (detail::is_lazy_view<In>()) {", "if constexpr (false) {",
+     ["comm/lazy_inputs:a group keeps*"]),
+    ("a group keeps no lazy view for its neighbours", "comm/group.hpp", "const auto a = buffer(kept<In>(in));\n            const auto b = buffer(out);\n            const auto edges",
+     "const auto a = buffer(in);\n            const auto b = buffer(out);\n            const auto edges", ["comm/lazy_inputs:a group sends the parts*"]),
     ("a group that is refused has begun its transfers", "comm/group.hpp",
      "        const std::uint64_t fingerprint = calls.empty() ? 0 : agree_on(calls, o);\n"
      "        auto under_way = detail::transfer_packer<Mode>(*comm_, o).start(std::move(all.transfers));\n",

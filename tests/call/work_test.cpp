@@ -228,6 +228,33 @@ TEST_CASE("what only looks like a temporary is moved in as well, and handles may
     });
 }
 
+TEST_CASE("a lazy view is copied into a call under way and into a persistent one") {
+    on_ranks(2, [](collx::communicator& w) {
+        struct times {
+            int by;
+            int operator()(int i) const { return i * by; }
+        };
+        const int me = w.rank();
+        using lazy = collx_test::computed<times>;
+        std::optional<lazy> view(std::in_place, 50'000, times{me + 1});
+        const lazy& seen = *view;
+        std::vector<int> sum(50'000), again(50'000), here(50'000);
+        auto summed = collx::async::all_reduce(w, *view, sum);
+        auto sent = collx::async::send(w, seen, 1 - me);
+        auto ready = collx::persistent::all_reduce(w, seen, again);
+        view.emplace(50'000, times{1000}); // in the place of the first
+        collx::recv(w, here, 1 - me);
+        sent.wait();
+        summed.wait();
+        for (int k = 0; k < 2; ++k) {
+            ready();
+            EXPECT_AT(k, again.back() == 49'999 * 3);
+            again.back() = 0;
+        }
+        EXPECT(sum.back() == 49'999 * 3 && here.back() == 49'999 * (2 - me));
+    });
+}
+
 TEST_CASE("work may be moved, and waited for with a limit") {
     std::atomic<bool> go{false};
     on_ranks(2, [&](collx::communicator& w) {

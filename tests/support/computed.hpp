@@ -5,12 +5,13 @@
 #pragma once
 
 #include <cstddef>
+#include <span> // std::ranges::view_base
 
 namespace collx_test {
 
 // Element i is f(i), for 0 <= i < n.
 template <class F>
-class computed {
+class computed : public std::ranges::view_base {
 public:
     computed(int n, F f) : n_(n), f_(f) {}
     struct iterator {

@@ -52,6 +52,18 @@ constexpr bool owns_elements(bool unknown) {
     else return false;
 }
 
+// Whether X is a lazy view that can be kept by value: its iterators refer to it, and a copy costs little and reads the
+// same memory. (Views of range-v3 are told by their name: none of their headers is needed here.) A container whose
+// elements are computed is none: the program may change it until the call reads it.
+template <class X>
+constexpr bool is_lazy_view() {
+    using plain = std::remove_cvref_t<X>;
+    if constexpr (how_seen_v<std::remove_reference_t<X>> != seen_as::computed ||
+                  std::ranges::enable_borrowed_range<plain> || !std::is_constructible_v<plain, X>)
+        return false;
+    else return std::ranges::enable_view<plain> || type_name<plain>().starts_with("ranges::");
+}
+
 struct nothing {};
 
 // R: the type that wait() returns.
@@ -60,14 +72,14 @@ struct held_operation {
     std::conditional_t<std::is_void_v<R>, nothing, R> held;
     count_tables tables; // of v-variants
 };
-// The same, and an input that was moved into the call.
+// The same, and an input that was moved or copied into the call.
 template <class R, class In>
 struct held_with_input : held_operation<R> {
     In in;
 };
 
 template <class Mode, class X>
-inline constexpr bool is_moved_in_v = outlives_statement_v<Mode>&& owns_elements<X>(true);
+inline constexpr bool is_moved_in_v = outlives_statement_v<Mode> && (owns_elements<X>(true) || is_lazy_view<X>());
 
 template <class X>
 constexpr void require_movable() {
@@ -100,8 +112,8 @@ struct kept_buffers {
 };
 
 // Moves temporaries that own their elements into an async or persistent call: wait() returns the output, and the input
-// lives as long as the handle. Everything else stays where it is. In, Out: as deduced for In&&, Out&&. Tables: whether
-// the call uses count_tables.
+// lives as long as the handle. Lazy views are copied into it. Everything else stays where it is. In, Out: as deduced
+// for In&&, Out&&. Tables: whether the call uses count_tables.
 template <class Mode, class In, class Out, bool Tables = false>
 auto keep(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out) {
     constexpr bool holds_in = is_moved_in_v<Mode, In>, holds_out = is_moved_in_v<Mode, Out>;
@@ -115,11 +127,11 @@ auto keep(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out) {
         if constexpr (holds_out) {
             require_movable<plain_out>();
             auto all = make_counted<held_with_input<result, plain_in>>(
-                held_with_input<result, plain_in>{{std::move(out), {}}, std::move(in)});
+                held_with_input<result, plain_in>{{std::move(out), {}}, static_cast<In&&>(in)});
             return buffers{all, &all->held, &all->in};
         } else {
             auto all = make_counted<held_with_input<result, plain_in>>(
-                held_with_input<result, plain_in>{{{}, {}}, std::move(in)});
+                held_with_input<result, plain_in>{{{}, {}}, static_cast<In&&>(in)});
             return buffers{all, &out, &all->in};
         }
     } else if constexpr (holds_out) {

@@ -26,9 +26,10 @@
 COLLX_BEGIN_NAMESPACE
 
 // Collects calls; launch() runs them all. Every rank adds the same collectives in the same order. Both ranks of a
-// transfer add it, to one group each, in the same order. Buffers must stay in place until launch() returns. The calls
-// are independent: launch() refuses calls of which one writes memory that another one uses, because their order is not
-// defined (invalid_argument, naming both). Strided and computed buffers are not compared.
+// transfer add it, to one group each, in the same order. Buffers must stay in place until launch() returns; of a lazy
+// view, which is copied, only the memory that it reads. The calls are independent: launch() refuses calls of which one
+// writes memory that another one uses, because their order is not defined (invalid_argument, naming both). Strided and
+// computed buffers are not compared.
 // Cost: for collectives, one synchronisation for up to 1 MiB of operands per rank on one host, across hosts one
 //     all_gather for up to 64 KiB per rank (256 KiB of all ranks); larger ones run alone, in order. For sends and
 //     receives, one message for everything that goes to one peer, up to a slot (512 KiB or 1 MiB across hosts for few
@@ -97,7 +98,7 @@ private:
     struct held {
         detail::group_mover::calls calls;
         detail::packed_message::parts transfers;
-        detail::group_watches buffers; // of a persistent group
+        detail::group_watches buffers; // of a persistent group; lazy views of any
     };
     // The group is empty afterwards, also if its calls are refused.
     held take_all() {
@@ -197,6 +198,18 @@ private:
     void watch(X& x) {
         if constexpr (detail::is_repeated_v<Mode>) held_.buffers.push_back(make_sole<detail::typed_watch<X>>(&x));
     }
+    // What the calls of the group read of an input: a lazy view's iterators refer to the view, so the group keeps it.
+    template <class In>
+    auto& kept(std::remove_reference_t<In>& in) {
+        if constexpr (detail::is_lazy_view<In>()) {
+            auto view = make_sole<detail::held_view<std::remove_reference_t<In>>>(static_cast<In&&>(in));
+            auto& mine = view->view;
+            held_.buffers.push_back(std::move(view));
+            return mine;
+        } else {
+            return in;
+        }
+    }
     template <detail::verb V, bool IsInPlace, class In, class Out, class Op>
     void add(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out, Op op, int root = 0) {
         require_output<Out, In>();
@@ -205,7 +218,7 @@ private:
         constexpr bool reduces = !std::is_same_v<Op, no_op>;
         if constexpr (reduces) require_reduce_op<Op, element>();
         if constexpr (buffer_t<Out>::is_output && (!reduces || ReduceOp<Op, element>)) { // else refused above
-            const auto a = buffer(in);
+            const auto a = buffer(kept<In>(in));
             const auto b = buffer(out);
             detail::call_arguments with{.out = detail::facts_on_host(b),
                                         .is_in_place = IsInPlace,
@@ -230,7 +243,7 @@ private:
         if constexpr (!Outgoing) require_output<X>();
         detail::require_staying<X>();
         if constexpr (Outgoing || buffer_t<X>::is_output) {
-            add_transfer<Outgoing>(buffer(x), peer);
+            add_transfer<Outgoing>(buffer(kept<X>(x)), peer);
             watch(x);
         }
     }
@@ -245,7 +258,7 @@ private:
         detail::require_neighbor_buffers<In, Out>();
         detail::require_staying<In, Out>();
         if constexpr (buffer_t<Out>::is_output) {
-            const auto a = buffer(in);
+            const auto a = buffer(kept<In>(in));
             const auto b = buffer(out);
             const auto edges = detail::check_edges(comm_->internals(), detail::row_of(V), g,
                                                    {.in = detail::facts_on_host(a),

@@ -144,6 +144,14 @@ struct typed_watch final : watched_in_group {
     }
     watched_buffer<X> buffer;
 };
+// A lazy view that was copied into a group.
+template <class X>
+struct held_view final : watched_in_group {
+    template <class From>
+    explicit held_view(From&& x) : view(std::forward<From>(x)) {}
+    void look(const communicator_core&) const override {}
+    X view;
+};
 using group_watches = growing_array<sole_ptr<watched_in_group>>;
 
 // Calls: the list of its collectives, which its parts refer to.

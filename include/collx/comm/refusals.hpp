@@ -22,7 +22,7 @@ namespace detail {
 template <class... X>
 constexpr void require_staying() {
     static_assert(
-        (!owns_elements<X>(false) && ...),
+        ((!owns_elements<X>(false) || is_lazy_view<X>()) && ...),
         "collx: this call continues after the statement that starts it, until launch(), and one of its "
         "buffers is a temporary that is gone by then. Keep it in a variable that lives until launch(), or pass "
         "a view of memory that stays.");
