@@ -18,6 +18,8 @@ ROWS = [
     ("min of a class that compares a part of itself commutes", "core/op.hpp", "!std::is_class_v<T> && !std::is_union_v<T>", "true", ["core/op_traits"]),
     ("what returns something is an array operator", "core/op_traits.hpp", "requires std::is_void_v<decltype(op(in, inout, n))>;", "op(in, inout, n);",
      ["core/op_traits"]),
+    ("a function of any number of arguments is asked for arrays", "core/op_traits.hpp", "int operator()(A, B, C) const;", "void operator()(A, B, C) const;",
+     ["core/op_traits"]),
     ("two strides share no address but at zero", "core/strides.hpp", "return b / g < x.extent && a / g < y.extent;", "return false;", ["core/strides"]),
     ("strides need not grow", "core/strides.hpp", "if (d[i].step() <= span) return true;", "", ["core/strides"]),
     ("lanes of DLPack make one number", "core/as.hpp", "&& lanes == 1)", "&& lanes >= 1)", ["core/buffer_families"]),

@@ -36,6 +36,7 @@ TEST_CASE("operators on integers") {
             check_op<int>(w, collx::logical_or{});
             check_op<int>(w, collx::logical_xor{}); // 2 and 4 are both true; a bitwise xor would give another result
             check_op<double>(w, collx::logical_xor{}, -1);
+            check_op<int>(w, [](auto... v) { return (v + ...); });
         });
 }
 

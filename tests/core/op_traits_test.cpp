@@ -71,6 +71,17 @@ struct not_const_op {
 
 [[maybe_unused]] int free_function(int a, int b) { return a + b; }
 
+// Take two elements or arrays, where compilers cannot look into the class or find no operator() in it.
+struct both_op : plain_op {
+    using plain_op::operator();
+    void operator()(const int*, int*, std::size_t) const {}
+};
+struct final_op final : both_op {};
+struct converts_op {
+    using function = int (*)(int, int);
+    operator function() const { return free_function; }
+};
+
 struct hooked_op : collx::plus {
     float pre(float x) const { return x * 2; }
     float post(float x, collx::hook_context context) const { return x + static_cast<float>(context.index); }
@@ -204,6 +215,18 @@ TEST_CASE("a reduction operator combines two elements or two accumulators") {
     STATIC_REQUIRE(ReduceOp<decltype(with_a_default), int>);
     STATIC_REQUIRE_FALSE(collx::ArrayOp<decltype(bound), int>);
     STATIC_REQUIRE(ReduceOp<decltype(bound), int>);
+    // So does what takes any number of them: its body need not compile for pointers.
+    const auto sum = [](auto... v) { return (v + ...); };
+    const auto forwards = [](auto&&... v) { return plain_op{}(std::forward<decltype(v)>(v)...); };
+    STATIC_REQUIRE_FALSE(collx::ArrayOp<decltype(sum), int>);
+    STATIC_REQUIRE(ReduceOp<decltype(sum), int>);
+    STATIC_REQUIRE(ReduceOp<decltype(sum)&, collx::f16>);
+    STATIC_REQUIRE_FALSE(collx::ArrayOp<decltype(forwards), int>);
+    STATIC_REQUIRE(ReduceOp<decltype(forwards), int>);
+    STATIC_REQUIRE(ReduceOp<decltype(std::ref(forwards)), int>);
+    STATIC_REQUIRE(collx::ArrayOp<both_op, int>); // an operator of either, is one of arrays
+    STATIC_REQUIRE(collx::ArrayOp<final_op, int>);
+    STATIC_REQUIRE(ReduceOp<converts_op, int>);
     STATIC_REQUIRE(std::is_same_v<collx::combined_t<collx::plus, collx::f16>, float>);
     STATIC_REQUIRE(std::is_same_v<collx::combined_t<void (*)(const collx::f16*, collx::f16*, std::size_t), collx::f16>,
                                   collx::f16>);

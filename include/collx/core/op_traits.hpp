@@ -140,26 +140,48 @@ requires has_identity_v<Op, T> COLLX_HD constexpr T identity() {
     else return detail::op_source<Op>::identity();
 }
 
-// An operator that takes arrays: op(const T* in, T* inout, std::size_t n) makes inout[i] = in[i] op inout[i] for all i.
-// It returns nothing: what returns something takes two elements and has a third parameter of its own. One call takes
-// up to 8 KiB, or one element that is longer; the arrays never overlap. An operator that takes both elements and arrays
-// is called with arrays.
-template <class Op, class T>
-concept ArrayOp = requires(const std::remove_cvref_t<Op>& op, const T* in, T* inout, std::size_t n) {
-    requires std::is_void_v<decltype(op(in, inout, n))>;
-};
-
-// The type in which Op combines elements of type T: accumulator_t<T>, unless Op takes arrays of T only.
-template <class Op, class T>
-using combined_t = std::conditional_t<ArrayOp<Op, T> && !ArrayOp<Op, accumulator_t<T>>, T, accumulator_t<T>>;
-
 namespace detail {
 // Whether Op is callable on two elements of type A, with a result that converts to one.
 template <class Op, class A>
 concept combines_two = std::is_invocable_r_v < A,
         const std::remove_cvref_t<Op>
 &, const A&, const A& > ;
+
+struct some_call {
+    void operator()();
+};
+template <class Op>
+struct named_twice : Op, some_call {};
+template <class Op>
+concept has_call_operator = std::is_class_v<Op> && !std::is_final_v<Op> && !requires {
+    &named_twice<Op>::operator();
+};
+template <class Op>
+struct beside_three : Op {
+    using Op::operator();
+    template <class A, class B, class C>
+    int operator()(A, B, C) const;
+};
+// What is asked whether Op takes arrays. The result of [](auto... v) { return (v + ...); } on arrays is unknown until
+// its body is compiled, for pointers. So three parameters stand beside it: they are preferred to any number of
+// parameters, but not to those of an operator of arrays.
+template <class Op, class T>
+using asked_for_arrays = std::conditional_t<combines_two<Op, T> && has_call_operator<Op>, beside_three<Op>, Op>;
 } // namespace detail
+
+// An operator that takes arrays: op(const T* in, T* inout, std::size_t n) makes inout[i] = in[i] op inout[i] for all i.
+// It returns nothing: what returns something takes two elements and has a third parameter of its own. One call takes
+// up to 8 KiB, or one element that is longer; the arrays never overlap. An operator that takes both elements and arrays
+// is called with arrays; one that takes elements in any number, with two.
+template <class Op, class T>
+concept ArrayOp = requires(const detail::asked_for_arrays<std::remove_cvref_t<Op>, T>& op, const T* in, T* inout,
+                           std::size_t n) {
+    requires std::is_void_v<decltype(op(in, inout, n))>;
+};
+
+// The type in which Op combines elements of type T: accumulator_t<T>, unless Op takes arrays of T only.
+template <class Op, class T>
+using combined_t = std::conditional_t<ArrayOp<Op, T> && !ArrayOp<Op, accumulator_t<T>>, T, accumulator_t<T>>;
 
 // A reduction operator on elements T: it takes two T, or two accumulator_t<T>, or arrays of either.
 template <class Op, class T>
