@@ -59,6 +59,20 @@ TEST_CASE("freed shared memory is zero pages again and is reused: no growth over
     });
 }
 
+TEST_CASE("a rank that asks for more shared memory than is left is named, with the remedy") {
+    on_ranks(2, [](collx::communicator& w) {
+        auto c = w.split(0, -w.rank());
+        const std::size_t too_many = w.membership()->memory->bytes();
+        const auto e = thrown<collx::error>(w, [&] { (void)collx::make_shared_vector<int>(c, too_many); });
+        const std::string text = "rank " + std::to_string(c.rank()) + ": no ";
+        EXPECT(e.code() == collx::errc::resource && e.rank() == c.rank() && says(e, text.c_str()) &&
+               says(e, "raise COLLX_ARENA_BYTES"));
+        collx::shared_allocator<double> other{collx::shared_allocator<int>(c)};
+        EXPECT(thrown<collx::error>(w, [&] { (void)other.allocate(too_many / 8 - 1); }).rank() == c.rank());
+        collx::barrier(c); // the communicator goes on
+    });
+}
+
 TEST_CASE("memory of another job is refused") {
     on_ranks(2, [](collx::communicator& w) {
         const auto foreign = collx::make_memory_arena(1);

@@ -161,6 +161,18 @@ TEST_CASE("a call that finds the arena full names its rank, and the others learn
     });
 }
 
+TEST_CASE("a communicator of the whole job for which there is no room names the rank") {
+    on_ranks(1, [](collx::communicator& w) {
+        const auto memory = w.membership()->memory;
+        for (std::size_t bytes = memory->bytes(); bytes >= 4096; bytes /= 2) try {
+                for (;;) (void)memory->take(bytes);
+            } catch (const collx::error&) { // no such range any more
+            }
+        const auto e = thrown<collx::error>(w, [&] { const collx::communicator more(w.internals().home); });
+        EXPECT(e.code() == collx::errc::resource && e.rank() == 0 && says(e, "rank 0: no "));
+    });
+}
+
 TEST_CASE("idle communicators over sockets cost a call no look each, and are heard when they have something to say") {
     for (const int others : {0, 100, 400, 1000}) {
         collx::detail::run_thread_jobs(

@@ -26,22 +26,23 @@ public:
     // The type of the elements.
     using value_type = T;
     // Errors: forked in a child of the rank.
-    explicit shared_allocator(communicator& c) : memory_(c.internals().home->memory), owner_(::getpid()) {
+    explicit shared_allocator(communicator& c)
+        : memory_(c.internals().home->memory), owner_(::getpid()), rank_(c.rank()) {
         c.internals().require_own();
     }
     template <class U>
-    shared_allocator(const shared_allocator<U>& o) : memory_(o.memory()), owner_(o.owner()) {}
+    shared_allocator(const shared_allocator<U>& o) : memory_(o.memory()), owner_(o.owner()), rank_(o.rank()) {}
 
     // Uninitialised memory for n elements.
     // Errors: resource when shared memory is exhausted · forked in a child of the rank.
     T* allocate(std::size_t n) {
         if (owner_ != ::getpid())
-            fail(errc::forked, -1, -1, "use memory of its own in the child",
+            fail(errc::forked, rank_, -1, "use memory of its own in the child",
                  "shared memory is asked for in a fork() of the rank");
         const std::size_t bytes = n <= SIZE_MAX / sizeof(T) ? n * sizeof(T) : SIZE_MAX;
-        const std::uint64_t at = memory_->take(bytes);
+        const std::uint64_t at = memory_->take(bytes, rank_);
         try {
-            memory_->reserve(at, bytes);
+            memory_->reserve(at, bytes, rank_);
         } catch (const error&) { // its memory may have another owner now
             memory_->give_back(at, bytes);
             throw;
@@ -57,6 +58,8 @@ public:
     const counted_ptr<arena>& memory() const { return memory_; }
     // The process that may allocate; its forked children may not.
     pid_t owner() const { return owner_; }
+    // The rank that errors name: that of the communicator.
+    int rank() const { return rank_; }
     template <class U>
     bool operator==(const shared_allocator<U>& o) const {
         return memory_ == o.memory();
@@ -65,6 +68,7 @@ public:
 private:
     counted_ptr<arena> memory_;
     pid_t owner_;
+    int rank_;
 };
 
 COLLX_END_NAMESPACE

@@ -76,7 +76,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     int failed = -1;
     bool shares = false;
     try {
-        if (leads) place.offset = job::take_links(*c.home->memory, c.home->layout_of(members));
+        if (leads) place.offset = job::take_links(*c.home->memory, c.home->layout_of(members), me);
     } catch (...) { // all ranks of the group learn of it below
         place.has_failed = 1;
     }

@@ -57,14 +57,6 @@ public:
     // Number of the call on its communicator (messages between two ranks count as calls), 0 outside one.
     std::uint64_t sequence() const noexcept { return sequence_; }
     void set_sequence(std::uint64_t s) noexcept { sequence_ = s; }
-    // The same error of a rank, where what failed did not know which rank it worked for.
-    error of_rank(int rank) const noexcept {
-        constexpr std::size_t prefix = sizeof "collx: " - 1;
-        error named = *this;
-        named.rank_ = rank;
-        std::snprintf(named.what_, sizeof named.what_, "collx: rank %d: %.480s", rank, what_ + prefix);
-        return named;
-    }
 
 private:
     char what_[512];

@@ -180,8 +180,8 @@ public:
     // In place of an offset: there was no room for a communicator.
     static constexpr std::uint64_t no_place = UINT64_MAX;
     [[noreturn]] static void fail_no_place(int rank, int leader);
-    // Takes address space for one communicator and sets its user count. Returns its offset.
-    static std::uint64_t take_links(arena& a, const links_layout& layout);
+    // Takes address space for one communicator and sets its user count. Returns its offset. me: named by errors.
+    static std::uint64_t take_links(arena& a, const links_layout& layout, int me);
 
     // Launchers bind ranks to cores, and differently from rank to rank, so only all ranks together know how many
     // cores they have. Called when all have come, so that all get the same answer.

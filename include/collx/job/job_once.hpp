@@ -63,7 +63,7 @@ COLLX_BEGIN_NAMESPACE
     if (rank == leader) {
         line.offset = no_place;
         try {
-            line.offset = take_links(*memory, layout_of({}));
+            line.offset = take_links(*memory, layout_of({}), rank);
         } catch (...) {
             line.number.store(number + 1, memory_order::release);
             throw;
@@ -95,11 +95,11 @@ COLLX_BEGIN_NAMESPACE
          "rank %d of the job found no room for the communicator", leader);
 }
 
-[[gnu::cold]] COLLX_ONCE std::uint64_t job::take_links(arena& a, const links_layout& layout) {
+[[gnu::cold]] COLLX_ONCE std::uint64_t job::take_links(arena& a, const links_layout& layout, int me) {
     const std::size_t bytes = layout.bytes();
-    const std::uint64_t offset = a.take(bytes);
+    const std::uint64_t offset = a.take(bytes, me);
     try {
-        a.reserve(offset, page_bytes);
+        a.reserve(offset, page_bytes, me);
     } catch (const error&) {
         a.give_back(offset, bytes);
         throw;

@@ -41,7 +41,7 @@ inline void add_member(std::uint64_t* bits, int r) { bits[r / 64] |= std::uint64
     survival_note& mine = c.net.note(c.net.rank());
     mine.place = job::no_place;
     try {
-        mine.place = job::take_links(*c.home->memory, layout);
+        mine.place = job::take_links(*c.home->memory, layout, c.net.rank());
     } catch (const error&) { // the note says to all ranks of this host that there is no place
     }
     const std::uint64_t proposal = std::uint64_t{round} << 32 | static_cast<std::uint64_t>(c.net.rank() + 1);

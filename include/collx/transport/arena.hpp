@@ -120,26 +120,27 @@ public:
     int fd() const { return fd_; }
     std::byte* board() const { return header().board; }
 
-    // Takes `bytes` of address space (page aligned). No page is touched.
-    [[gnu::cold]] std::uint64_t take(std::size_t bytes) {
+    // Takes `bytes` of address space (page aligned). No page is touched. me: here and below, the rank that errors name.
+    [[gnu::cold]] std::uint64_t take(std::size_t bytes, int me = -1) {
         auto& h = header();
-        if (bytes > bytes_) fail_too_large(h, bytes); // before rounding, which could wrap
+        if (bytes > bytes_) fail_too_large(h, bytes, me); // before rounding, which could wrap
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
-        require_lock(h);
+        require_lock(h, me);
         const std::uint64_t offset = cut(h, bytes);
         const auto left = offset == none ? free_now(h) : free_bytes{};
         release(h);
-        if (offset == none) fail_full(bytes, left);
+        if (offset == none) fail_full(bytes, left, me);
         return offset;
     }
 
     // The piece of `bytes` that `word` names, the same for all ranks. The first process that asks for it takes it. Its
     // pages are zero.
-    [[gnu::cold]] std::uint64_t take_once(atomic<std::uint64_t>& word, arena_room& room, std::size_t bytes) {
+    [[gnu::cold]] std::uint64_t take_once(atomic<std::uint64_t>& word, arena_room& room, std::size_t bytes,
+                                          int me = -1) {
         if (const std::uint64_t there = word.load(memory_order::acquire); there != none) return there;
         auto& h = header();
-        if (bytes > bytes_) fail_too_large(h, bytes);
-        require_lock(h);
+        if (bytes > bytes_) fail_too_large(h, bytes, me);
+        require_lock(h, me);
         std::uint64_t offset = word.load(memory_order::acquire);
         if (offset == none) {
             offset = cut(h, room, round_up(bytes > 0 ? bytes : 1, page_bytes));
@@ -147,7 +148,7 @@ public:
         }
         const auto left = offset == none ? free_now(h) : free_bytes{};
         release(h);
-        if (offset == none) fail_full(bytes, left);
+        if (offset == none) fail_full(bytes, left, me);
         return offset;
     }
 
@@ -195,7 +196,7 @@ public:
 
     // Makes sure that the pages exist, so that a full machine is an error here and not a SIGBUS later.
     // In pieces: fallocate() undoes its work when a signal arrives, so one call for a large range might never end.
-    void reserve(std::uint64_t offset, std::size_t bytes) {
+    void reserve(std::uint64_t offset, std::size_t bytes, int me = -1) {
         if (fd_ < 0) return;
         constexpr std::size_t piece_bytes = std::size_t{1} << 20;
         for (std::size_t done = 0; done < bytes;) {
@@ -204,7 +205,7 @@ public:
                 0)
                 done += piece;
             else if (errno != EINTR)
-                fail(errc::resource, -1, -1, "free memory or raise the memory limit of this job",
+                fail(errc::resource, me, -1, "free memory or raise the memory limit of this job",
                      "cannot reserve %zu bytes of shared memory: %s", bytes, std::strerror(errno));
         }
     }
@@ -240,13 +241,13 @@ private:
         }
         return f;
     }
-    [[noreturn, gnu::cold]] void fail_too_large(arena_header& h, std::size_t bytes) {
-        require_lock(h);
+    [[noreturn, gnu::cold]] void fail_too_large(arena_header& h, std::size_t bytes, int me) {
+        require_lock(h, me);
         const auto left = free_now(h);
         release(h);
-        fail_full(bytes, left);
+        fail_full(bytes, left, me);
     }
-    [[noreturn, gnu::cold]] void fail_full(std::size_t bytes, free_bytes left) const {
+    [[noreturn, gnu::cold]] void fail_full(std::size_t bytes, free_bytes left, int me) const {
         // Where a limit made the arena smaller than COLLX_ARENA_BYTES asks for, raising COLLX_ARENA_BYTES cannot help.
         rlimit space{}, file{};
         const auto is_in_the_way = [&](int r, const rlimit& l) { return r == 0 && l.rlim_cur / 2 < bytes_; };
@@ -256,17 +257,17 @@ private:
             : fd_ >= 0 && is_in_the_way(::getrlimit(RLIMIT_FSIZE, &file), file)
                 ? "destroy communicators or shared buffers, or raise the file size limit (ulimit -f)"
                 : "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES";
-        fail(errc::resource, -1, -1, remedy,
+        fail(errc::resource, me, -1, remedy,
              "no %zu bytes of shared address space left: of %zu bytes %llu are free, at most %llu in a row", bytes,
              bytes_, static_cast<unsigned long long>(left.all), static_cast<unsigned long long>(left.in_a_row));
     }
     enum class locked : unsigned char { yes, by_another, damaged };
-    [[gnu::cold]] void require_lock(arena_header& h) const {
+    [[gnu::cold]] void require_lock(arena_header& h, int me) const {
         const locked now = acquire(h);
         if (now == locked::by_another)
-            fail(errc::timeout, -1, -1, "is a rank stopped?", "the table of shared address space stays locked");
+            fail(errc::timeout, me, -1, "is a rank stopped?", "the table of shared address space stays locked");
         if (now == locked::damaged)
-            fail(errc::protocol, -1, -1, "find the rank of this host that writes outside of its memory (sanitizers do)",
+            fail(errc::protocol, me, -1, "find the rank of this host that writes outside of its memory (sanitizers do)",
                  "the table of shared address space was overwritten");
     }
     // What this process walks through, and what it takes from there, lies in the arena. A death leaves that so.

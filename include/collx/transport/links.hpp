@@ -295,16 +295,15 @@ private:
         } catch (const error& e) {
             report(failure(e.code(), rank_,
                            e.code() == errc::resource ? detail::shortage_in(e.what()) : detail::shortage::unknown));
-            if (e.rank() < 0) raise(e.of_rank(rank_)); // the arena does not know it
             throw;
         }
     }
     [[gnu::cold]] std::uint64_t take_once(atomic<std::uint64_t>& word, std::size_t bytes) {
-        return or_report([&] { return arena_->take_once(word, places().room, bytes); });
+        return or_report([&] { return arena_->take_once(word, places().room, bytes, rank_); });
     }
     void reserve(std::uint64_t at, std::size_t bytes, bool for_calls = false) {
         or_report([&] {
-            arena_->reserve(at, bytes);
+            arena_->reserve(at, bytes, rank_);
             if (for_calls) arena_->populate(at, bytes);
         });
     }
