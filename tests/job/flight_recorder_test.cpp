@@ -224,6 +224,30 @@ TEST_CASE("a rank that waits for the comparison of a checked call is in that cal
         });
 }
 
+TEST_CASE("what a checked neighbourhood call exchanges to compare its edges is a part of its record") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(true);
+        w.record_calls(16);
+        const int next = (w.rank() + 1) % 3, last = (w.rank() + 2) % 3;
+        const collx::neighbors ring{{last, next}, {last, next}};
+        std::vector<int> one(2, w.rank()), two(4);
+        collx::neighbor_all_gather(w, ring, one, two);
+        EXPECT(two == std::vector<int>({last, last, next, next}));
+        collx::async::neighbor_all_to_all(w, ring, std::vector<int>(2, w.rank()), one).wait();
+        (void)collx::persistent::neighbor_all_gather(w, ring, one, two);
+        collx::barrier(w);
+        const auto calls = w.recent_calls();
+        const char* const verbs[] = {"neighbor_all_gather", "neighbor_all_to_all", "neighbor_all_gather", "barrier"};
+        const call_kind kinds[] = {call_kind::blocking, call_kind::async, call_kind::made, call_kind::blocking};
+        EXPECT(calls.size() == 4);
+        for (std::size_t i = 0; i < 4; ++i) {
+            EXPECT_AT(i, is(calls[i].verb, verbs[i]) && calls[i].kind == kinds[i] && calls[i].collective != 0);
+            EXPECT_AT(i, calls[i].outcome == call_outcome::done && calls[i].peer == -1);
+            EXPECT_AT(i, calls[i].bytes == (i < 3 ? 8 : 0) && (calls[i].algorithm[0] == '\0') == (i < 3));
+        }
+    });
+}
+
 TEST_CASE("what becomes of a call whose record was overwritten says nothing of the call that has its place") {
     on_ranks(1, [](collx::communicator& w) {
         w.record_calls(1);

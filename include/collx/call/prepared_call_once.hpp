@@ -128,16 +128,7 @@ inline call_words words_of(const call_request& r, call_kind kind) {
     };
     if (r.at_port == port::blocking) return prepared();
     if (r.is_persistent) return recorded(c.recorder.get(), words_of(r, call_kind::made), prepared);
-    const std::uint64_t ordinal = c.recorder->begin_async(words_of(r, call_kind::async));
-    c.recorder->prepare(ordinal);
-    try {
-        const prepared_call p = prepared();
-        c.recorder->prepare(0);
-        return p;
-    } catch (const error& e) {
-        c.recorder->fail(ordinal, e.code());
-        throw;
-    }
+    return recorded<true>(c.recorder.get(), words_of(r, call_kind::async), prepared);
 }
 
 COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {

@@ -63,8 +63,7 @@ template <class Mode, class Comm>
     auto& c = comm.internals();
     const call_end end(timeout_ns);
     const signature call{.type_hash = static_cast<std::uint32_t>(type), .what = v, .kind = call_kind_of<Mode>};
-    recorded(c.recorder.get(), {name_of(v), 0, "", kind_of_comparison<Mode>},
-             [&] { compare_signatures(c, call, end.left_ns()); });
+    compare_signatures(c, call, end.left_ns());
     const auto sent = sums_by_peer(c.net.size(), edges.sent), expected = sums_by_peer(c.net.size(), edges.received);
     growing_array<edge_sum> announced(sent.size());
     all_to_all_fn<blocking_mode>{}(comm, view(sent.data(), sent.size()), view(announced.data(), announced.size()),
@@ -105,25 +104,30 @@ public:
         require_slot(c, sizeof(element));
         c.begin_collective();
         const call_end end(o.timeout);
-        if (c.settings.checked != 0)
-            compare_edges<Mode>(base_of(comm), V, type_hash<element>(), edges, o.timeout.count());
         constexpr std::uint64_t fingerprint = kind_hash<element, no_op>() + static_cast<std::uint64_t>(V);
+        const call_words words{name_of(V), in.size() * sizeof(element), "", kind_of_comparison<Mode>};
+        const auto compared = [&] {
+            if (c.settings.checked != 0)
+                compare_edges<Mode>(base_of(comm), V, type_hash<element>(), edges, o.timeout.count());
+        };
         if constexpr (std::is_same_v<Mode, persistent_mode>) {
+            recorded(c.recorder.get(), words, compared);
             (void)c.agree(~fingerprint); // inverted: making and running it are different calls
             auto all = make_sole<ready_neighbors<Kept>>(c, kept, fingerprint, o.timeout.count());
             for (const graph_edge& e : edges.received) add_ready<false>(c, *all, part_of_view(out, e), e.peer, o);
             for (const graph_edge& e : edges.sent) add_ready<true>(c, *all, part_of_view(in, e), e.peer, o);
             return persistent_call(c, std::move(all));
         } else {
-            (void)c.agree(fingerprint);
-            auto set = make_counted<message_set>(c);
             c.messages += edges.received.size() + edges.sent.size();
-            for (const graph_edge& e : edges.received)
-                set->add(start_message<false>(c, part_of_view(out, e), algo::recv_message{.peer = e.peer}));
-            for (const graph_edge& e : edges.sent)
-                set->add(start_message<true>(c, part_of_view(in, e), algo::send_message{.peer = e.peer}));
-            if (c.recorder) [[unlikely]]
-                (void)c.recorder->begin_async({name_of(V), in.size() * sizeof(element), "", call_kind_of<Mode>});
+            auto set = make_counted<message_set>(c);
+            recorded<true>(c.recorder.get(), words, [&] {
+                compared();
+                (void)c.agree(fingerprint);
+                for (const graph_edge& e : edges.received)
+                    set->add(start_message<false>(c, part_of_view(out, e), algo::recv_message{.peer = e.peer}));
+                for (const graph_edge& e : edges.sent)
+                    set->add(start_message<true>(c, part_of_view(in, e), algo::send_message{.peer = e.peer}));
+            });
             c.start(set, outstanding_calls::no_queue);
             work<decltype(result_of(kept.held))> all(c, set, kept.held, end.left_ns());
             if constexpr (std::is_same_v<Mode, async_mode>) return all;

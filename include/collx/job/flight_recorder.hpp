@@ -40,7 +40,8 @@ public:
     flight_recorder(const flight_recorder&) = delete;
     ~flight_recorder();
 
-    // Begins a blocking call. Returns its ordinal. Throws what the observer throws.
+    // Begins a blocking call. Returns its ordinal, or 0 inside another one, of which it is a part: that has a record.
+    // Throws what the observer throws.
     std::uint64_t begin(const call_words& w);
     void called(const char* algorithm);
     void end(std::uint64_t ordinal);
@@ -50,11 +51,13 @@ public:
     void fail_all(const failure& f, int waiting_for) noexcept;
 
     // Begins a call that continues after it has returned. The record belongs to the next operation that is started.
-    std::uint64_t begin_async(const call_words& w) { return unstarted_ = enter(w); }
-    // Sets the call whose preparation waits for other ranks, 0: none. Its record says for which.
-    void prepare(std::uint64_t ordinal) {
+    std::uint64_t begin_async(const call_words& w) { return unstarted_ = named_ = enter(w); }
+    // The same for one whose preparation was begun like a blocking call, because it waits for other ranks.
+    void go_on(std::uint64_t ordinal) {
+        if (ordinal == 0) return;
         run_ = nullptr;
-        blocking_ = ordinal;
+        blocking_ = 0;
+        unstarted_ = ordinal;
     }
     void started(operation& op) {
         op.recorded = unstarted_;
@@ -90,13 +93,13 @@ private:
     kept_text directory_;
     call_observer observer_;
     const operation* run_ = nullptr;
-    std::uint64_t blocking_ = 0, unstarted_ = 0; // ordinals; 0: none
-    bool is_said_ = false;                       // the path of the records was printed after a failure
+    std::uint64_t blocking_ = 0, unstarted_ = 0, named_ = 0; // ordinals; 0: none. named_: see called()
+    bool is_said_ = false;                                   // the path of the records was printed after a failure
 };
 
 // Runs and records f, a blocking call or a part of one that may be recorded separately. to: null, if nothing is
-// recorded.
-template <class F>
+// recorded. GoesOn: f prepares a call, whose record belongs to the next operation that is started.
+template <bool GoesOn = false, class F>
 decltype(auto) recorded(flight_recorder* to, const call_words& w, F&& f) {
     struct open_record {
         flight_recorder* to;
@@ -109,15 +112,18 @@ decltype(auto) recorded(flight_recorder* to, const call_words& w, F&& f) {
     if (to == nullptr) [[likely]]
         return f();
     open_record call{to, to->begin(w)};
+    const auto end = [&] {
+        call.to = nullptr;
+        if constexpr (GoesOn) to->go_on(call.ordinal);
+        else to->end(call.ordinal);
+    };
     try {
         if constexpr (std::is_void_v<decltype(f())>) {
             f();
-            call.to = nullptr;
-            to->end(call.ordinal);
+            end();
         } else {
             decltype(auto) made = f();
-            call.to = nullptr;
-            to->end(call.ordinal);
+            end();
             return made;
         }
     } catch (const error& e) {

@@ -91,7 +91,9 @@ void copy_word(char (&to)[N], const char* from) {
 
 COLLX_ONCE std::uint64_t flight_recorder::begin(const call_words& w) {
     run_ = nullptr;
-    return blocking_ = enter(w);
+    named_ = 0;
+    if (blocking_ != 0) return 0;
+    return blocking_ = named_ = enter(w);
 }
 COLLX_ONCE std::uint64_t flight_recorder::enter(const call_words& w) {
     const std::uint64_t ordinal = head_->begun + 1;
@@ -110,7 +112,7 @@ COLLX_ONCE std::uint64_t flight_recorder::enter(const call_words& w) {
     return ordinal;
 }
 COLLX_ONCE void flight_recorder::called(const char* algorithm) {
-    if (call_record* const r = at(head_->begun)) copy_word(r->algorithm, algorithm);
+    if (call_record* const r = at(named_)) copy_word(r->algorithm, algorithm);
 }
 
 COLLX_ONCE void flight_recorder::end(std::uint64_t ordinal) {
