@@ -53,8 +53,8 @@ constexpr bool owns_elements(bool unknown) {
 }
 
 // Whether X is a lazy view that can be kept by value: its iterators refer to it, and a copy costs little and reads the
-// same memory. (Views of range-v3 are told by their name: none of their headers is needed here.) A container whose
-// elements are computed is none: the program may change it until the call reads it.
+// same memory. (Views of range-v3 are known by their name, because none of their headers is needed here.) A container
+// whose elements are computed is none: the program may change it until the call reads it.
 template <class X>
 constexpr bool is_lazy_view() {
     using plain = std::remove_cvref_t<X>;
