@@ -78,6 +78,16 @@ private:
         core_->net.announce_failure();
     }
 
+    // The rank that this one follows may wait for it in a call of the old communicator, without a connection to the
+    // rank that died. Nobody else would tell it, since only a coordinator looks for the dead.
+    [[gnu::cold]] void look_for_the_dead(std::int64_t now) {
+        for (int r = 0; r < n_ && !core_->net.failed(); ++r) {
+            if (r == me_) continue;
+            if (!links_.is_gone(r)) links_.probe(r, now);
+            if (links_.is_known_gone(r)) end_core(r);
+        }
+    }
+
     // Sends `here` on a connection that this rank has made to rank r, as soon as it is open.
     void say_here(int r) {
         if (links_.take_new(r))
@@ -111,6 +121,7 @@ private:
             if (moved || !wait.pause()) continue;
             if (links_.is_gone(k)) return false;
             const std::int64_t now = now_ns();
+            look_for_the_dead(now);
             if (links_.is_silent(k, now)) {
                 links_.set_gone(k);
                 return false;
