@@ -418,6 +418,26 @@ TEST_CASE("work that is dropped before it is done aborts, instead of leaving oth
                            "communicator (wait() for it first)\n");
 }
 
+// The second receive of a pair does not begin before the first is done, and so waits for whom the first waits for.
+TEST_CASE("a rank that left is named by a wait for a receive that has not begun") {
+    for (const int hosts : {1, 2})
+        for (const bool polls : {false, true})
+            run_spread(2, {hosts == 1 ? 0 : 1}, [&](collx::communicator& w) {
+                collx::barrier(w);
+                EXPECT(w.size() == 2);
+                if (w.rank() == 1) return;
+                w.set_timeout(collx_test::patient(20s));
+                std::vector<int> a(10), b(10);
+                auto first = collx::async::recv(w, a, 1);
+                auto second = collx::async::recv(w, b, 1);
+                const auto e = thrown<collx::peer_failed>(w, [&] {
+                    while (polls && !second.test()) std::this_thread::yield();
+                    second.wait();
+                });
+                EXPECT(e.peer() == 1);
+            });
+}
+
 TEST_CASE("a dropped receive writes nothing more into its buffer, whatever still comes") {
     for (const std::vector<int>& host_of : {std::vector<int>{0, 0}, {0, 1}}) {
         std::atomic<bool> dropped{false}, sent{false};

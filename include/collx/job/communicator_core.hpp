@@ -258,7 +258,7 @@ struct communicator_core {
     void check_for_failure(const operation& op, detail::failure_watch::looking& l, std::int64_t timeout_ns) {
         if (helper && net.failed()) [[unlikely]]
             helper->rethrow(op);
-        look(l, timeout_ns, op.waiting_for);
+        look(l, timeout_ns, pending.awaited_by(op));
     }
     // Calls progress_pending() and checks for notifications of failures: after one, outstanding operations have
     // failed, too.

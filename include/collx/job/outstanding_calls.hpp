@@ -40,6 +40,11 @@ public:
     // How often an operation advanced so far.
     std::uint64_t moves() const { return moves_; }
 
+    // The rank that an operation waits for; of one that has not begun, the rank that the first of its queue waits for.
+    awaited awaited_by(const operation& op) const {
+        return op.waiting_for.rank >= 0 ? op.waiting_for : awaited_in_queue(op);
+    }
+
     void add(const counted_ptr<operation>& op, int queue) { list_.push_back({op, queue}); }
     // Moves all operations on that can move; operations of one queue keep their order. What the program's code throws
     // in an operation ends the communicator.
@@ -52,6 +57,7 @@ public:
     void leave_all(const failure& aborted);
 
 private:
+    awaited awaited_in_queue(const operation& op) const;
     void set_aside(std::size_t i) noexcept;
 
     communicator_core& core_;

@@ -69,6 +69,15 @@ COLLX_ONCE void outstanding_calls::drop(operation* op) {
     }
 }
 
+[[gnu::cold]] COLLX_ONCE awaited outstanding_calls::awaited_in_queue(const operation& op) const {
+    for (const auto& its : list_) {
+        const bool is_it = its.op.get() == &op || op.has_part(its.op.get());
+        for (const auto& first : list_)
+            if (is_it && its.queue != no_queue && first.queue == its.queue) return first.op->waiting_for;
+    }
+    return op.waiting_for;
+}
+
 [[gnu::cold]] COLLX_ONCE void outstanding_calls::set_aside(std::size_t i) noexcept {
     list_[i].op->failed_before = std::move(failed_);
     failed_ = list_[i].op;
