@@ -568,6 +568,8 @@ ROWS = [
      ["job/survivors:*of one host the*", "job/survivors:*among several*"]),
     ("who has closed its listener is gone, whatever it has sent before", "transport/detail/connecting.hpp", "!may_come || ++refusals_ >= 2",
      "true", ["transport/connecting:who has ended*"]),
+    ("the end of a job opens no shared connection", "transport/socket_hub.hpp", "trunks_.move_last(*this);", "",
+     ["transport/trunks:the end of a job*"]),
     ("a rank that waits for its welcome tries to reach a host for ever", "transport/detail/connecting.hpp",
      "attempt::lacking : attempt::unreachable;", "attempt::lacking : attempt::cut;", ["transport/connecting:a host that*"]),
     ("a shared connection that was closed before its welcome is made again at once", "transport/detail/trunks.hpp",

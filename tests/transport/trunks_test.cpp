@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -46,14 +48,14 @@ void wait_until(Is&& is) {
 
 // Three ranks on three hosts, all in this thread.
 struct three_ranks {
-    explicit three_ranks(bool is_sealed) {
+    explicit three_ranks(bool is_sealed, std::int64_t linger_ns = 0) {
         std::vector<socket_address> at(3, loopback(false));
         std::vector<descriptor> listeners;
         for (socket_address& a : at) listeners.push_back(socket_hub::listen_on(a));
         const job_protection by =
             is_sealed ? job_protection{protection::integrity, job_key(std::string(64, 'k'))} : job_protection();
         for (descriptor& l : listeners)
-            hubs.push_back(make_counted<socket_hub>(std::move(l), "a job", at, 0, system_socket_calls, by));
+            hubs.push_back(make_counted<socket_hub>(std::move(l), "a job", at, linger_ns, system_socket_calls, by));
     }
     ~three_ranks() {
         for (auto& l : links) l->say_bye();
@@ -141,4 +143,20 @@ TEST_CASE("a rank that waits in one communicator reads what comes for others ove
             CHECK(most_moves <= 80); // among 45 communicators the turn of each comes after 360
             CHECK(all.failed.load() == 0);
         }
+}
+
+TEST_CASE("the end of a job opens a shared connection over which something is to be sent") {
+    three_ranks all(false, patient(20'000'000'000));
+    remote_links& leaver = all.join(11, true, 0);
+    leaver.tx(0, 1).commit(0);
+    leaver.say_bye();
+    all.links.clear();
+    std::thread end([hub = std::exchange(all.hubs[0], nullptr)]() mutable { hub = nullptr; });
+    remote_links& peer = all.join(11, true, 1);
+    const deadline until = deadline::in_ns(patient(10'000'000'000));
+    while (all.hubs[1]->shared().count() == 0 && !until.passed()) (void)peer.move();
+    const receiving_end rx = peer.rx(0, 0); // earlier, rank 1 would connect, and find the listener closed
+    while (!rx.has_message() && !until.passed()) (void)peer.move();
+    CHECK(rx.has_message());
+    end.join();
 }

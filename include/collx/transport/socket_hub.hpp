@@ -318,6 +318,7 @@ private:
     }
     [[gnu::cold]] void wait_for_leavers(const deadline& until) {
         while (!lingering_.empty() && !until.passed()) {
+            trunks_.move_last(*this); // a line waits for its shared connection
             drain();
             if (!lingering_.empty()) detail::nap_ns(200'000);
         }

@@ -34,6 +34,7 @@ public:
     [[gnu::cold]] sole_ptr<wire_layer> open(Hub& hub, int me, int peer, std::uint64_t communicator,
                                             std::uint64_t line_name) {
         const lock_held here(lock_);
+        me_ = me;
         way& w = way_to(peer);
         if (!w.to || w.to->state() == trunk::phase::lost) renew(w, w.to ? w.to->generation() + 1 : 0, me < peer);
         if (me > peer && w.to->state() == trunk::phase::closed && !w.opening.is_under_way()) connect(w, hub, me);
@@ -71,6 +72,12 @@ public:
             }
         }
         is_opening_.store(!opening_.empty(), memory_order::release);
+    }
+
+    // The same at the end of the job, when no communicator is left that does it.
+    template <class Hub>
+    [[gnu::cold]] void move_last(Hub& hub) {
+        if (has_to_open()) move(hub, me_);
     }
 
     // Calls visit(rank of the job) for each trunk that can be read; visit returns whether it moved any. False as well
@@ -253,6 +260,7 @@ private:
     mutual_help* helpers_;
     trunk_arrivals arrivals_;
     yielding_lock lock_;                // protects these
+    int me_ = none;                     // in the job
     growing_array<sole_ptr<way>> ways_; // by rank of the job
     growing_array<int> opening_;
     poll_set poll_;
