@@ -34,7 +34,6 @@ struct place { // a communicator, or one that others have
     std::vector<std::unique_ptr<open_thing>> open;
 };
 
-// ---------------------------------------------------------------------------------------------- one rank
 class rank_program {
 public:
     rank_program(const setting& s, confessions& said, collx::communicator& world)
