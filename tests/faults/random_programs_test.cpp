@@ -4,7 +4,7 @@
 // world and on communicators split from it, with calls, persistent calls, groups and windows left open meanwhile. A
 // rank is killed, leaves, throws, or aborts at a random step. Every other rank gets an error that names a rank that
 // failed, shrinks, destroys what it had in random order, and goes on with correct results. A message of a failure
-// begins with its seed; COLLX_TEST_SEED=N runs that one alone.
+// begins with its seed; RANDOM_PROGRAM_SEED=N runs that one alone.
 // collx-test: serial timeout=600
 #include <dirent.h>
 
@@ -284,7 +284,7 @@ void run_as_threads(const setting& s) {
 // By night more seeds than by day.
 template <class Run>
 void each_seed(int by_day, bool are_threads, Run&& run) {
-    const char* const one = std::getenv("COLLX_TEST_SEED");
+    const char* const one = std::getenv("RANDOM_PROGRAM_SEED");
     if (one != nullptr) return run(setting_of(static_cast<unsigned>(std::atoi(one)), are_threads));
     for (int seed = 1; seed <= (is_night() ? 8 : 1) * by_day; ++seed)
         run(setting_of(static_cast<unsigned>(seed), are_threads));
