@@ -79,7 +79,7 @@ private:
     }
 
     // The rank that this one follows may wait for it in a call of the old communicator, without a connection to the
-    // rank that died. Nobody else would tell it, since only a coordinator looks for the dead.
+    // rank that died. No other rank would notify it, since only a coordinator looks for the dead.
     [[gnu::cold]] void look_for_the_dead(std::int64_t now) {
         for (int r = 0; r < n_ && !core_->net.failed(); ++r) {
             if (r == me_) continue;
