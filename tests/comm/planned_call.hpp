@@ -251,8 +251,8 @@ public:
             run(out_.size(), [&](std::size_t i) { return x(is_.root, own_begin() + i); });
         } else if (is_.what != shape::barrier) {
             for (int r = 0; r < is_.n; ++r) {
-                const auto [size, begin] = from(r);
-                run(size, [&](std::size_t i) { return x(r, begin + i); });
+                const std::pair<std::size_t, std::size_t> its = from(r); // size and place
+                run(its.first, [&](std::size_t i) { return x(r, its.second + i); });
             }
         }
         EXPECT(k == out_.size() || (in_place_ && !has_result()));
