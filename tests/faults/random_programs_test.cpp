@@ -286,15 +286,15 @@ template <class Run>
 void each_seed(int by_day, bool are_threads, Run&& run) {
     const char* const one = std::getenv("RANDOM_PROGRAM_SEED");
     if (one != nullptr) return run(setting_of(static_cast<unsigned>(std::atoi(one)), are_threads));
-    for (int seed = 1; seed <= (is_night() ? 8 : 1) * by_day; ++seed)
+    for (int seed = 1; seed <= (is_night() ? 16 : 1) * by_day; ++seed)
         run(setting_of(static_cast<unsigned>(seed), are_threads));
 }
 
 } // namespace
 
 TEST_CASE("processes that fail in random programs are named, and the others go on") {
-    each_seed(30, false, run_processes);
+    each_seed(15, false, run_processes);
 }
 TEST_CASE("threads that fail in random programs are named, and the others go on") {
-    each_seed(60, true, run_as_threads);
+    each_seed(30, true, run_as_threads);
 }
