@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <random>
+#include <stdexcept>
 
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/host.hpp>
@@ -136,6 +137,48 @@ void each_cell(unsigned seed, F&& f, int verbs = static_cast<int>(verb::count)) 
 inline void check_works(collx::communicator& w, std::size_t elems) {
     caller calls(w, elems);
     for (int v = 0; v < static_cast<int>(verb::count); ++v) calls.call(static_cast<verb>(v), v + 1);
+}
+
+// A check in a process, whose error its parent shows.
+inline void expect(bool holds, const char* what) {
+    if (!holds) throw std::runtime_error(what);
+}
+
+// Four ranks, each also in the half of its colour, none connected to more ranks than that takes. When the victim has
+// been killed, every other one makes call(world, half, rank) until it gets an error, of peer_of(rank), and shrinks.
+template <class Colour, class Call, class Peer>
+void shrink_after_a_death(int ranks_per_host, int victim, Colour&& colour, Call&& call, Peer&& peer_of) {
+    const cell c{.n = 4, .ranks_per_host = ranks_per_host};
+    shared_page<report> seen;
+    store_directory dir;
+    processes all;
+    for (int me = 0; me < c.n; ++me)
+        all.start(me, [&, me] {
+            auto world = world_of(c, dir, me);
+            auto half = world.split(colour(me));
+            world.set_checked(false);
+            half.set_checked(false);
+            leave_together(*seen, c.n);
+            if (me == victim) {
+                seen->struck_ns = collx::now_ns();
+                ::kill(::getpid(), SIGKILL);
+            }
+            until_error(*seen, me, [&](int) { call(world, half, me); });
+            expect(seen->ranks[me].code == static_cast<int>(collx::errc::peer_failed), "code");
+            expect(seen->ranks[me].peer == peer_of(me), "peer");
+            world = world.shrink();
+            expect(world.size() == c.n - 1, "size");
+            check_works(world, 100);
+            return 0;
+        });
+    all.wait(60'000);
+    for (int r = 0; r < c.n; ++r) {
+        if (r == victim) continue;
+        INFO("rank " << r << ", error " << seen->ranks[r].code << " about rank " << seen->ranks[r].peer << ": "
+                     << all[r].what);
+        CHECK(all[r].is_ok());
+        CHECK(seen->ranks[r].ended_ns - seen->struck_ns.load() < collx_test::patient(15'000 * ms));
+    }
 }
 
 } // namespace collx_test

@@ -55,9 +55,6 @@ unsigned bits_of(collx::communicator& w, int old_rank) {
     collx::all_reduce(w, collx::value(mine));
     return static_cast<unsigned>(mine);
 }
-void expect(bool holds, const char* what) {
-    if (!holds) throw std::runtime_error(what);
-}
 
 // What each survivor reports to the test.
 struct seen_members {
@@ -110,42 +107,16 @@ TEST_CASE("who learns of a death elsewhere and shrinks does not leave the others
 }
 
 TEST_CASE("who learns of a death on another host and shrinks does not leave its own host waiting in a call") {
-    const cell c{.n = 4, .ranks_per_host = 2};
-    shared_page<report> seen;
-    store_directory dir;
-    processes all;
-    for (int me = 0; me < c.n; ++me)
-        all.start(me, [&, me] {
-            auto world = world_of(c, dir, me);
-            auto half = world.split(me % 2);
-            world.set_checked(false);
-            half.set_checked(false);
+    // Rank 2 learns of the death in a call of its half, rank 1 from the system. Rank 3 waits for rank 2, and has
+    // connections to no other rank.
+    shrink_after_a_death(
+        2, 0, [](int me) { return me % 2; },
+        [](auto& world, auto& half, int me) {
             int x = 0;
-            leave_together(*seen, c.n);
-            if (me == 0) {
-                seen->struck_ns = collx::now_ns();
-                ::kill(::getpid(), SIGKILL);
-            }
-            // Rank 2 learns of the death in a call of its half, rank 1 from the system. Rank 3 waits for rank 2, and
-            // has connections to no other rank.
-            until_error(*seen, me, [&](int) {
-                if (me == 2) collx::recv(half, collx::value(x), 0);
-                else collx::recv(world, collx::value(x), me - 1);
-            });
-            expect(seen->ranks[me].code == static_cast<int>(errc::peer_failed), "code");
-            expect(seen->ranks[me].peer == 0, "peer");
-            world = world.shrink();
-            expect(world.size() == 3, "size");
-            check_works(world, 100);
-            return 0;
-        });
-    all.wait(60'000);
-    for (int r = 1; r < c.n; ++r) {
-        INFO("rank " << r << ", error " << seen->ranks[r].code << " about rank " << seen->ranks[r].peer << ": "
-                     << all[r].what);
-        CHECK(all[r].is_ok());
-        CHECK(seen->ranks[r].ended_ns - seen->struck_ns.load() < collx_test::patient(15'000 * ms));
-    }
+            if (me == 2) collx::recv(half, collx::value(x), 0);
+            else collx::recv(world, collx::value(x), me - 1);
+        },
+        [](int) { return 0; });
 }
 
 TEST_CASE("survivors of killed ranks and hosts go on, again and again") {

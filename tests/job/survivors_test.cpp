@@ -14,9 +14,6 @@ using namespace collx_test;
 
 namespace {
 
-void expect(bool holds, const char* what) {
-    if (!holds) throw std::runtime_error(what);
-}
 std::uint64_t free_bytes(const collx::communicator& w) {
     std::uint64_t bytes = 0;
     const auto& h = w.membership()->memory->header();
@@ -89,39 +86,13 @@ TEST_CASE("of two proposals of one host the memory of one comes back") { shrink_
 TEST_CASE("of two proposals of one host among several the memory of one comes back") { shrink_at_once(4); }
 
 TEST_CASE("who learns of a death and shrinks does not leave a rank waiting whom it waits for itself") {
-    const cell c{.n = 4, .ranks_per_host = 1};
-    shared_page<report> seen;
-    store_directory dir;
-    processes all;
-    for (int me = 0; me < c.n; ++me)
-        all.start(me, [&, me] {
-            auto world = world_of(c, dir, me);
-            auto half = world.split(me / 2);
-            world.set_checked(false);
-            half.set_checked(false);
+    // Rank 2 learns of the death in a call of its half, and shrinks: it follows rank 0, which waits for it.
+    shrink_after_a_death(
+        1, 3, [](int me) { return me / 2; },
+        [](auto& world, auto& half, int me) {
             int x = 0;
-            leave_together(*seen, c.n);
-            if (me == 3) {
-                seen->struck_ns = collx::now_ns();
-                ::kill(::getpid(), SIGKILL);
-            }
-            // Rank 2 learns of the death in a call of its half, and shrinks: it follows rank 0, which waits for it.
-            until_error(*seen, me, [&](int) {
-                if (me == 2) collx::recv(half, collx::value(x), 1);
-                else collx::recv(world, collx::value(x), 2 * (1 - me));
-            });
-            expect(seen->ranks[me].code == static_cast<int>(collx::errc::peer_failed), "code");
-            expect(seen->ranks[me].peer == (me == 2 ? 1 : 3), "peer");
-            world = world.shrink();
-            expect(world.size() == 3, "size");
-            check_works(world, 100);
-            return 0;
-        });
-    all.wait(60'000);
-    for (int r = 0; r < 3; ++r) {
-        INFO("rank " << r << ", error " << seen->ranks[r].code << " about rank " << seen->ranks[r].peer << ": "
-                     << all[r].what);
-        CHECK(all[r].is_ok());
-        CHECK(seen->ranks[r].ended_ns - seen->struck_ns.load() < collx_test::patient(15'000 * ms));
-    }
+            if (me == 2) collx::recv(half, collx::value(x), 1);
+            else collx::recv(world, collx::value(x), 2 * (1 - me));
+        },
+        [](int me) { return me == 2 ? 1 : 3; });
 }
