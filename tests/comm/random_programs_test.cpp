@@ -116,14 +116,12 @@ private:
         p.under_way.push_back({std::move(c), std::move(work)});
     }
     void keep_call(place& p, std::uint64_t s) {
-        place::repeated r{{}, plan_ready(p, s)};
-        r.calls.push_back(std::move(last_planned_));
-        p.kept.push_back(std::move(r));
-    }
-    collx::persistent_call plan_ready(place& p, std::uint64_t s) {
-        last_planned_ = plan(p, s);
-        say("make persistent", last_planned_->text);
-        return last_planned_->make_ready(*p.comm);
+        auto c = plan(p, s);
+        say("make persistent", c->text);
+        auto ready = c->make_ready(*p.comm);
+        std::vector<planned> calls;
+        calls.push_back(std::move(c));
+        p.kept.push_back({std::move(calls), std::move(ready)});
     }
     void make_group(place& p, std::uint64_t s, bool is_kept) {
         std::vector<planned> calls;
@@ -288,7 +286,6 @@ private:
     collx::communicator& w;
     dice all_, own_; // thrown alike on all ranks, and by this rank alone
     std::vector<place> places_;
-    planned last_planned_;
     int step_ = 0;
 };
 
