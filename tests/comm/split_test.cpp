@@ -80,6 +80,62 @@ TEST_CASE("split_by_host groups the ranks of one host, also of a part, in the or
     });
 }
 
+// Rank 2, which gets no communicator, ends. Rank 1 learns of it while it waits in split(), and rank 0 learns of the new
+// communicator's end first.
+TEST_CASE("a split that a rank outside the new communicator ends names that rank") {
+    std::atomic<bool> has_seen{false};
+    on_hosts(3, spread{1}, [&](collx::communicator& w) {
+        const bool is_in = w.rank() < 2;
+        w.set_checked(false);
+        if (w.rank() == 1) { // what split() does, but for the wait
+            auto& c = w.internals();
+            c.begin_collective();
+            ++c.splits;
+            collx::detail::growing_array<int> members;
+            for (const int r : {0, 1}) members.push_back(c.members[r]);
+            const auto layout = c.home->layout_of(members);
+            const std::uint64_t at = collx::job::take_links(*c.home->memory, layout, 1);
+            c.exchange_each(collx::detail::split_request{0, 0}, [](int, auto&) {});
+            c.exchange_each(collx::detail::split_place{at, 0, 0}, [](int, auto&) {});
+            collx::communicator_core made(c.home, at, 1, 2, std::move(members), &c, false,
+                                          collx::detail::id_of_split(c, 0, false));
+            made.net.report(collx::failure(collx::errc::aborted, 1));
+            made.net.announce_failure();
+            const std::int64_t until = collx::now_ns() + 50'000'000; // rank 0 gets this word first
+            while (collx::now_ns() < until) (void)made.progress_or_move();
+            c.net.report(collx::failure(collx::errc::peer_failed, 2));
+            c.net.announce_failure();
+            EXPECT(c.net.failed().rank() == 2);
+        } else {
+            const auto e = thrown<collx::peer_failed>(w, [&] {
+                (void)w.split(is_in ? 0 : -1);
+                collx::barrier(w);
+            });
+            EXPECT(e.peer() == 2 && !says(e, "aborted"));
+            if (is_in) has_seen = true;
+        }
+        until([&] { return has_seen.load(); });
+    });
+}
+
+TEST_CASE("a rank that finds no room for a new communicator says why, and the others name it") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<std::pair<std::uint64_t, std::size_t>> taken;
+        const auto memory = w.membership()->memory;
+        if (w.rank() == 0)
+            for (std::size_t bytes = memory->bytes(); bytes >= 4096; bytes /= 2) try {
+                    for (;;) taken.emplace_back(memory->take(bytes), bytes);
+                } catch (const collx::error&) { // no such range any more
+                }
+        const auto e = thrown<collx::error>(w, [&] { (void)w.split(0); });
+        EXPECT(e.code() == collx::errc::resource && e.rank() == w.rank());
+        EXPECT(says(e, w.rank() == 0 ? "rank 0: no " : "rank 0 of the job found no room for the communicator"));
+        for (const auto& [offset, bytes] : taken) memory->give_back(offset, bytes);
+        collx::barrier(w);
+        EXPECT(w.split(0).size() == 2);
+    });
+}
+
 TEST_CASE("a split inherits what was set") {
     on_ranks(2, [](collx::communicator& w) {
         w.set_checked(true);

@@ -2,6 +2,8 @@
 // communicator::split: makes several communicators of one, by colour or by host.
 #pragma once
 
+#include <exception>
+
 #include <collx/call/signature.hpp>
 #include <collx/comm/communicator.hpp>
 #include <collx/core/growing_array.hpp>
@@ -50,12 +52,14 @@ inline int leader_on_host(const communicator_core& c, const growing_array<int>& 
 }
 
 // What split() has found for this rank's group on this host. (Between hosts, other ranks have passed the offset on.)
+// trouble: why this rank found no place.
 inline void check_place(communicator_core& c, const links_layout& layout, std::uint64_t taken, std::uint64_t offset,
-                        int leader, int failed) {
+                        int leader, int failed, const std::exception_ptr& trouble) {
     if (failed < 0 && offset != job::no_place && !c.home->memory->has(offset, layout.bytes()))
         c.give_up(failure(errc::protocol, leader), leader);
     if (failed < 0) return;
     if (taken != job::no_place) c.home->memory->give_back(taken, layout.bytes());
+    if (trouble) std::rethrow_exception(trouble);
     job::fail_no_place(c.net.rank(), failed); // on any host
 }
 
@@ -75,9 +79,13 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     std::uint64_t offset = job::no_place;
     int failed = -1;
     bool shares = false;
+    std::exception_ptr trouble;
     try {
         if (leads) place.offset = job::take_links(*c.home->memory, c.home->layout_of(members), me);
-    } catch (...) { // all ranks of the group learn of it below
+    } catch (const error&) { // all ranks of the group learn of it below
+        trouble = std::current_exception();
+        place.has_failed = 1;
+    } catch (...) {
         place.has_failed = 1;
     }
     try {
@@ -93,7 +101,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
         throw;
     }
     if (color < 0) return {};
-    check_place(c, c.home->layout_of(members), place.offset, offset, leader, failed);
+    check_place(c, c.home->layout_of(members), place.offset, offset, leader, failed, trouble);
     auto made = make_sole<communicator_core>(c.home, offset, rank_there, static_cast<int>(group.size()),
                                              std::move(members), &c, true, id_of_split(c, color, shares));
     made->made_for = made_for;

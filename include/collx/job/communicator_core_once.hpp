@@ -41,7 +41,12 @@ COLLX_BEGIN_NAMESPACE
         schedules.share_cores(settings.ranks_per_core);
         if (settings.is_talkative) home->note_made(net, members, parent == nullptr);
     } catch (...) { // memory may run out anywhere
-        // Ranks that did attach must not wait for this rank.
+        // Ranks that did attach must not wait for this rank. Ranks in attach() learn the reason from the parent,
+        // because the rank that failed may be no member of this communicator.
+        if (parent != nullptr) {
+            parent->net.report(failure(errc::aborted, parent->net.rank())); // unless something else has ended it
+            parent->net.announce_failure();
+        }
         const failure why = parent != nullptr ? parent->net.failed() : failure();
         const int who = why ? rank_of(*parent, why.rank()) : -1;
         net.report(who >= 0 ? failure(why.code(), who, why.short_of()) : failure(errc::aborted, rank));
@@ -202,6 +207,9 @@ COLLX_ONCE void communicator_core::show_all(const void* mine, std::size_t bytes,
         // ended this communicator ends its parent, in which ranks have other numbers.
         const failure f = net.failed();
         if (!f.has_all_come()) {
+            if (parent != nullptr && f && f.code() == errc::aborted && f.rank() != net.rank())
+                parent->wait_until([&] { return static_cast<bool>(parent->net.failed()); }, 0,
+                                   parent->rank_of(*this, f.rank()));
             if (parent != nullptr && parent->net.failed()) parent->give_up(parent->net.failed(), -1);
             if (parent == nullptr || !f) throw;
             parent->give_up(failure(f.code(), parent->rank_of(*this, f.rank()), f.short_of()), -1);
