@@ -32,16 +32,17 @@ struct confessions {
 
 struct setting {
     unsigned seed;
-    bool are_threads, is_checked, has_thread, destroys_first;
+    bool are_threads, is_checked, has_thread, destroys_first, destroys_communicators_first;
     cell hosts;
 };
 inline setting setting_of(unsigned seed, bool are_threads) {
     std::mt19937 random(seed);
-    setting s{seed, are_threads, random() % 2 == 0, random() % 4 == 0, random() % 2 == 0, {}};
+    setting s{seed, are_threads, random() % 2 == 0, random() % 4 == 0, random() % 2 == 0, false, {}};
     s.hosts.n = 2 + static_cast<int>(random() % (most_ranks - 1));
     s.hosts.ranks_per_host = std::array{s.hosts.n, 3, 2, 1}[random() % 4];
     s.hosts.is_unix = random() % 3 == 0;
     s.hosts.is_shared = random() % 3 == 0;
+    s.destroys_communicators_first = random() % 2 == 0;
     return s;
 }
 

@@ -177,9 +177,9 @@ private:
             if (p.comm) p.comm->abort(); // no rank waits there for one that has gone on
         if (survives(fault_)) world_.abort();
         const std::vector<int> before = places_[0].ids;
-        if (s_.destroys_first) destroy(false);
+        if (s_.destroys_first) destroy(s_.destroys_communicators_first);
         world_ = world_.shrink();
-        destroy(true); // not earlier: a rank that has not connected yet would not hear of the abort
+        destroy(true);
         const auto& members = world_.internals().members;
         for (const int id : before)
             expect_in_program(said_.dies[id] || std::find(members.begin(), members.end(), id) != members.end(),

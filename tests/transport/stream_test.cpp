@@ -1680,10 +1680,11 @@ TEST_CASE("connections that come for communicators that have gone are closed whe
             (void)one.move();
         }
     };
-    // One that has come for a communicator which is not made yet stays, with what its other end said before it ended.
+    // Those that have come for communicators which are not made yet stay, with what their other ends said before they
+    // ended.
     collx::atomic<std::uint64_t> early_failed{0}, late_failed{0};
-    {
-        remote_links early(hubs[1], of(7, 1));
+    for (std::uint64_t id = 7; id < 7 + 2 * detail::few_strangers; ++id) {
+        remote_links early(hubs[1], of(id, 1));
         early.begin(early_failed);
         send(early);
         early.say_bye();
@@ -1704,7 +1705,7 @@ TEST_CASE("connections that come for communicators that have gone are closed whe
     }
     CHECK(wait_until([&] {
         move_both();
-        return open_descriptors() - before < 40;
+        return open_descriptors() - before < 20;
     }));
 
     remote_links late(hubs[0], of(7, 0));
@@ -1720,6 +1721,46 @@ TEST_CASE("connections that come for communicators that have gone are closed whe
     late.say_bye();
     zero.say_bye();
     one.say_bye();
+}
+
+TEST_CASE("who connects to a communicator that the other end has left learns what ended it") {
+    socket_address at[2] = {loopback(false), loopback(false)};
+    descriptor listeners[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};
+    const std::vector<socket_address> peers(at, at + 2);
+    counted_ptr<socket_hub> hubs[2];
+    for (int r = 0; r < 2; ++r) hubs[r] = make_counted<socket_hub>(std::move(listeners[r]), a_token, peers, 0);
+    const auto of = [](std::uint64_t id, int rank) {
+        return remote_members{.id = id, .rank = rank, .ranks = {0, 1}, .shape = small_shape, .ports = 1};
+    };
+    std::uint64_t id = 2;
+    for (const int late : {0, 1})
+        for (const bool has_failed : {true, false})
+            for (const bool comes_first : {true, false}) { // before the other end leaves
+                const int left = 1 - late;
+                collx::atomic<std::uint64_t> failed[2]{}, other_failed{0};
+                remote_links other(hubs[left], of(1, left)); // moves the hub
+                other.begin(other_failed);
+                remote_links leaving(hubs[left], of(++id, left)), waiting(hubs[late], of(id, late));
+                leaving.begin(failed[left]);
+                waiting.begin(failed[late]);
+                if (comes_first) (void)waiting.rx(0, left);
+                for (int i = 0; comes_first && i < 50; ++i) waiting.move();
+                if (has_failed) failed[left].store(failure(errc::aborted, left).word);
+                leaving.say_bye();
+                failed[left].store(failure(errc::timeout, late).word); // another communicator's by now
+                if (!comes_first) (void)waiting.rx(0, left);
+                CHECK(wait_until([&] {
+                    waiting.move();
+                    other.move();
+                    return waiting.find_gone(left, collx::now_ns()) == left;
+                }));
+                const failure heard(failed[late].load());
+                CHECK(static_cast<bool>(heard) == has_failed);
+                if (has_failed) CHECK((heard.code() == errc::aborted && heard.rank() == left));
+                CHECK(other_failed.load() == 0);
+                waiting.say_bye();
+                other.say_bye();
+            }
 }
 
 namespace {

@@ -13,7 +13,7 @@
 #include <collx/core/descriptor.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/transport/detail/left_ids.hpp>
+#include <collx/transport/detail/left_communicators.hpp>
 #include <collx/transport/detail/mutual_help.hpp>
 #include <collx/transport/transport_concept.hpp>
 
@@ -136,7 +136,7 @@ public:
     }
     void leave(custom_guest& g) noexcept {
         erase_if(guests_, [&](const custom_guest* other) { return other == &g; });
-        left_.add(g.id());
+        left_.add({.id = g.id()});
     }
     std::size_t most_payload() { return endpoint_->most_bytes() - sizeof(custom_frame); }
     // False: no room at present. bytes: at most most_payload().
@@ -196,7 +196,7 @@ private:
                 g->take(peer, f, at + sizeof f, bytes - sizeof f);
                 return true;
             }
-        if (left_.has(f.communicator)) return true;
+        if (left_.find(f.communicator) != nullptr) return true;
         if (kept_.size() == most_kept) return false;
         kept_.push_back({f, peer, growing_array<std::byte>(at + sizeof f, at + bytes)});
         return true;
@@ -208,7 +208,7 @@ private:
     growing_array<custom_guest*> guests_;
     growing_array<kept_frame> kept_;
     growing_array<owed_frame> owed_;
-    left_ids left_;
+    left_communicators left_;
 };
 
 } // namespace detail

@@ -148,7 +148,7 @@ private:
     }
     [[gnu::cold]] void leave() {
         hub_->helpers().leave(name_);
-        hub_->note_left(id_);
+        hub_->note_left({id_, failed() ? failed().word : 0, rank_, ports_, shape_, peers_.had_connections()});
         if (!shares_) return hub_->count_own(-1);
         while (hub_->shared().take_arrival(id_) >= 0) {
         }
@@ -205,9 +205,7 @@ private:
     }
     [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket, sole_ptr<detail::wire_layer> sealed) {
         const int p = h.from;
-        if (!h.is_to(rank_) || p >= peers_.count() || h.depth != static_cast<std::uint32_t>(shape_.depth) ||
-            h.slot_bytes != shape_.slot_bytes)
-            return;
+        if (!h.is_for(rank_, shape_) || p >= peers_.count()) return;
         stream& s = made(p);
         const stream::phase now = s.state();
         if (h.lane != 0) { // a lane that comes early is dropped: it is made again

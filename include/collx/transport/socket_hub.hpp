@@ -5,9 +5,7 @@
 #pragma once
 
 #include <arpa/inet.h>
-#include <linux/sockios.h>
 #include <sched.h>
-#include <sys/ioctl.h>
 
 #include <cstdint>
 #include <utility>
@@ -19,7 +17,8 @@
 #include <collx/core/strangers.hpp>
 #include <collx/core/system_limits.hpp>
 #include <collx/transport/detail/greeting.hpp>
-#include <collx/transport/detail/left_ids.hpp>
+#include <collx/transport/detail/left_communicators.hpp>
+#include <collx/transport/detail/lingering_streams.hpp>
 #include <collx/transport/detail/mutual_help.hpp>
 #include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
@@ -72,10 +71,7 @@ public:
             detail::nap_ns(200'000);
         const deadline until = deadline::in_ns(linger_ns_);
         wait_for_leavers(until);
-        const auto leave = [this](descriptor s) {
-            (void)::shutdown(s.get(), SHUT_WR);
-            lingering_.emplace_back().sockets.push_back(std::move(s));
-        };
+        const auto leave = [this](descriptor s) { lingering_.add(std::move(s)); };
         while (!trunks_.part(leave) && !until.passed()) detail::nap_ns(200'000);
         wait_for_leavers(until);
     }
@@ -134,9 +130,7 @@ public:
         linger_ns_ = 0;
         is_forgotten_ = true;
         trunks_.forget();
-        for (leaver& l : lingering_)
-            if (l.connection) l.connection->forget();
-        lingering_.clear();
+        lingering_.forget();
         guests_.clear();
         (void)verbs_.release();
     }
@@ -199,15 +193,16 @@ public:
         const detail::lock_held here(lock_);
         const int refusal = accept_all();
         greet_guests();
-        drain();
+        if (may_have_late_) answer_late_guests();
+        lingering_.drain();
         for (std::size_t i = 0; i < parked_.size();) {
             const std::uint64_t wanted = parked_[i].hello.communicator;
             if (wanted != communicator && wanted != detail::trunks::name) {
                 // Perhaps no rank takes a connection: a lane that does not lead; the lower rank's, in place of which
-                // the higher rank's was taken; one for a communicator that has gone.
+                // the higher rank's was taken.
                 const bool is_unclaimed = parked_[i].hello.lane != 0
                                               ? is_late(parked_[i], parked_.size())
-                                              : parked_.size() > detail::few_strangers && is_over(parked_[i]);
+                                              : parked_.size() > detail::few_strangers && parked_[i].has_given_up();
                 if (is_unclaimed) parked_.erase_at(i);
                 else ++i;
                 continue;
@@ -220,17 +215,18 @@ public:
         return refusal;
     }
 
-    // Notes that this rank has left a communicator, for which connections may still come.
-    [[gnu::cold]] void note_left(std::uint64_t communicator) {
+    // Notes that this rank has left a communicator. Connections that still come for it learn why.
+    [[gnu::cold]] void note_left(const detail::left_communicator& c) {
         const detail::lock_held here(lock_);
-        left_.add(communicator);
+        left_.add(c);
+        may_have_late_ = true;
     }
     // Takes a connection whose communicator has gone, until it has said goodbye and the system has sent what it has.
     [[gnu::cold]] void linger(sole_ptr<stream> s) {
         const detail::lock_held here(lock_);
         try {
-            lingering_.push_back({std::move(s), {}});
-            drain();
+            lingering_.add(std::move(s));
+            lingering_.drain();
         } catch (const std::bad_alloc&) { // the peer sees the connection end; no destructor throws
         }
     }
@@ -239,20 +235,10 @@ public:
     detail::mutual_help& helpers() { return helpers_; }
 
 private:
-    struct leaver {
-        sole_ptr<stream> connection;               // until it has said goodbye
-        detail::growing_array<descriptor> sockets; // the leading lane's first
-    };
     // A guest gets this long for each rank besides its own limit: many may share the cores of the one that connects.
     static constexpr std::int64_t hello_turn_ns = 10'000'000;
     static constexpr std::int64_t told_limit_ns = 500'000'000;
 
-    // Whether a parked connection has ended at its other end, and will not be taken here. (What the other end has sent
-    // to a communicator that is not made yet is kept.)
-    [[gnu::cold]] bool is_over(const detail::guest& g) const {
-        if (g.has_given_up()) return true;
-        return g.has_hung_up() && left_.has(g.hello.communicator);
-    }
     // Whether a guest, one of so many, has taken too long.
     bool is_late(const detail::guest& g, std::size_t guests) const {
         const std::int64_t turns_ns = static_cast<std::int64_t>(peers_.size()) * hello_turn_ns;
@@ -303,9 +289,32 @@ private:
             if (how == detail::greeted::done && parked_.size() < 8 * most_guests()) {
                 detail::tune_socket(g.socket.get(), socket_address::of(g.socket.get()).is_loopback());
                 parked_.push_back(std::move(g));
+                may_have_late_ = true;
             }
             guests_.erase_at(i);
         }
+    }
+    // Ranks that connect to a communicator which this rank has left get the failure that ended it, and a goodbye.
+    [[gnu::cold]] void answer_late_guests() {
+        may_have_late_ = false;
+        for (std::size_t i = 0; i < parked_.size();) {
+            const detail::stream_hello& h = parked_[i].hello;
+            const detail::left_communicator* const c = h.lane == 0 ? left_.find(h.communicator) : nullptr;
+            if (c == nullptr || !h.is_for(c->rank, c->shape) || c->may_have_told(h.from)) {
+                ++i;
+                continue;
+            }
+            detail::guest g = std::move(parked_[i]);
+            parked_.erase_at(i);
+            answer(g, *c);
+        }
+    }
+    [[gnu::cold]] void answer(detail::guest& g, const detail::left_communicator& c) {
+        auto s = make_stream(c.shape, c.ports);
+        s->open(std::move(g.socket), false, sealed(g));
+        if (c.failure != 0) s->say_failure(c.failure);
+        s->say_bye();
+        lingering_.add(std::move(s));
     }
     // True while a refused rank is being sent the reason and has not closed yet.
     [[gnu::cold]] bool tell_guests() {
@@ -319,41 +328,9 @@ private:
     [[gnu::cold]] void wait_for_leavers(const deadline& until) {
         while (!lingering_.empty() && !until.passed()) {
             trunks_.move_last(*this); // a line waits for its shared connection
-            drain();
+            lingering_.drain();
             if (!lingering_.empty()) detail::nap_ns(200'000);
         }
-    }
-    // Closes connections whose bytes have been delivered. Answers that still come are read and discarded.
-    void drain() {
-        for (std::size_t i = 0; i < lingering_.size();)
-            if (has_gone(lingering_[i])) lingering_.erase_at(i);
-            else ++i;
-    }
-    [[gnu::cold]] static bool has_gone(leaver& l) {
-        if (l.connection) {
-            (void)l.connection->move();
-            if (!l.connection->is_live()) return true;
-            if (!l.connection->has_said_bye()) return false;
-            if (l.connection->is_shared()) return true; // the shared connection stays
-            l.sockets.push_back(l.connection->release_socket());
-            for (int k = 1; k < l.connection->lanes(); ++k)
-                if (descriptor d = l.connection->release_lane(k); d.is_open()) l.sockets.push_back(std::move(d));
-            l.connection = nullptr;
-            (void)::shutdown(l.sockets[0].get(), SHUT_WR);
-        }
-        // All together, so that the end of a lane that does not lead is not seen before the goodbye.
-        for (const descriptor& d : l.sockets)
-            if (!is_delivered(d.get())) return false;
-        return true;
-    }
-    [[gnu::cold]] static bool is_delivered(int fd) {
-        char nothing[4096];
-        ssize_t got;
-        while ((got = ::recv(fd, nothing, sizeof nothing, MSG_DONTWAIT)) > 0) {
-        }
-        if (got == 0 || !detail::would_block(errno)) return true;
-        int held = 0; // bytes that the other end's system has not acknowledged
-        return ::ioctl(fd, SIOCOUTQ, &held) != 0 || held == 0;
     }
 
     pid_t owner_;
@@ -370,13 +347,14 @@ private:
     job_protection protection_;
     detail::growing_array<detail::guest> guests_, parked_;
     bool is_starting_ = true;
-    detail::left_ids left_;
+    detail::left_communicators left_;
+    bool may_have_late_ = false;                                             // parked guests, for what was left
     detail::growing_array<std::pair<std::uint64_t, int>> other_protections_; // communicator, rank there
     detail::mutual_help helpers_{*calls_};
     detail::trunks trunks_{*calls_, helpers_};
     int most_own_ = 4;
     atomic<int> own_{0};
-    detail::growing_array<leaver> lingering_; // some use what is above
+    detail::lingering_streams lingering_; // some use what is above
 };
 
 COLLX_END_NAMESPACE

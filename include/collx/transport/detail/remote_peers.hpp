@@ -10,6 +10,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/detail/connecting.hpp>
+#include <collx/transport/detail/left_communicators.hpp>
 #include <collx/transport/detail/poll_set.hpp>
 #include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/stream.hpp>
@@ -52,6 +53,15 @@ public:
     bool is_known(int p) {
         const auto& c = at(p).connection;
         return c && (c->state() != stream::phase::closed || is_in(wanted, p) || is_in(opening, p) || is_in(lost, p));
+    }
+    // Nothing is said over a connection that waits for its welcome.
+    std::uint64_t had_connections() {
+        std::uint64_t all = 0;
+        for (int p = 0; p < count(); ++p)
+            if (const auto& c = at(p).connection;
+                c && c->state() != stream::phase::closed && c->state() != stream::phase::waiting)
+                all |= left_communicator::bit_of(p);
+        return all;
     }
     void stop_opening(int p) {
         at(p).opening.stop();

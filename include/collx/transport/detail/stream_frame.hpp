@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include <collx/core/authentication.hpp>
+#include <collx/transport/channel.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -48,6 +49,10 @@ struct stream_hello {
     // Whether another rank sends it to `me`, and says rightly which of the two is higher.
     bool is_to(int me) const {
         return from >= 0 && from != me && to == me && (from_side == side::higher) == (from > me);
+    }
+    // The same, and that both have channels of the same shape.
+    bool is_for(int me, const channel_shape& shape) const {
+        return is_to(me) && depth == static_cast<std::uint32_t>(shape.depth) && slot_bytes == shape.slot_bytes;
     }
 };
 static_assert(sizeof(stream_hello) == 120);

@@ -3,7 +3,7 @@
 //
 // The list of communicators that were left, and that leaving needs no memory: the test replaces operator new.
 #include <collx/transport/custom_links.hpp>
-#include <collx/transport/detail/left_ids.hpp>
+#include <collx/transport/detail/left_communicators.hpp>
 
 #include <cstdlib>
 #include <cstring>
@@ -52,14 +52,15 @@ struct beset final : custom_endpoint {
 } // namespace
 
 TEST_CASE("the last communicators that were left are known, and no others") {
-    left_ids left;
-    CHECK_FALSE(left.has(0));
-    for (std::uint64_t id = 1; id <= left_ids::most; ++id) left.add(id);
-    CHECK((left.has(1) && left.has(left_ids::most)));
-    CHECK_FALSE(left.has(left_ids::most + 1));
-    left.add(left_ids::most + 1);
-    CHECK_FALSE(left.has(1));
-    CHECK((left.has(2) && left.has(left_ids::most + 1)));
+    using list = left_communicators;
+    list left;
+    CHECK(left.find(0) == nullptr);
+    for (std::uint64_t id = 1; id <= list::most; ++id) left.add({.id = id, .failure = id + 5});
+    CHECK((left.find(1) && left.find(list::most) && left.find(1)->failure == 6));
+    CHECK(left.find(list::most + 1) == nullptr);
+    left.add({.id = list::most + 1});
+    CHECK(left.find(1) == nullptr);
+    CHECK((left.find(2) && left.find(list::most + 1)));
 }
 
 TEST_CASE("a communicator over a program's own transport ends without memory") {
