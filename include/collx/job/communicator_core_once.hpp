@@ -41,15 +41,16 @@ COLLX_BEGIN_NAMESPACE
         schedules.share_cores(settings.ranks_per_core);
         if (settings.is_talkative) home->note_made(net, members, parent == nullptr);
     } catch (...) { // memory may run out anywhere
-        // Ranks that did attach must not wait for this rank. Ranks in attach() learn the reason from the parent,
-        // because the rank that failed may be no member of this communicator.
-        if (parent != nullptr) {
-            parent->net.report(failure(errc::aborted, parent->net.rank())); // unless something else has ended it
-            parent->net.announce_failure();
-        }
+        // Ranks that did attach must not wait for this rank. Ranks in attach() learn the reason from the parent, because
+        // the rank that failed may be no member of this communicator.
         const failure why = parent != nullptr ? parent->net.failed() : failure();
         const int who = why ? rank_of(*parent, why.rank()) : -1;
         net.report(who >= 0 ? failure(why.code(), who, why.short_of()) : failure(errc::aborted, rank));
+        if (parent != nullptr) {
+            const failure f = net.failed();
+            parent->net.report(failure(f.code(), parent->rank_of(*this, f.rank()), f.short_of()));
+            parent->net.announce_failure();
+        }
         leave();
         throw;
     }
