@@ -41,8 +41,8 @@ COLLX_BEGIN_NAMESPACE
         schedules.share_cores(settings.ranks_per_core);
         if (settings.is_talkative) home->note_made(net, members, parent == nullptr);
     } catch (...) { // memory may run out anywhere
-        // Ranks that did attach must not wait for this rank. Ranks in attach() learn the reason from the parent, because
-        // the rank that failed may be no member of this communicator.
+        // Ranks that did attach must not wait for this rank. Ranks in attach() learn the reason from the parent,
+        // because the rank that failed may be no member of this communicator.
         const failure why = parent != nullptr ? parent->net.failed() : failure();
         const int who = why ? rank_of(*parent, why.rank()) : -1;
         net.report(who >= 0 ? failure(why.code(), who, why.short_of()) : failure(errc::aborted, rank));
