@@ -14,7 +14,7 @@ namespace detail {
 // the first message; where messages are aggregated, it comes from a carrier, not from the rank that is wrong. A
 // template, so that only programs with such a call compile the exchange of counts.
 template <class Comm>
-[[gnu::cold]] void compare_counts(Comm& comm, call_facts& f) {
+void compare_counts(Comm& comm, call_facts& f) {
     auto& c = comm.internals();
     const call_end end(f.timeout_ns);
     growing_array<std::size_t>& announced = f.tables->relayed; // not in use yet

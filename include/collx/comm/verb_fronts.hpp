@@ -42,7 +42,7 @@ contiguous_view<const T> copy_of(communicator_core& c, const View& v, std::size_
 
 // Exchanges the counts of an all_to_all_v (all_to_all.hpp).
 template <class Comm>
-void compare_counts(Comm& comm, call_facts& f);
+[[gnu::cold]] void compare_counts(Comm& comm, call_facts& f);
 
 // Checks a call. Only all_to_all_v has counts that other ranks give.
 template <verb V, class Comm>

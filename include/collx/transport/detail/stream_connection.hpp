@@ -54,11 +54,15 @@ public:
         return false;
     }
     // Another protection, or a broken seal. Always true.
-    bool note_insecure() { return is_nonsense = is_insecure = true; }
+    bool note_insecure() {
+        is_nonsense = is_insecure = true;
+        return true;
+    }
     // A message has come, and there is no memory for slots (errno says why). Nothing more is read. Always false.
     bool note_no_memory() {
         no_memory = shortage_in(remedy_for_mapping(errno));
-        return !(lacks_memory = true);
+        lacks_memory = true;
+        return false;
     }
     // A read that gave nothing or little does not mean that nothing is there: the system may be short of memory.
     bool may_have_more() { return wire.has_unread() || stream_wire::is_readable(fd()); }
