@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include <collx/comm/barrier.hpp>
 #include <collx/comm/split.hpp>
 #include <collx/exec/device/peers.hpp>
 #include <collx/gpu/call_order.hpp>
 #include <collx/gpu/domains.hpp>
 #include <collx/gpu/known_memory.hpp>
+#include <collx/gpu/limits.hpp>
 #include <collx/gpu/proxy.hpp>
 #include <collx/gpu/route.hpp>
 #include <collx/gpu/staging_memory.hpp>
@@ -76,11 +76,12 @@ public:
             communicator& mapped = domains_ != nullptr ? domains_->inside() : side_;
             try {
                 const call_options limit = while_leaving(longest_ns_, has_failed());
-                barrier(mapped, limit);
-                if (domains_ != nullptr) domains_->unmap();
-                else route_.unmap();
-                barrier(mapped, limit);
-                may_free = true;
+                if (all_leave(mapped, limit)) {
+                    if (domains_ != nullptr) domains_->unmap();
+                    else route_.unmap();
+                    may_free = all_leave(mapped, limit);
+                }
+                if (!may_free) side_.abort(); // proxies of all domains listen there
             } catch (const error& e) {
                 // The only peer is a process that has ended, and its kernels with it. (If this rank is the one that
                 // failed, or a rank of another domain, the peer's kernels may still run.)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 
+#include <collx/comm/barrier.hpp>
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/options.hpp>
@@ -35,6 +36,17 @@ constexpr std::int64_t longest_wait(std::int64_t ns, bool is_direct) {
 // come: then two seconds. That is less than rail_patience_ns, so ranks that wait along a rail are notified in time.
 inline call_options while_leaving(std::int64_t timeout_ns, bool has_failed = false) {
     return {.timeout = duration::from_ns(has_failed || std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns)};
+}
+
+// Waits until all ranks have come to their end, too. False: some have not in time. The ranks that are late are not to
+// blame, as after a barrier: they are told that this one has gone.
+inline bool all_leave(communicator& c, const call_options& limit) {
+    c.internals().settings.checked = 0; // a comparison would blame them
+    const duration usual = duration::from_ns(c.internals().settings.timeout_ns);
+    auto come = async::barrier(c);
+    if (come.wait_for(limit.timeout.count() > 0 ? limit.timeout : usual)) return true;
+    c.abort();
+    return false;
 }
 
 } // namespace detail

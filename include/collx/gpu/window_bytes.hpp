@@ -47,6 +47,7 @@ public:
             map(mine);
             together(core(), "make a window on its device", [&] { lay_out(mine); });
         } catch (...) {
+            proxy_ = sole_ptr<gpu_proxy>(); // it stores into the host's memory when a rank fails
             // No kernel of a program ran here. Where a failure of a rank ended the last step, another rank may have
             // come through it, and its kernels may use this rank's memory.
             free_all(!core().net.failed());
@@ -63,8 +64,7 @@ public:
         bool may_free = false;
         try {
             route_.unmap(); // what this rank's kernels have used
-            barrier(side_, while_leaving(side_.internals().settings.timeout_ns));
-            may_free = true;
+            may_free = all_leave(side_, while_leaving(side_.internals().settings.timeout_ns));
         } catch (const error&) {
         }
         free_all(may_free);

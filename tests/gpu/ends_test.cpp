@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// How communicators and windows with kernels end when a rank fails: who is named, and what still runs. Over the fake
+// runtime; faults/device_random_programs_test.cpp has found these.
+#include "fake_devices.hpp"
+#include "support/patience.hpp"
+
+#include <collx/gpu/device_window.hpp>
+
+namespace {
+
+constexpr std::int64_t long_ago = 15'000'000'000; // before the deadline of calls
+
+void on_device_ranks(const std::vector<int>& host_of, fake_gpus& g, collx::detail::thread_body f) {
+    run_threads(host_of, [&](communicator& w) {
+        fake_runtime(g).use(w.rank());
+        run_checked(w, f);
+    });
+}
+
+} // namespace
+
+TEST_CASE("a rank whose communicator ends by an exception is named, not the peers that it has waited for") {
+    for (const bool is_checked : {false, true}) {
+        const std::vector<int> hosts = is_checked ? std::vector<int>{0, 0, 0} : std::vector<int>{0, 1, 1, 1};
+        fake_gpus g;
+        std::atomic<int> done{0};
+        on_device_ranks(hosts, g, [&](communicator& w) {
+            const int last = w.size() - 1;
+            collx_test::at("%d ranks, checked %d", w.size(), is_checked);
+            w.set_checked(is_checked);
+            w.set_timeout(patient(std::chrono::seconds(20)));
+            try {
+                auto other = w.split(0);
+                const auto c = other.with(gpus{fake_runtime(g)});
+                use_device(c, small());   // checked for itself, too
+                other.set_checked(false); // so that kernels wait and not hosts
+                if (w.rank() == last) throw wrong("ends its communicator");
+                const std::int64_t began = now_ns();
+                device_memory<int> x(g, w.rank(), 5000, 1);
+                const auto e = thrown<error>(w, [&] {
+                    all_reduce(c, x);
+                    synchronize(c);
+                });
+                collx_test::at("%d ranks, checked %d: %.150s", w.size(), is_checked, e.what());
+                EXPECT(e.peer() == last);
+                EXPECT(now_ns() - began < patient(long_ago));
+                ++done;
+            } catch (const wrong& e) {
+                if (!says(e, "ends its communicator")) throw;
+                until([&] { return done == last; });
+                EXPECT(true);
+            }
+        });
+    }
+}
+
+namespace {
+
+// One rank has no room for what a window needs last; the others free what they have while that rank fails.
+struct slow_to_free : fake_runtime {
+    static inline std::atomic<int> stores_astray{0};
+    using fake_runtime::fake_runtime;
+    std::byte* allocate_host(std::size_t bytes) const {
+        if (current() == 1 && bytes > sizeof(device::window_host) + 1000 * sizeof(device::window_report))
+            fail(errc::resource, 1, -1, "", "no room");
+        return fake_runtime::allocate_host(bytes);
+    }
+    void free_host(std::byte* p) const {
+        fake_runtime::free_host(p);
+        for (int ms = 0; ms < 200 && stores_astray == 0; ++ms) ::usleep(1000); // a proxy looks every 5 ms
+    }
+    void store_host(std::uint64_t* p, std::uint64_t x) const {
+        if (memory(p).place != device::memory_place::pinned) ++stores_astray;
+        else fake_runtime::store_host(p, x);
+    }
+};
+
+} // namespace
+
+TEST_CASE("a window that some rank could not make has no thread any more when its memory is freed") {
+    fake_gpus g;
+    CHECK_THROWS_WITH(on_device_ranks({0, 0, 0}, g,
+                                      [&](communicator& w) {
+                                          device_window_options o;
+                                          o.settings = small();
+                                          o.lines = 1000;
+                                          EXPECT(true);
+                                          using window = basic_device_window<int, slow_to_free>;
+                                          window(w, 100, slow_to_free(g), o);
+                                      }),
+                      Catch::Contains("could not make a window on its device"));
+    CHECK(slow_to_free::stores_astray == 0);
+}
