@@ -41,34 +41,40 @@ T number(std::uint64_t seed, int rank, std::size_t i) {
     else return static_cast<T>(x % 1000);
 }
 
-// The ways to make a call, with one member for each verb.
+// The ways to make a call, with one member for each verb, on host or device memory.
 #define COLLX_TEST_VERB(name, space) \
     template <class... A>            \
     auto name(A&&... a) {            \
         return space::name(c, a...); \
     }
-#define COLLX_TEST_WAY(way, space)                    \
-    template <class Comm>                             \
-    struct way {                                      \
-        Comm& c;                                      \
-        COLLX_TEST_VERB(all_reduce, space)            \
-        COLLX_TEST_VERB(reduce, space)                \
-        COLLX_TEST_VERB(broadcast, space)             \
-        COLLX_TEST_VERB(scan, space)                  \
-        COLLX_TEST_VERB(exclusive_scan, space)        \
-        COLLX_TEST_VERB(all_gather, space)            \
-        COLLX_TEST_VERB(reduce_scatter, space)        \
-        COLLX_TEST_VERB(gather, space)                \
-        COLLX_TEST_VERB(scatter, space)               \
-        COLLX_TEST_VERB(all_to_all, space)            \
-        COLLX_TEST_VERB(all_gather_v, space)          \
-        COLLX_TEST_VERB(reduce_scatter_v, space)      \
-        COLLX_TEST_VERB(gather_v, space)              \
-        COLLX_TEST_VERB(scatter_v, space)             \
-        COLLX_TEST_VERB(all_to_all_v, space)          \
-        COLLX_TEST_VERB(sendrecv, space)              \
-        COLLX_TEST_VERB(neighbor_all_to_all_v, space) \
-        COLLX_TEST_VERB(barrier, space)               \
+#define COLLX_TEST_WAY(way, space)                             \
+    template <class Comm, class Options = collx::call_options> \
+    struct way {                                               \
+        Comm& c;                                               \
+        Options of_all = {};                                   \
+        Options options(int root = 0) const {                  \
+            Options o = of_all;                                \
+            o.root = root;                                     \
+            return o;                                          \
+        }                                                      \
+        COLLX_TEST_VERB(all_reduce, space)                     \
+        COLLX_TEST_VERB(reduce, space)                         \
+        COLLX_TEST_VERB(broadcast, space)                      \
+        COLLX_TEST_VERB(scan, space)                           \
+        COLLX_TEST_VERB(exclusive_scan, space)                 \
+        COLLX_TEST_VERB(all_gather, space)                     \
+        COLLX_TEST_VERB(reduce_scatter, space)                 \
+        COLLX_TEST_VERB(gather, space)                         \
+        COLLX_TEST_VERB(scatter, space)                        \
+        COLLX_TEST_VERB(all_to_all, space)                     \
+        COLLX_TEST_VERB(all_gather_v, space)                   \
+        COLLX_TEST_VERB(reduce_scatter_v, space)               \
+        COLLX_TEST_VERB(gather_v, space)                       \
+        COLLX_TEST_VERB(scatter_v, space)                      \
+        COLLX_TEST_VERB(all_to_all_v, space)                   \
+        COLLX_TEST_VERB(sendrecv, space)                       \
+        COLLX_TEST_VERB(neighbor_all_to_all_v, space)          \
+        COLLX_TEST_VERB(barrier, space)                        \
     };
 COLLX_TEST_WAY(at_once, collx)
 COLLX_TEST_WAY(started, collx::async)
@@ -207,36 +213,28 @@ private:
     }
 };
 
+// Its numbers, and the verbs on buffers of any kind.
 template <class T, class Op>
-class typed_planned_call final : public planned_call {
+class planned_numbers {
     using shape = planned_shape;
 
 public:
-    typed_planned_call(const shape& s, bool in_place) : is_(s), in_(s.sizes().first), out_(s.sizes().second) {
+    planned_numbers(const shape& s, bool in_place) : is_(s), in_(s.sizes().first), out_(s.sizes().second) {
         const auto v = s.what;
         in_place_ = v == shape::broadcast || (in_place && (v == shape::all_reduce || v == shape::scan));
-        text = "verb " + std::to_string(v) + " of " + std::to_string(s.count) + " x " + std::to_string(sizeof(T)) +
-               " bytes, rank " + std::to_string(s.me) + " of " + std::to_string(s.n) + ", root " +
-               std::to_string(s.root) + (in_place_ ? ", in place" : "");
+        text_ = "verb " + std::to_string(v) + " of " + std::to_string(s.count) + " x " + std::to_string(sizeof(T)) +
+                " bytes, rank " + std::to_string(s.me) + " of " + std::to_string(s.n) + ", root " +
+                std::to_string(s.root) + (in_place_ ? ", in place" : "");
     }
 
-    void fill(std::uint64_t seed) override {
+    void fill(std::uint64_t seed) {
         seed_ = seed;
         for (std::size_t i = 0; i < in_.size(); ++i) in_[i] = x(is_.me, i);
         for (std::size_t i = 0; i < out_.size(); ++i) out_[i] = mark(i);
         if (in_place_ && (is_.what != shape::broadcast || is_.me == is_.root)) out_ = in_;
     }
-    void make(collx::communicator& c) override { call(at_once<collx::communicator>{c}); }
-    void make(bound& c) override { call(at_once<bound>{c}); }
-    collx::work<void> start(collx::communicator& c) override { return call(started<collx::communicator>{c}); }
-    collx::persistent_call make_ready(collx::communicator& c) override {
-        return call(made_ready<collx::communicator>{c});
-    }
-    bool add_to(collx::group& g) override { return add(g); }
-    bool add_to(collx::persistent::group& g) override { return add(g); }
-
-    void check(const collx::communicator& w) const override {
-        at("%s", text.c_str());
+    void check(const collx::communicator& w) const {
+        at("%s", text_.c_str());
         std::size_t k = 0; // in the output
         const auto run = [&](std::size_t size, auto&& f) {
             for (std::size_t i = 0; i < size; ++i, ++k) EXPECT_AT(k, k < out_.size() && out_[k] == f(i));
@@ -305,48 +303,51 @@ private:
             default: return {is_.count, 0};
         }
     }
-    template <class Way>
-    auto call(Way c) {
-        const collx::call_options rooted{.root = is_.root};
+
+protected:
+    template <class Way, class In, class Out>
+    auto call(Way c, In& in, Out& out) {
+        const auto o = c.options(), rooted = c.options(is_.root);
         switch (is_.what) {
-            case shape::all_reduce: return in_place_ ? c.all_reduce(out_, op_) : c.all_reduce(in_, out_, op_);
-            case shape::reduce: return c.reduce(in_, out_, op_, rooted);
-            case shape::broadcast: return c.broadcast(out_, rooted);
-            case shape::scan: return in_place_ ? c.scan(out_, op_) : c.scan(in_, out_, op_);
-            case shape::exclusive_scan: return c.exclusive_scan(in_, out_, op_);
-            case shape::all_gather: return c.all_gather(in_, out_);
-            case shape::reduce_scatter: return c.reduce_scatter(in_, out_, op_);
-            case shape::gather: return c.gather(in_, out_, rooted);
-            case shape::scatter: return c.scatter(in_, out_, rooted);
-            case shape::all_to_all: return c.all_to_all(in_, out_);
-            case shape::all_gather_v: return c.all_gather_v(in_, out_, is_.parts());
-            case shape::reduce_scatter_v: return c.reduce_scatter_v(in_, out_, is_.parts(), op_);
-            case shape::gather_v: return c.gather_v(in_, out_, is_.parts(), rooted);
-            case shape::scatter_v: return c.scatter_v(in_, out_, is_.parts(), rooted);
-            case shape::all_to_all_v: return c.all_to_all_v(in_, is_.sent(), out_, is_.received());
-            case shape::shift: return c.sendrecv(in_, is_.next(), out_, is_.previous());
+            case shape::all_reduce: return in_place_ ? c.all_reduce(out, op_, o) : c.all_reduce(in, out, op_, o);
+            case shape::reduce: return c.reduce(in, out, op_, rooted);
+            case shape::broadcast: return c.broadcast(out, rooted);
+            case shape::scan: return in_place_ ? c.scan(out, op_, o) : c.scan(in, out, op_, o);
+            case shape::exclusive_scan: return c.exclusive_scan(in, out, op_, o);
+            case shape::all_gather: return c.all_gather(in, out, o);
+            case shape::reduce_scatter: return c.reduce_scatter(in, out, op_, o);
+            case shape::gather: return c.gather(in, out, rooted);
+            case shape::scatter: return c.scatter(in, out, rooted);
+            case shape::all_to_all: return c.all_to_all(in, out, o);
+            case shape::all_gather_v: return c.all_gather_v(in, out, is_.parts(), o);
+            case shape::reduce_scatter_v: return c.reduce_scatter_v(in, out, is_.parts(), op_, o);
+            case shape::gather_v: return c.gather_v(in, out, is_.parts(), rooted);
+            case shape::scatter_v: return c.scatter_v(in, out, is_.parts(), rooted);
+            case shape::all_to_all_v: return c.all_to_all_v(in, is_.sent(), out, is_.received(), o);
+            case shape::shift: return c.sendrecv(in, is_.next(), out, is_.previous(), o);
             case shape::neighbours:
-                return c.neighbor_all_to_all_v(is_.graph, in_, is_.sent_along(), out_, is_.received_along());
-            default: return c.barrier();
+                return c.neighbor_all_to_all_v(is_.graph, in, is_.sent_along(), out, is_.received_along(), o);
+            default: return c.barrier(o);
         }
     }
-    template <class Group>
-    bool add(Group& g) {
+    template <class Group, class In, class Out>
+    bool add(Group& g, In& in, Out& out) {
         switch (is_.what) {
-            case shape::all_reduce: g.all_reduce(out_, op_); break;
-            case shape::reduce: g.reduce(out_, is_.root, op_); break;
-            case shape::broadcast: g.broadcast(out_, is_.root); break;
-            case shape::scan: g.scan(out_, op_); break;
-            case shape::exclusive_scan: g.exclusive_scan(out_, op_); break;
-            case shape::all_gather: g.all_gather(in_, out_); return true;
-            case shape::reduce_scatter: g.reduce_scatter(in_, out_, op_); return true;
-            case shape::all_to_all: g.all_to_all(in_, out_); return true;
+            case shape::all_reduce: g.all_reduce(out, op_); break;
+            case shape::reduce: g.reduce(out, is_.root, op_); break;
+            case shape::broadcast: g.broadcast(out, is_.root); break;
+            case shape::scan: g.scan(out, op_); break;
+            case shape::exclusive_scan: g.exclusive_scan(out, op_); break;
+            case shape::all_gather: g.all_gather(in, out); return true;
+            case shape::reduce_scatter: g.reduce_scatter(in, out, op_); return true;
+            case shape::all_to_all: g.all_to_all(in, out); return true;
             case shape::shift:
-                g.send(in_, is_.next());
-                g.recv(out_, is_.previous());
+                g.send(in, is_.next());
+                g.recv(out, is_.previous());
                 return true;
             case shape::neighbours:
-                g.neighbor_all_to_all_v(is_.graph, in_, is_.sent_along(), out_, is_.received_along());
+                if constexpr (!std::is_same_v<In, std::vector<T>>) return false; // a device_group has none
+                else g.neighbor_all_to_all_v(is_.graph, in, is_.sent_along(), out, is_.received_along());
                 return true;
             default: return false;
         }
@@ -358,7 +359,27 @@ private:
     bool in_place_ = false;
     std::uint64_t seed_ = 0;
     std::vector<T> in_, out_;
+    std::string text_;
     Op op_;
+};
+
+template <class T, class Op>
+class typed_planned_call final : public planned_call, private planned_numbers<T, Op> {
+    using base = planned_numbers<T, Op>;
+    using comm = collx::communicator;
+    using base::in_, base::out_, base::add, base::call;
+
+public:
+    typed_planned_call(const planned_shape& s, bool in_place) : base(s, in_place) { text = this->text_; }
+
+    void fill(std::uint64_t seed) override { base::fill(seed); }
+    void make(collx::communicator& c) override { call(at_once<comm>{c}, in_, out_); }
+    void make(bound& c) override { call(at_once<bound>{c}, in_, out_); }
+    collx::work<void> start(comm& c) override { return call(started<comm>{c}, in_, out_); }
+    collx::persistent_call make_ready(comm& c) override { return call(made_ready<comm>{c}, in_, out_); }
+    bool add_to(collx::group& g) override { return add(g, in_, out_); }
+    bool add_to(collx::persistent::group& g) override { return add(g, in_, out_); }
+    void check(const collx::communicator& w) const override { base::check(w); }
 };
 
 // Any verb, count and type; most: elements, at most.

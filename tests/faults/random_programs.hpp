@@ -55,6 +55,8 @@ struct open_thing {
     virtual ~open_thing() = default;
     virtual void use(int salt) = 0;
     virtual void finish() = 0;
+    // Whether its end waits for those of the peers: then all ranks destroy it in one order.
+    virtual bool waits_for_peers() const { return false; }
 };
 struct open_work final : open_thing {
     open_work(collx::communicator& c, std::size_t m, int salt)

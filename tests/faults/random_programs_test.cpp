@@ -6,231 +6,12 @@
 // failed, shrinks, destroys what it had in random order, and goes on with correct results. A message of a failure
 // begins with its seed; RANDOM_PROGRAM_SEED=N runs that one alone.
 // collx-test: serial timeout=600
-#include <dirent.h>
-
-#include <algorithm>
-#include <array>
-#include <iterator>
-#include <memory>
-
-#include <collx/comm/by_value.hpp>
-#include <collx/comm/progress.hpp>
-#include <collx/net.hpp>
-
-#include "faults/random_programs.hpp"
-#include "support/night.hpp"
+#include "faults/rank_program.hpp"
 
 using namespace collx_test;
 
 namespace {
 
-struct of_program : std::runtime_error {
-    using runtime_error::runtime_error;
-};
-struct leaving {};
-struct place { // a communicator, or one that others have
-    std::unique_ptr<collx::communicator> comm;
-    std::vector<int> ids; // its ranks, as numbered in the first world
-    std::vector<std::unique_ptr<open_thing>> open;
-};
-
-class rank_program {
-public:
-    rank_program(const setting& s, confessions& said, collx::communicator& world)
-        : s_(s), said_(said), world_(world), me_(world.rank()) {}
-
-    void run() {
-        for (round_ = 0;; ++round_) {
-            begin_round();
-            try {
-                for (step_ = 0; step_ < steps_; ++step_) do_step();
-                at_ = 0;
-                if (round_ >= rounds_with_faults) return end();
-                const std::int64_t until = collx::now_ns() + patient(30'000 * ms);
-                while (collx::now_ns() < until) collx::barrier(world_);
-                expect_in_program(false, "no failure came");
-            } catch (const collx::error& e) {
-                judge(e);
-            } catch (const of_program&) {
-                if (said_.dies[me_]) throw;
-            }
-            go_on();
-        }
-    }
-
-private:
-    std::mt19937 random_of(int step) const {
-        std::seed_seq all{s_.seed, static_cast<unsigned>(round_), static_cast<unsigned>(step)};
-        return std::mt19937(all);
-    }
-    void begin_round() {
-        places_ = std::vector<place>(1);
-        for (const int id : world_.internals().members) places_[0].ids.push_back(id);
-        expect_in_program(places_[0].ids[static_cast<std::size_t>(world_.rank())] == me_, "another order of ranks");
-        world_.set_timeout(patient(std::chrono::seconds(20)));
-        world_.set_checked(s_.is_checked);
-        if (s_.has_thread) (void)world_.with(collx::progress::thread{});
-        auto random = random_of(-1);
-        steps_ = 4 + static_cast<int>(random() % 14);
-        strikes_at_ = static_cast<int>(random() % static_cast<unsigned>(steps_));
-        victim_ = round_ < rounds_with_faults ? places_[0].ids[random() % places_[0].ids.size()] : -1;
-        fault_ = static_cast<fault>(random() % static_cast<unsigned>(fault::count));
-        if (s_.are_threads && fault_ < fault::leaves) fault_ = fault::throws;
-        if (world_.size() == 1 && !survives(fault_)) fault_ = fault::aborts;
-    }
-    collx::communicator& here() { return at_ == 0 ? world_ : *places_[at_].comm; }
-
-    void do_step() {
-        auto random = random_of(step_);
-        unsigned draws[6];
-        for (unsigned& d : draws) d = random();
-        at_ = draws[0] % 3 == 0 ? 0 : draws[0] % places_.size();
-        if (step_ == strikes_at_ && victim_ >= 0) strike();
-        if (draws[1] % 8 == 0 && places_.size() < 5) return split(draws);
-        if (places_[at_].ids.empty()) return;
-        auto& open = places_[at_].open;
-        const std::size_t m = std::array<std::size_t, 5>{1, 3, 300, 5000, 40'000}[draws[2] % 5];
-        const int salt = static_cast<int>(draws[3] % 1000);
-        switch (draws[1] % 8) {
-            case 1: return open.push_back(std::make_unique<open_work>(here(), m, salt));
-            case 2: return open.push_back(std::make_unique<open_group>(here(), m % 5001));
-            case 3: return open.push_back(std::make_unique<open_window>(here(), m));
-            case 4:
-            case 5:
-                if (!open.empty()) return open[draws[4] % open.size()]->use(salt);
-                [[fallthrough]];
-            case 6: {
-                const ints all =
-                    collx::by_value::all_gather(here(), ints(static_cast<std::size_t>(here().rank()), salt));
-                const auto n = static_cast<std::size_t>(here().size());
-                return expect_in_program(all == ints(n * (n - 1) / 2, salt), "wrong data by value");
-            }
-            default: {
-                // A ring of sends never ends for one rank alone.
-                const auto v = static_cast<verb>(draws[4] % (static_cast<unsigned>(verb::count) - 1));
-                caller(here(), m).call(v, salt);
-            }
-        }
-    }
-    // Each rank of `from` has a colour, which all know.
-    void split(const unsigned* draws) {
-        const std::size_t from = at_;
-        const auto color = [&](int id) { return static_cast<int>((draws[2] >> (2 * id)) % 3) - 1; };
-        places_.emplace_back();
-        if (places_[from].ids.empty()) return;
-        std::vector<int> ids;
-        for (const int id : places_[from].ids)
-            if (color(id) == color(me_) && color(me_) >= 0) ids.push_back(id);
-        auto made = here().split(color(me_));
-        expect_in_program(made.is_empty() == ids.empty(), "split() gave another communicator");
-        if (ids.empty()) return;
-        expect_in_program(ids[static_cast<std::size_t>(made.rank())] == me_, "split() has another order");
-        places_.back().comm = std::make_unique<collx::communicator>(std::move(made));
-        places_.back().ids = std::move(ids);
-    }
-    void strike() {
-        const bool is_here = !places_[at_].ids.empty();
-        if (fault_ == fault::operator_throws && is_here) return trip();
-        if (me_ != victim_) return;
-        (survives(fault_) ? said_.aborts : said_.dies)[me_] = true;
-        if (fault_ == fault::leaves || fault_ == fault::throws) said_.aborts[me_] = true; // what is open ends with it
-        if (fault_ == fault::killed) ::kill(::getpid(), SIGKILL);
-        if (fault_ == fault::killed_in_a_send) {
-            harm::plan(harm::kind::die, 1 + strikes_at_ % 5);
-            ::signal(SIGALRM, [](int) { ::kill(::getpid(), SIGKILL); }); // where nothing is sent
-            ::ualarm(50'000, 0);
-            return;
-        }
-        if (fault_ == fault::leaves) throw leaving{};
-        if (fault_ == fault::throws) throw of_program("ends");
-        (is_here ? here() : world_).abort();
-        throw of_program("has aborted");
-    }
-    void trip() {
-        if (me_ == victim_) said_.aborts[me_] = true;
-        ints x(10, 1);
-        collx::all_reduce(here(), x, [&](int a, int b) {
-            if (me_ == victim_) throw of_program("of an operator");
-            return a + b;
-        });
-        if (me_ == victim_) throw of_program("nothing to combine");
-    }
-    // A rank that is named has failed, or has gone on before this one and left its communicators.
-    void judge(const collx::error& e) {
-        const auto& ids = places_[at_].ids.empty() ? places_[0].ids : places_[at_].ids;
-        const std::string text =
-            "round " + std::to_string(round_) + ", step " + std::to_string(step_) + ": " + e.what();
-        expect_in_program(e.peer() >= 0 && e.peer() < static_cast<int>(ids.size()), text + ": names no rank");
-        const int id = ids[static_cast<std::size_t>(e.peer())];
-        const bool is_windows = text.find("window") != std::string::npos;
-        const bool may_have_left = (at_ != 0 || is_windows) && said_.leaves[id];
-        const bool has_aborted = e.code() == collx::errc::aborted && (said_.aborts[id] || may_have_left);
-        const bool has_died = e.code() == collx::errc::peer_failed && (said_.dies[id] || may_have_left);
-        expect_in_program(has_aborted || has_died, text + ": that rank has done nothing of this");
-    }
-    // ------------------------------------------------------------------ after a failure
-    void go_on() {
-        if (said_.dies[me_]) ::pause();
-        said_.leaves[me_] = true;
-        if (survives(fault_) || s_.destroys_first) said_.aborts[me_] = true; // a dropped call ends its communicator
-        for (auto& p : places_)
-            if (p.comm) p.comm->abort(); // no rank waits there for one that has gone on
-        if (survives(fault_)) world_.abort();
-        const std::vector<int> before = places_[0].ids;
-        if (s_.destroys_first) destroy(s_.destroys_communicators_first);
-        world_ = world_.shrink();
-        destroy(true);
-        const auto& members = world_.internals().members;
-        for (const int id : before)
-            expect_in_program(said_.dies[id] || std::find(members.begin(), members.end(), id) != members.end(),
-                              "shrink() left a living rank out");
-    }
-    // Ends what is open, and the communicators beside the world, in random order.
-    void destroy(bool with_communicators) {
-        auto random = random_of(1000 + me_);
-        std::vector<std::unique_ptr<open_thing>> things;
-        std::vector<std::unique_ptr<collx::communicator>> comms;
-        for (auto& p : places_) {
-            std::move(p.open.begin(), p.open.end(), std::back_inserter(things));
-            p.open.clear();
-            if (with_communicators && p.comm) comms.push_back(std::move(p.comm));
-        }
-        std::shuffle(things.begin(), things.end(), random);
-        while (!things.empty() || !comms.empty()) {
-            if (comms.empty() || (!things.empty() && random() % 2 == 0)) things.pop_back();
-            else comms.pop_back();
-        }
-    }
-    void end() {
-        for (at_ = 0; at_ < places_.size(); ++at_)
-            for (auto& t : places_[at_].open) t->finish();
-        at_ = 0;
-        collx::barrier(world_);
-        destroy(true);
-    }
-
-    const setting& s_;
-    confessions& said_;
-    collx::communicator& world_;
-    const int me_; // in the first world
-    std::vector<place> places_;
-    std::size_t at_ = 0;
-    fault fault_ = fault::count;
-    int round_ = 0, step_ = 0, steps_ = 0, strikes_at_ = 0, victim_ = -1;
-};
-
-int open_files() {
-    int n = 0;
-    DIR* d = ::opendir("/proc/self/fd");
-    while (::readdir(d) != nullptr) ++n;
-    ::closedir(d);
-    return n;
-}
-
-std::string name_of(const setting& s) {
-    return "seed " + std::to_string(s.seed) + (s.are_threads ? " of threads, " : " of processes, ") +
-           std::to_string(s.hosts.n) + " ranks, " + std::to_string(s.hosts.ranks_per_host) + " per host";
-}
 void run_processes(const setting& s) {
     shared_page<confessions> said;
     store_directory dir;
@@ -255,40 +36,6 @@ void run_processes(const setting& s) {
         CHECK((all[me].is_ok() || (said->dies[me] && has_died)));
     }
 }
-void run_as_threads(const setting& s) {
-    confessions said{};
-    collx::detail::growing_array<int> hosts;
-    for (int r = 0; r < s.hosts.n; ++r) hosts.push_back(r / s.hosts.ranks_per_host);
-    std::array<std::string, most_ranks> ends;
-    const int before = open_files();
-    try {
-        collx::run_threads(hosts, [&](collx::communicator& world) {
-            const int me = world.rank();
-            try {
-                rank_program(s, said, world).run();
-            } catch (const leaving&) {
-            } catch (const std::exception& e) {
-                if (dynamic_cast<const of_program*>(&e) == nullptr) ends[static_cast<std::size_t>(me)] = e.what();
-                throw;
-            }
-        });
-    } catch (const std::exception&) { // in `ends`, unless planned
-    }
-    for (const std::string& end : ends) {
-        INFO(name_of(s) << ": " << end);
-        CHECK(end.empty());
-    }
-    CHECK(open_files() == before);
-}
-
-// By night more seeds than by day.
-template <class Run>
-void each_seed(int by_day, bool are_threads, Run&& run) {
-    const char* const one = std::getenv("RANDOM_PROGRAM_SEED");
-    if (one != nullptr) return run(setting_of(static_cast<unsigned>(std::atoi(one)), are_threads));
-    for (int seed = 1; seed <= (is_night() ? 16 : 1) * by_day; ++seed)
-        run(setting_of(static_cast<unsigned>(seed), are_threads));
-}
 
 } // namespace
 
@@ -296,5 +43,11 @@ TEST_CASE("processes that fail in random programs are named, and the others go o
     each_seed(15, false, run_processes);
 }
 TEST_CASE("threads that fail in random programs are named, and the others go on") {
-    each_seed(30, true, run_as_threads);
+    each_seed(30, true, [](const setting& s) {
+        leaving_no_files([&] {
+            run_as_threads(s, [](const setting& of, confessions& said, collx::communicator& world) {
+                return std::make_unique<rank_program>(of, said, world);
+            });
+        });
+    });
 }
