@@ -92,5 +92,5 @@ void run(const setting& s) {
 } // namespace
 
 TEST_CASE("ranks that fail in random programs on devices are named, kernels end, and the others go on") {
-    each_seed(40, true, run);
+    each_seed(30, true, run);
 }
