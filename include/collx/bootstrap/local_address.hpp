@@ -8,9 +8,6 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 
-#include <cstring>
-#include <utility>
-
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/variables.hpp>
 #include <collx/core/growing_array.hpp>

@@ -4,7 +4,6 @@
 // several hosts, the process that makes the id runs the store in which they meet.
 #pragma once
 
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 

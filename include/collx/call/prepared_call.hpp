@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include <collx/call/check_call.hpp>
 #include <collx/core/views.hpp>

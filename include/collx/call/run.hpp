@@ -3,7 +3,6 @@
 // (typed_call), chooses a schedule, makes the task.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>

@@ -12,7 +12,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <type_traits>
 
 #include <collx/call/persistent.hpp>

@@ -11,11 +11,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include <collx/algo/algorithms.hpp>
 #include <collx/algo/on_rings.hpp>

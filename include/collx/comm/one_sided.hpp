@@ -36,6 +36,13 @@ struct alignas(2 * cache_line_bytes) window_line {
 struct alignas(2 * cache_line_bytes) window_lock {
     atomic<std::uint32_t> holder;
 };
+// Gives a lock back at its end; null: there is none.
+struct held_window_lock {
+    window_lock* lock;
+    ~held_window_lock() {
+        if (lock != nullptr) lock->holder.store(0, memory_order::release);
+    }
+};
 
 // The part that a rank brings. data: the program's memory; null: collx allocates it.
 struct window_part {
@@ -94,7 +101,6 @@ public:
 
     // Tries to take the lock of this rank's part, for incoming messages.
     bool try_lock() { return try_lock(peers_[rank_]); }
-    void unlock() { peers_[rank_].lock->holder.store(0, memory_order::release); }
     window_peer& peer(int rank) { return peers_[rank]; }
 
 private:

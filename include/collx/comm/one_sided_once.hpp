@@ -236,14 +236,8 @@ COLLX_ONCE void one_sided::combine(int peer, std::size_t at, const void* from, s
     window_peer& p = require_inside("accumulate", peer, at, elems * how.elem_bytes);
     if (p.at == nullptr) return remote_->combine(peer, at, from, elems, how, old);
     serve_others();
-    struct held {
-        window_lock* lock;
-        ~held() {
-            if (lock != nullptr) lock->holder.store(0, memory_order::release);
-        }
-    };
     if (how.needs_lock) lock(p);
-    const held until_end{how.needs_lock ? p.lock : nullptr};
+    const held_window_lock until_end{how.needs_lock ? p.lock : nullptr};
     core().with_user_code(
         [&] { how.run(how.op, p.at + at, static_cast<const std::byte*>(from), elems, static_cast<std::byte*>(old)); });
 }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <collx/core/duration.hpp>
-#include <cstdint>
 
 #include <collx/version.hpp>
 

@@ -270,13 +270,7 @@ COLLX_ONCE remote_window::served remote_window::combine_own(const window_head& h
         (h.signals != 0 && h.bytes != how->elem_bytes))
         return served::refused;
     if (how->needs_lock && !window_.try_lock()) return served::not_yet;
-    struct held {
-        one_sided* of;
-        ~held() {
-            if (of != nullptr) of->unlock();
-        }
-    };
-    const held until_end{how->needs_lock ? &window_ : nullptr};
+    const held_window_lock until_end{how->needs_lock ? window_.peer(window_.rank()).lock : nullptr};
     if (h.signals != 0) o.old.resize(how->elem_bytes);
     std::byte* const at = window_.peer(window_.rank()).at + h.at;
     how->run(nullptr, at, with, h.bytes / how->elem_bytes, h.signals != 0 ? o.old.data() : nullptr);

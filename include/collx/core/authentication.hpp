@@ -12,7 +12,6 @@
 
 #include <string.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <type_traits>
-#include <utility>
 
 #include <collx/core/config.hpp>
 #include <collx/core/op_traits.hpp>

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 #include <collx/core/config.hpp>
 #include <collx/core/element.hpp>

@@ -4,7 +4,6 @@
 // do not depend on the order of the operands. It must not know about operators.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include <collx/core/config.hpp>
 #include <collx/version.hpp>

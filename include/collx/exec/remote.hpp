@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include <collx/core/config.hpp>
 #include <collx/exec/bound_schedule.hpp>

@@ -7,7 +7,6 @@
 // launches. Knows no collective.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>

@@ -324,6 +324,13 @@ private:
     }
 };
 
+// What the calls of a communicator on device memory share; made by the first of them.
+template <class Comm>
+auto& device_part_of(Comm& comm, void* stream, const device_settings* s = nullptr) {
+    using runtime = runtime_of<std::remove_cvref_t<decltype(policies_of(comm))>>;
+    return gpu_group<typename runtime::type>::of(base_of(comm), runtime::make(policies_of(comm)), stream, s);
+}
+
 } // namespace detail
 
 // Sets up calls on device memory, on the current device of each rank: exchange memory, mappings, the proxy thread. The
@@ -331,32 +338,21 @@ private:
 // Errors: unsupported without a device; resource; mismatch where settings differ; invalid_argument while capturing.
 template <class Comm>
 void use_device(Comm&& comm, const device_settings& s = {}, void* stream = nullptr) {
-    using policies = std::remove_cvref_t<decltype(detail::policies_of(comm))>;
-    using runtime = typename detail::runtime_of<policies>::type;
-    detail::gpu_group<runtime>::of(detail::base_of(comm), detail::runtime_of<policies>::make(detail::policies_of(comm)),
-                                   stream, &s);
+    (void)detail::device_part_of(comm, stream, &s);
 }
 
 // Waits for the stream, and throws the error that ended a call on device memory: timed_out, aborted, peer_failed.
 // Local.
 template <class Comm>
 void synchronize(Comm&& comm, const device_call_options& o = {}) {
-    using policies = std::remove_cvref_t<decltype(detail::policies_of(comm))>;
-    using runtime = typename detail::runtime_of<policies>::type;
-    auto& c = detail::base_of(comm);
-    detail::gpu_group<runtime>::of(c, detail::runtime_of<policies>::make(detail::policies_of(comm)), o.stream)
-        .synchronize(c, o.stream);
+    detail::device_part_of(comm, o.stream).synchronize(detail::base_of(comm), o.stream);
 }
 
 // Says which way calls on device memory take, and why not a shorter one: "kernels over nvlink", "staged through the
 // host: rank 0 cannot reach rank 3: it is on another host". Collective where nothing has been set up.
 template <class Comm>
 kept_text device_route(Comm&& comm) {
-    using policies = std::remove_cvref_t<decltype(detail::policies_of(comm))>;
-    using runtime = typename detail::runtime_of<policies>::type;
-    return detail::gpu_group<runtime>::of(detail::base_of(comm),
-                                          detail::runtime_of<policies>::make(detail::policies_of(comm)), nullptr)
-        .route();
+    return detail::device_part_of(comm, nullptr).route();
 }
 
 COLLX_END_NAMESPACE

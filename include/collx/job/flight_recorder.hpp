@@ -5,7 +5,6 @@
 // without a recorder pays one test per call. Compiled once (docs/design/compile-once.md).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 

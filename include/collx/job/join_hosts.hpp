@@ -3,7 +3,6 @@
 // listener with the others.
 #pragma once
 
-#include <cstdint>
 #include <cstring>
 #include <utility>
 

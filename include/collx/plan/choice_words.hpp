@@ -2,7 +2,6 @@
 // The table of choices in words, for docs/algorithms.md and for explanations. Calls do not use it.
 #pragma once
 
-#include <cstdio>
 #include <string>
 
 #include <collx/plan/choices.hpp>

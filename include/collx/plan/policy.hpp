@@ -4,7 +4,6 @@
 // made through it.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <type_traits>

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <vector>
 
 #include <collx/sched/facts.hpp>
 #include <collx/sched/schedule.hpp>

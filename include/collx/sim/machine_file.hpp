@@ -22,7 +22,6 @@
 #include <cstring>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <collx/core/decimal.hpp>
 #include <collx/core/error.hpp>

@@ -18,7 +18,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <iterator>
 #include <string>
 #include <type_traits>

@@ -15,7 +15,6 @@
 #include <cstring>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <collx/core/clock.hpp>
 #include <collx/core/pointers.hpp>

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <collx/core/decimal.hpp>

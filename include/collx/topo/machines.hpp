@@ -28,23 +28,9 @@ inline graph dgx_1p(rate_basis basis = rate_basis::published) {
     const bool raw = basis == rate_basis::published;
     const link_rates r{raw ? 20.0 : 18.0, raw ? 15.75 : 12.0, 6, 12.5};
     graph g = detail::two_sockets(r, 2, 2);
-    detail::add_mesh(g, r, 1,
-                     {{0, 1},
-                      {0, 2},
-                      {0, 3},
-                      {1, 2},
-                      {1, 3},
-                      {2, 3},
-                      {4, 5},
-                      {4, 6},
-                      {4, 7},
-                      {5, 6},
-                      {5, 7},
-                      {6, 7},
-                      {0, 4},
-                      {1, 5},
-                      {2, 6},
-                      {3, 7}});
+    for (const int q : {0, 4}) // each quad
+        detail::add_mesh(g, r, 1, {{q, q + 1}, {q, q + 2}, {q, q + 3}, {q + 1, q + 2}, {q + 1, q + 3}, {q + 2, q + 3}});
+    detail::add_mesh(g, r, 1, {{0, 4}, {1, 5}, {2, 6}, {3, 7}});
     return g;
 }
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -7,7 +7,6 @@
 #include <sys/uio.h>
 
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include <collx/core/atomic.hpp>

@@ -7,7 +7,6 @@
 #include <sys/uio.h>
 
 #include <cerrno>
-#include <cstring>
 #include <new>
 #include <utility>
 

@@ -3,7 +3,6 @@
 // Frames go over the leading lane, large messages in parts over all. Only for stream.hpp, which says how it is used.
 #pragma once
 
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
