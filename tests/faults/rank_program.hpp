@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A random program of one rank, with failures: from one seed all ranks derive the same steps, on the world and on
-// communicators split from it. A rank fails at a random step; the others check what they are told of it, shrink,
+// communicators split from it. A rank fails at a random step; the others check the errors that they get, shrink,
 // destroy what they had in random order, and go on.
 #pragma once
 

@@ -38,8 +38,8 @@ inline call_options while_leaving(std::int64_t timeout_ns, bool has_failed = fal
     return {.timeout = duration::from_ns(has_failed || std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns)};
 }
 
-// Waits until all ranks have come to their end, too. False: some have not in time. The ranks that are late are not to
-// blame, as after a barrier: they are told that this one has gone.
+// Waits until all ranks have come to their end, too. False: some have not in time. A barrier would blame those that are
+// late; this rank tells them that it has gone.
 inline bool all_leave(communicator& c, const call_options& limit) {
     c.internals().settings.checked = 0; // a comparison would blame them
     const duration usual = duration::from_ns(c.internals().settings.timeout_ns);
