@@ -26,10 +26,10 @@ namespace {
 
 constexpr std::size_t n = 5000; // elements per rank
 
-COLLX_HD float weight_at(long long i, int rank) { return static_cast<float>((i * 7 + rank * 3) % 11) / 8; }
+COLLX_HD float weight_at(int i, int rank) { return static_cast<float>((i * 7 + rank * 3) % 11) / 8; }
 struct weight {
     int rank;
-    COLLX_HD float operator()(long long i) const { return weight_at(i, rank); }
+    COLLX_HD float operator()(int i) const { return weight_at(i, rank); }
 };
 struct product {
     template <class Pair>
@@ -67,7 +67,7 @@ void clip_by_norm(collx::communicator& world, cudaStream_t stream) {
     thrust::device_vector<float> gradient(n, 0.5f), sum(n), squares(1);
     // [doc:thrust]
     // Weighted gradients: weights and products are computed while the collective reads them.
-    const auto weights = thrust::make_transform_iterator(thrust::make_counting_iterator(0LL), weight{me});
+    const auto weights = thrust::make_transform_iterator(thrust::make_counting_iterator(0), weight{me});
     const auto pairs = thrust::make_zip_iterator(thrust::make_tuple(gradient.data().get(), weights));
     collx::all_reduce(world, collx::input(thrust::make_transform_iterator(pairs, product{}), n), sum, collx::average{},
                       {.stream = stream});
@@ -89,7 +89,7 @@ void clip_by_norm(collx::communicator& world, cudaStream_t stream) {
     double norm = 0, clipped = 0;
     std::vector<double> expected(n);
     for (std::size_t i = 0; i < n; ++i) {
-        for (int r = 0; r < world.size(); ++r) expected[i] += 0.5 * weight_at(static_cast<long long>(i), r);
+        for (int r = 0; r < world.size(); ++r) expected[i] += 0.5 * weight_at(static_cast<int>(i), r);
         expected[i] /= world.size();
         norm += expected[i] * expected[i];
         clipped += double(host[i]) * host[i];
