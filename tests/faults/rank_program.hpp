@@ -70,8 +70,6 @@ protected:
     collx::communicator& here() { return at_ == 0 ? world_ : *places_[at_].comm; }
     // At the beginning of each round, on all ranks. May change the fault.
     virtual void set_up() {}
-    // Whether a rank that failed may be found by a time limit alone.
-    virtual bool may_be_late(int) const { return false; }
     // Makes a call on this place, uses what is open there, or opens something. draws: the same on all its ranks.
     virtual void do_call(place& p, const unsigned* draws) { call_on_host(p, draws); }
     void call_on_host(place& p, const unsigned* draws) {
@@ -186,8 +184,7 @@ private:
         const bool may_have_left = (at_ != 0 || is_windows) && said_.leaves[id];
         const bool has_aborted = e.code() == collx::errc::aborted && (said_.aborts[id] || may_have_left);
         const bool has_died = e.code() == collx::errc::peer_failed && (said_.dies[id] || may_have_left);
-        const bool is_late = e.code() == collx::errc::timeout && may_be_late(id);
-        expect_in_program(has_aborted || has_died || is_late, text + ": that rank has done nothing of this");
+        expect_in_program(has_aborted || has_died, text + ": that rank has done nothing of this");
     }
     // ------------------------------------------------------------------ after a failure
     void go_on() {
