@@ -1652,15 +1652,24 @@ TEST_CASE("who has said goodbye is helped no more: its connections are the hub's
     staying.say_bye();
 }
 
-TEST_CASE("connections that come for communicators that have gone are closed when their other ends are") {
+namespace {
+
+// The hubs of two ranks.
+void make_hubs(counted_ptr<socket_hub> (&hubs)[2]) {
     socket_address at[2] = {loopback(false), loopback(false)};
     descriptor listeners[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};
     const std::vector<socket_address> peers(at, at + 2);
-    counted_ptr<socket_hub> hubs[2];
     for (int r = 0; r < 2; ++r) hubs[r] = make_counted<socket_hub>(std::move(listeners[r]), a_token, peers, 0);
-    const auto of = [](std::uint64_t id, int rank) {
-        return remote_members{.id = id, .rank = rank, .ranks = {0, 1}, .shape = small_shape, .ports = 1};
-    };
+}
+remote_members of(std::uint64_t id, int rank) { // a communicator of both
+    return {.id = id, .rank = rank, .ranks = {0, 1}, .shape = small_shape, .ports = 1};
+}
+
+} // namespace
+
+TEST_CASE("connections that come for communicators that have gone are closed when their other ends are") {
+    counted_ptr<socket_hub> hubs[2];
+    make_hubs(hubs);
     collx::atomic<std::uint64_t> failed[2]{};
     remote_links zero(hubs[0], of(1, 0)), one(hubs[1], of(1, 1));
     zero.begin(failed[0]);
@@ -1724,14 +1733,8 @@ TEST_CASE("connections that come for communicators that have gone are closed whe
 }
 
 TEST_CASE("who connects to a communicator that the other end has left learns what ended it") {
-    socket_address at[2] = {loopback(false), loopback(false)};
-    descriptor listeners[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};
-    const std::vector<socket_address> peers(at, at + 2);
     counted_ptr<socket_hub> hubs[2];
-    for (int r = 0; r < 2; ++r) hubs[r] = make_counted<socket_hub>(std::move(listeners[r]), a_token, peers, 0);
-    const auto of = [](std::uint64_t id, int rank) {
-        return remote_members{.id = id, .rank = rank, .ranks = {0, 1}, .shape = small_shape, .ports = 1};
-    };
+    make_hubs(hubs);
     std::uint64_t id = 2;
     for (const int late : {0, 1})
         for (const bool has_failed : {true, false})
