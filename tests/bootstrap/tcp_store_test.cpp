@@ -7,7 +7,6 @@
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
 
-#include <dirent.h>
 #include <sys/resource.h>
 
 #include <memory>
@@ -18,6 +17,7 @@
 #include <catch2/catch.hpp>
 
 #include "support/night.hpp"
+#include "support/open_files.hpp"
 #include "support/patience.hpp"
 
 using namespace collx;
@@ -63,13 +63,6 @@ void check_works(int port) {
         took = now_ns() - begin;
     }
     CHECK(took < collx_test::patient(1'500'000'000));
-}
-int open_files() {
-    DIR* d = ::opendir("/proc/self/fd");
-    int n = 0;
-    while (::readdir(d) != nullptr) ++n;
-    ::closedir(d);
-    return n;
 }
 template <class F>
 errc code_of(F&& f) {
@@ -180,7 +173,7 @@ TEST_CASE("silent connections hold a quarter of the descriptors, the oldest go f
     tcp_server server;
     std::vector<descriptor> held; // opened before the limit, so that this end has its descriptors
     for (int i = 0; i < 400; ++i) held.push_back(descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
-    const int before = open_files();
+    const int before = collx_test::open_files();
     const rlimit low{static_cast<rlim_t>(before + 300), usual.rlim_max};
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
     const int most = static_cast<int>(low.rlim_cur / 4);
@@ -188,7 +181,7 @@ TEST_CASE("silent connections hold a quarter of the descriptors, the oldest go f
     int connected = 0, held_most = 0;
     for (const descriptor& s : held) {
         connected += ::connect(s.get(), a.get(), a.bytes) == 0;
-        const int now = open_files() - before;
+        const int now = collx_test::open_files() - before;
         if (now > held_most) held_most = now;
     }
     const bool is_first_dropped = is_dropped(held.front(), 1'000);
@@ -207,7 +200,7 @@ TEST_CASE("a server without descriptors goes on with the clients it has, and tak
     ::getrlimit(RLIMIT_NOFILE, &usual);
     descriptor outside = connect_to(server.port());
     std::vector<descriptor> filler;
-    const rlimit low{static_cast<rlim_t>(open_files() + 20), usual.rlim_max};
+    const rlimit low{static_cast<rlim_t>(collx_test::open_files() + 20), usual.rlim_max};
     ::setrlimit(RLIMIT_NOFILE, &low);
     for (;;) {
         descriptor d(::dup(0));
@@ -284,7 +277,7 @@ TEST_CASE("a value that takes the place of another needs only its own bytes") {
 }
 
 TEST_CASE("when the server goes, clients hear of it and nothing hangs or leaks") {
-    const int files = open_files();
+    const int files = collx_test::open_files();
     {
         auto server = std::make_unique<tcp_server>();
         tcp_store waiting("127.0.0.1", server->port(), soon()), idle("127.0.0.1", server->port(), soon());
@@ -304,7 +297,7 @@ TEST_CASE("when the server goes, clients hear of it and nothing hangs or leaks")
         tcp_store s("127.0.0.1", server.port(), soon());
         s.set("k", "v");
     }
-    CHECK(open_files() == files);
+    CHECK(collx_test::open_files() == files);
 }
 
 TEST_CASE("the server may start late, on the same port as the one before") {

@@ -11,7 +11,6 @@
 #include <collx/transport/socket_connector.hpp>
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include <thread>
 
 #include "faults/support.hpp"
+#include "support/open_files.hpp"
 
 using namespace collx_test;
 using collx::descriptor;
@@ -40,13 +40,6 @@ struct page_of_ranks {
     std::atomic<int> started;
 };
 
-int open_descriptors() {
-    int n = 0;
-    DIR* d = ::opendir("/proc/self/fd");
-    while (::readdir(d) != nullptr) ++n;
-    ::closedir(d);
-    return n;
-}
 int resident_kilobytes() {
     long pages = 0, shared = 0;
     if (FILE* f = std::fopen("/proc/self/statm", "r")) {
@@ -193,7 +186,7 @@ int start_often(page_of_ranks& page, int r, int store_port) {
             if (r != 0) store.wait_for_end(collx::deadline::in_ns(collx_test::patient(20'000 * ms)));
         }
         if (i == 0 || i == starts - 1) {
-            page.descriptors[r][i != 0].store(open_descriptors());
+            page.descriptors[r][i != 0].store(open_files());
             page.kilobytes[r][i != 0].store(resident_kilobytes());
         }
         page.started.fetch_add(1);

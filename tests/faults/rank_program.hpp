@@ -5,8 +5,6 @@
 // destroy what they had in random order, and go on.
 #pragma once
 
-#include <dirent.h>
-
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -18,6 +16,7 @@
 
 #include "faults/random_programs.hpp"
 #include "support/night.hpp"
+#include "support/open_files.hpp"
 
 namespace collx_test {
 
@@ -233,14 +232,6 @@ private:
 
     int round_ = 0, step_ = 0, steps_ = 0, strikes_at_ = 0, victim_ = -1;
 };
-
-inline int open_files() {
-    int n = 0;
-    DIR* d = ::opendir("/proc/self/fd");
-    while (::readdir(d) != nullptr) ++n;
-    ::closedir(d);
-    return n;
-}
 
 inline std::string name_of(const setting& s) {
     return "seed " + std::to_string(s.seed) + (s.are_threads ? " of threads, " : " of processes, ") +

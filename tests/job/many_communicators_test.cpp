@@ -4,8 +4,7 @@
 // Many live communicators: each holds as much of the arena as it used, its end frees that, and calls do not poll idle
 // communicators. Times are printed, counts are checked.
 #include "comm/support.hpp"
-
-#include <dirent.h>
+#include "support/open_files.hpp"
 
 #include <algorithm>
 #include <array>
@@ -18,14 +17,6 @@
 using namespace collx_test;
 
 namespace {
-
-long open_files() {
-    long n = 0;
-    DIR* const d = ::opendir("/proc/self/fd");
-    while (d != nullptr && ::readdir(d) != nullptr) ++n;
-    if (d != nullptr) ::closedir(d);
-    return n;
-}
 
 struct stop_watch {
     std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();

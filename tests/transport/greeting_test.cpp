@@ -8,7 +8,6 @@
 #include <collx/transport/socket_hub.hpp>
 
 #include <arpa/inet.h>
-#include <dirent.h>
 
 #include <cerrno>
 #include <random>
@@ -19,6 +18,7 @@
 #include <catch2/catch.hpp>
 
 #include "support/faulty_sockets.hpp"
+#include "support/open_files.hpp"
 #include "support/patience.hpp"
 #include "support/toy_macs.hpp"
 
@@ -32,14 +32,6 @@ using detail::stream_hello;
 namespace {
 
 constexpr char token[] = "0123456789abcdef0123456789abcdef";
-
-int open_descriptors() {
-    int n = 0;
-    DIR* d = ::opendir("/proc/self/fd");
-    while (::readdir(d) != nullptr) ++n;
-    ::closedir(d);
-    return n;
-}
 
 // A listener on loopback that accepts connections of communicator 42.
 struct world {
@@ -204,7 +196,7 @@ TEST_CASE("another key, or none, on either side: the connecting side gets an err
 }
 
 TEST_CASE("words heard before, sent back, or meant for others open nothing") {
-    const int before = open_descriptors();
+    const int before = open_files();
     {
         world w;
         const key_of key('k');
@@ -285,7 +277,7 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
         CHECK_FALSE(w.is_over_now(more.back()));
         CHECK(w.came.empty());
     }
-    CHECK(open_descriptors() == before);
+    CHECK(open_files() == before);
 }
 
 TEST_CASE("a listener that is not ours proves nothing") {

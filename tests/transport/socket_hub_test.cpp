@@ -2,9 +2,8 @@
 //
 // What a rank's listener keeps for communicators that do not take it. (Greetings: greeting_test.cpp.)
 #include "comm/support.hpp"
+#include "support/open_files.hpp"
 #include "transport/connections.hpp"
-
-#include <dirent.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,18 +11,6 @@
 #include <thread>
 
 using namespace collx_test;
-
-namespace {
-
-int open_files() {
-    DIR* d = ::opendir("/proc/self/fd");
-    int n = 0;
-    while (::readdir(d) != nullptr) ++n;
-    ::closedir(d);
-    return n;
-}
-
-} // namespace
 
 TEST_CASE("connections that gave way to the other rank's are closed with their communicators") {
     std::atomic<int> most{0};

@@ -8,7 +8,6 @@
 #include <collx/transport/socket_hub.hpp>
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include "support/faulty_sockets.hpp"
+#include "support/open_files.hpp"
 #include "support/processes.hpp"
 #include "support/skip.hpp"
 #include "transport/channel_contract.hpp"
@@ -152,15 +152,6 @@ struct half_open {
         say(payload.data(), bytes);
     }
 };
-
-int open_descriptors() {
-    int n = 0;
-    DIR* d = ::opendir("/proc/self/fd");
-    if (d == nullptr) return 1 << 20; // no descriptor is left
-    while (::readdir(d) != nullptr) ++n;
-    ::closedir(d);
-    return n;
-}
 
 } // namespace
 
@@ -497,7 +488,7 @@ TEST_CASE("random bytes, and good frames with random bits turned, never do harm"
 }
 
 TEST_CASE("strangers cost the listener nothing, and ranks get in among them") {
-    const int before = open_descriptors();
+    const int before = open_files();
     {
         socket_address a = loopback(false);
         descriptor listener = socket_hub::listen_on(a);
@@ -548,7 +539,7 @@ TEST_CASE("strangers cost the listener nothing, and ranks get in among them") {
         look(44, 3); // the connection that was silent longest had to go
         CHECK(came == 3);
     }
-    CHECK(open_descriptors() == before);
+    CHECK(open_files() == before);
 }
 
 TEST_CASE("strangers at the listener leave the job its descriptors") {
@@ -560,7 +551,7 @@ TEST_CASE("strangers at the listener leave the job its descriptors") {
     const auto look = [&] { hub.look(42, [](const detail::stream_hello&, descriptor, const auto&) {}); };
     std::vector<descriptor> strangers, filler;
     for (int i = 0; i < 80; ++i) strangers.push_back(descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
-    const int before = open_descriptors();
+    const int before = open_files();
     const rlimit low{static_cast<rlim_t>(before + 60), usual.rlim_max};
     ::setrlimit(RLIMIT_NOFILE, &low);
     const int share = static_cast<int>(low.rlim_cur / 4);
@@ -568,7 +559,7 @@ TEST_CASE("strangers at the listener leave the job its descriptors") {
     for (const descriptor& s : strangers) {
         const bool is_connected = ::connect(s.get(), a.get(), a.bytes) == 0;
         look();
-        const int now = is_connected ? open_descriptors() - before : 1000;
+        const int now = is_connected ? open_files() - before : 1000;
         if (now > held) held = now;
     }
     while (filler.empty() || filler.back().is_open()) filler.push_back(descriptor(::dup(0)));
@@ -1700,7 +1691,7 @@ TEST_CASE("connections that come for communicators that have gone are closed whe
     }
     move_both();
 
-    const int before = open_descriptors();
+    const int before = open_files();
     for (std::uint64_t id = 100; id < 160; ++id) {
         collx::atomic<std::uint64_t> none[2]{};
         remote_links left(hubs[0], of(id, 0)), late(hubs[1], of(id, 1));
@@ -1714,7 +1705,7 @@ TEST_CASE("connections that come for communicators that have gone are closed whe
     }
     CHECK(wait_until([&] {
         move_both();
-        return open_descriptors() - before < 20;
+        return open_files() - before < 20;
     }));
 
     remote_links late(hubs[0], of(7, 0));

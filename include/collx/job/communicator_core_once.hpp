@@ -208,6 +208,7 @@ COLLX_ONCE void communicator_core::show_all(const void* mine, std::size_t bytes,
         // ended this communicator ends its parent, in which ranks have other numbers.
         const failure f = net.failed();
         if (!f.has_all_come()) {
+            // The rank that gave this communicator up has ended the parent, too, and only there is the reason known.
             if (parent != nullptr && f && f.code() == errc::aborted && f.rank() != net.rank())
                 parent->wait_until([&] { return static_cast<bool>(parent->net.failed()); }, 0,
                                    parent->rank_of(*this, f.rank()));
