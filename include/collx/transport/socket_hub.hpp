@@ -199,10 +199,10 @@ public:
             const std::uint64_t wanted = parked_[i].hello.communicator;
             if (wanted != communicator && wanted != detail::trunks::name) {
                 // Perhaps no rank takes a connection: a lane that does not lead; the lower rank's, in place of which
-                // the higher rank's was taken.
+                // the higher rank's was taken; one for a communicator that has gone.
                 const bool is_unclaimed = parked_[i].hello.lane != 0
                                               ? is_late(parked_[i], parked_.size())
-                                              : parked_.size() > detail::few_strangers && parked_[i].has_given_up();
+                                              : parked_.size() > detail::few_strangers && is_over(parked_[i]);
                 if (is_unclaimed) parked_.erase_at(i);
                 else ++i;
                 continue;
@@ -239,6 +239,12 @@ private:
     static constexpr std::int64_t hello_turn_ns = 10'000'000;
     static constexpr std::int64_t told_limit_ns = 500'000'000;
 
+    // Whether a parked connection has ended at its other end, and will not be taken here. (What the other end has sent
+    // to a communicator that is not made yet is kept.)
+    [[gnu::cold]] bool is_over(const detail::guest& g) const {
+        if (g.has_given_up()) return true;
+        return g.has_hung_up() && left_.find(g.hello.communicator) != nullptr;
+    }
     // Whether a guest, one of so many, has taken too long.
     bool is_late(const detail::guest& g, std::size_t guests) const {
         const std::int64_t turns_ns = static_cast<std::int64_t>(peers_.size()) * hello_turn_ns;
