@@ -182,7 +182,7 @@ TEST_CASE("idle communicators over sockets cost a call no look each, and are hea
                 }
                 if (w.rank() == 0)
                     std::printf("%d idle communicators: %.0f us to make one, all_reduce of 8 bytes %.1f us, "
-                                "%.2f looks at all for one at its own connection, %ld files\n",
+                                "%.2f looks at all for one at its own connection, %d files\n",
                                 others, each_us, us, static_cast<double>(all) / static_cast<double>(most),
                                 open_files());
                 EXPECT_AT(all, all <= 2 * most);
