@@ -159,6 +159,9 @@ std::vector<double> sizes_of(const request& c) {
         if (!c.bytes.empty()) fail(errc::invalid_argument, -1, -1, "leave --bytes out", "a barrier moves no bytes");
         return {0};
     }
+    for (const double bytes : c.bytes)
+        if (!(bytes >= 0 && bytes < 0x1p63))
+            fail(errc::invalid_argument, -1, -1, "give 0 or more, and less than 8EiB", "a buffer of %g bytes", bytes);
     return c.bytes.empty() ? std::vector<double>{1 << 20} : c.bytes;
 }
 
@@ -233,11 +236,11 @@ void run(request c) {
         return;
     }
     std::vector<tools::prediction> all;
-    std::printf("%14s %14s %16s\n", "bytes", "time us", "bus GB/s");
     for (const double bytes : c.bytes) {
         c.run.bytes = bytes;
         const sim::result r = sim::simulate(j.schedule, f, j.costs, c.run);
         const double bus = sim::bus_bandwidth(j.schedule, bytes, r);
+        if (all.empty()) std::printf("%14s %14s %16s\n", "bytes", "time us", "bus GB/s");
         std::printf("%14.0f %14.3f %16.3f\n", bytes, r.time_ns / 1e3, bus / 1e9);
         print_links(f, r, c.links);
         if (!c.trace.empty()) write(c.trace, sim::to_chrome_trace(j.schedule, r));

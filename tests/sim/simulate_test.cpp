@@ -33,9 +33,10 @@ std::vector<int> first(int n) {
     return sites;
 }
 template <class A>
-sim::result run(const A& a, const topo::graph& g, int n, const sim::options& o, const sim::cost_model& m = {}) {
+sim::result run(const A& a, const topo::graph& g, int n, const sim::options& o, const sim::cost_model& m = {},
+                int ranks_of_order = 0) {
     sim::fabric f(g, first(n));
-    return sim::simulate(sched::record_all(a, n), f, m, o);
+    return sim::simulate(sched::record_all(a, ranks_of_order > 0 ? ranks_of_order : n), f, m, o);
 }
 sim::options of_bytes(double bytes, int pieces = 1, int depth = 8) {
     sim::options o;
@@ -266,6 +267,43 @@ TEST_CASE("faults: a slow rank, a lost link, a dead rank") {
     CHECK(f.between(0, 3).links.size() == 2); // through a neighbour
 }
 
+TEST_CASE("in several orders a fault is that of one rank of the machine, and messages name its ranks") {
+    const topo::graph g = star(4, 10, 100);
+    sim::options o = of_bytes(8000);
+    o.orders = {{1, 0}, {2, 3}}; // two rings of two ranks
+    o.with_transfers = true;
+    const sim::result plain = run(algo::ring_all_reduce{}, g, 4, o, {}, 2);
+    REQUIRE(plain.transfers.size() == 8);
+    for (int r = 0; r < 4; ++r)
+        CHECK(std::count_if(plain.transfers.begin(), plain.transfers.end(),
+                            [&](const sim::transfer& t) { return t.from == r && t.to == (r ^ 1); }) == 2);
+    o.slow_rank = 3;
+    o.slowdown = 5;
+    double end[2] = {};
+    for (const sim::transfer& t : run(algo::ring_all_reduce{}, g, 4, o, {}, 2).transfers)
+        end[t.from / 2] = std::max(end[t.from / 2], t.end_ns);
+    CHECK(end[0] == plain.time_ns);
+    CHECK(end[1] == 2 * 5 * 200 + 5 * 100); // the second message leaves while the first one is still on its way
+    o.slow_rank = 4;
+    CHECK_THROWS_WITH(run(algo::ring_all_reduce{}, g, 4, o, {}, 2), Contains("slow rank 4") && Contains("of 4 ranks"));
+    o.slow_rank = -1;
+    o.dead_rank = 3;
+    try {
+        run(algo::ring_all_reduce{}, g, 4, o, {}, 2);
+        FAIL("a ring ends without one of its ranks");
+    } catch (const error& e) {
+        CHECK((e.rank() == 2 && e.peer() == 3));
+    }
+}
+
+TEST_CASE("the signals of a slow rank are late, too") {
+    sim::options o;
+    CHECK(run(algo::flag_barrier{}, star(4, 10, 100), 4, o).time_ns == 100);
+    o.slow_rank = 2;
+    o.slowdown = 3;
+    CHECK(run(algo::flag_barrier{}, star(4, 10, 100), 4, o).time_ns == 300);
+}
+
 TEST_CASE("a switch that sums and stores to all: (1 + 1/n) of the buffer leaves each rank, and arrives") {
     for (const int n : {2, 4, 8}) {
         const topo::graph g = topo::dgx_h100();
@@ -322,6 +360,18 @@ TEST_CASE("sums by a switch take a machine whose ranks are all linked to one tha
     CHECK_THAT(why_not(topo::dgx_1v()), Contains("H100 or later"));
     CHECK(why_not(topo::hgx_b200()) == "nothing");
     CHECK(why_not(topo::gb200_nvl72(topo::rate_basis::published, 4)) == "nothing");
+}
+
+TEST_CASE("a schedule in which the switch has nothing to do is refused, not predicted without its bytes") {
+    const topo::graph g = topo::dgx_h100();
+    sim::fabric f(g, g.all(topo::site_type::gpu));
+    sim::options o = of_bytes(1e9);
+    o.by_switch = true;
+    const auto refuses = [&](const auto& a) {
+        CHECK_THROWS_WITH(sim::simulate(sim::record_short(a, 8), f, {}, o), Contains("the switch has nothing to do"));
+    };
+    refuses(algo::zero_copy_all_gather{}); // reads its peers, and what a get reads would count as stored by the switch
+    refuses(algo::ring_all_reduce{});
 }
 
 TEST_CASE("what cannot be simulated is refused by name") {

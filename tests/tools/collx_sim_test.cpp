@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -208,6 +210,31 @@ TEST_CASE("collx_sim writes traces and GOAL") {
     ::unlink((file + ".goal").c_str());
 }
 
+TEST_CASE("in a trace each message is on its GPU's line, and only events that may overlap do") {
+    const std::string file = "/tmp/collx-sim-lines-" + std::to_string(::getpid());
+    CHECK(sim("-m dgx-1v --rings --trace " + file).code == 0);
+    std::set<std::string> of_gpu_3;
+    const auto rings = nlohmann::json::parse(text_of(file));
+    for (const auto& e : rings["traceEvents"])
+        if (e["ph"] != "M" && e["tid"] == 3) of_gpu_3.insert(e["name"].get<std::string>());
+    CHECK(of_gpu_3 == std::set<std::string>{"to 0", "to 1", "to 2", "to 7"}); // its NVLinks
+    CHECK(sim("-m dgx-1v -c broadcast -a chain --pieces 16 -b 64MB --trace " + file).code == 0);
+    std::map<int, double> end_of_line;
+    int overlapping = 0, plain = 0;
+    const auto chain = nlohmann::json::parse(text_of(file));
+    for (const auto& e : chain["traceEvents"]) {
+        overlapping += e["ph"] == "b";
+        if (e["ph"] != "X") continue;
+        ++plain;
+        double& end = end_of_line[e["tid"].get<int>()];
+        CHECK(e["ts"].get<double>() >= end - 1e-6);
+        end = e["ts"].get<double>() + e["dur"].get<double>();
+    }
+    CHECK(overlapping + plain == 7 * 4 * 16); // hops, chunks, pieces
+    CHECK(overlapping > 0);
+    ::unlink(file.c_str());
+}
+
 TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
     const auto ends = [](int code, const std::string& arguments) {
         CAPTURE(arguments);
@@ -216,6 +243,12 @@ TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
         return r.text;
     };
     const auto refused = [&](const std::string& arguments) { return ends(2, arguments); };
+    for (const char* bytes : {"-1", "18446744073709551615"}) {
+        CHECK_THAT(refused("-m dgx-h100 -b " + std::string(bytes)), Contains("a buffer of ") && !Contains("bus GB/s"));
+        CHECK_THAT(refused("devices -m dgx-h100 -b " + std::string(bytes)), Contains("a buffer of "));
+    }
+    CHECK_THAT(refused("-m dgx-h100 -c all_gather -a zero_copy --by-switch"),
+               Contains("the switch has nothing to do") && !Contains("bus GB/s"));
     CHECK_THAT(refused("-m toaster"), Contains("no machine is called 'toaster'") && Contains("dgx-1v"));
     CHECK_THAT(refused("-m dgx-1v -c all_reduse"), Contains("'all_reduse'") && Contains(" all_to_all"));
     CHECK_THAT(refused("-m dgx-1v -a rign"), Contains("'rign'") && Contains(" halving_doubling"));

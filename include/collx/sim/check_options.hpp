@@ -2,6 +2,7 @@
 // Checks that options fit a schedule and a machine.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -21,9 +22,12 @@ inline void check_order(const recording& s, const fabric& f, const std::vector<i
              s.ranks);
 }
 
-// Errors: invalid_argument, which says what does not fit; unsupported if by_switch has no switch.
+// Errors: invalid_argument, which says what does not fit; unsupported if by_switch has no switch, or the switch no
+// step.
 inline void check(const recording& s, const fabric& f, const options& o) {
-    const auto is_rank = [&](int r) { return r >= -1 && r < s.ranks; };
+    const int places = o.orders.empty() ? s.ranks : f.ranks();
+    const auto is_rank = [&](int r) { return r >= -1 && r < places; };
+    const auto is_made_by_switch = [](const short_step& st) { return (st.what & (sched::fold | sched::to_all)) != 0; };
     if (!(o.bytes >= 0) || !std::isfinite(o.bytes) || o.pieces < 1)
         fail(errc::invalid_argument, -1, -1, "give 0 bytes or more, in at least one piece",
              "a simulation of %g bytes in %d pieces", o.bytes, o.pieces);
@@ -32,7 +36,7 @@ inline void check(const recording& s, const fabric& f, const options& o) {
              "a schedule of %d ranks on a machine for %d", s.ranks, f.ranks());
     if (!is_rank(o.slow_rank) || !is_rank(o.dead_rank) || !(o.slowdown >= 1) || !std::isfinite(o.slowdown))
         fail(errc::invalid_argument, -1, -1, "name ranks of the schedule, and a slowdown of 1 or more",
-             "slow rank %d (%g times), dead rank %d of %d ranks", o.slow_rank, o.slowdown, o.dead_rank, s.ranks);
+             "slow rank %d (%g times), dead rank %d of %d ranks", o.slow_rank, o.slowdown, o.dead_rank, places);
     if (!(o.dead_at_ns >= 0))
         fail(errc::invalid_argument, -1, -1, "give 0 or more", "a rank that is dead from %g ns on", o.dead_at_ns);
     for (const auto& order : o.orders) check_order(s, f, order);
@@ -44,6 +48,9 @@ inline void check(const recording& s, const fabric& f, const options& o) {
     if (o.by_switch && f.switch_of_all().to.empty())
         fail(errc::unsupported, -1, -1, "take a machine of one NVSwitch domain of H100 or later, or leave by_switch",
              "no switch that reduces and multicasts is linked to all %d ranks of the machine", f.ranks());
+    if (o.by_switch && std::none_of(s.steps.begin(), s.steps.end(), is_made_by_switch))
+        fail(errc::unsupported, -1, -1, "take an all_reduce by multicast_two_shot, or leave by_switch",
+             "the switch has nothing to do: the schedule neither sums over windows nor stores to all");
 }
 
 } // namespace sim::detail

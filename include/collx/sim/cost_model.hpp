@@ -48,6 +48,12 @@ struct cost_model {
     double wire_bytes_per_byte = 1; // flags that travel with the data
     double most_bytes_per_s = 0;    // payload rate of one message; 0: that of the links
     double reduce_ns_per_byte = 0;  // gamma: of each byte that is reduced
+
+    // Of a message or signal along a path. Path: sim::route.
+    template <class Path>
+    constexpr double latency_ns(const Path& along) const {
+        return hop.of(along.worst) + (with_link_latency ? along.latency_ns : 0);
+    }
 };
 
 // NCCL's algorithms that have a row of costs.

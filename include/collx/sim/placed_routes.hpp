@@ -25,6 +25,7 @@ public:
     }
 
     int orders() const { return static_cast<int>(orders_.size()); }
+    int place(int order, int rank) const { return orders_[sized(order)][sized(rank)]; }
     const route& between(int order, int from, int to) {
         if (!next_.empty() && to == (from + 1) % ranks_)
             if (const route& r = next_[sized(order)][sized(from)]; !r.links.empty()) return r;

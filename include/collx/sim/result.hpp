@@ -26,16 +26,19 @@ struct options {
     // The switch that all ranks are linked to makes sums over all ranks, and stores their results to all (NVLS). For
     // algorithms of the device's multicast_protocol.
     bool by_switch = false;
+    // These two are ranks of the machine, the same ones in all orders.
     int slow_rank = -1; // sends, reduces and starts messages `slowdown` times slower
     double slowdown = 1;
     int dead_rank = -1; // does nothing from dead_at_ns on
     double dead_at_ns = 0;
     bool with_transfers = false;
+
+    double slowness_of(int rank) const { return rank == slow_rank ? slowdown : 1; }
 };
 
 // One message as it travelled.
 struct transfer {
-    int from = 0, to = 0;
+    int from = 0, to = 0;            // ranks of the machine
     double bytes = 0;                // of payload
     double begin_ns = 0, end_ns = 0; // from the first byte's departure to the last byte's arrival
 };

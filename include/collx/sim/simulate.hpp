@@ -57,6 +57,7 @@ public:
 private:
     struct strand {
         int rank = 0, order = 0, iteration = 0;
+        int place = 0; // the rank of the machine that runs it
         const short_step *begin = nullptr, *end = nullptr, *at = nullptr;
         int done = 0;          // how often `at` has been run
         int in = -1, out = -1; // channels of the current step; kept, since the next step's are often the same
@@ -77,8 +78,8 @@ private:
     };
     struct load { // what a flow carries
         int strand = -1;
-        int channel = -1; // -1: a window's bytes
-        int from = 0, to = 0;
+        int channel = -1;     // -1: a window's bytes
+        int from = 0, to = 0; // places
         double bytes = 0;
         picoseconds begin = 0, latency = 0;
     };
@@ -99,6 +100,7 @@ private:
         strand s;
         s.rank = one.rank;
         s.order = order;
+        s.place = routes_.place(order, one.rank);
         s.begin = s.at = s_.steps.data() + one.begin;
         s.end = s_.steps.data() + one.end;
         strands_.push_back(s);
@@ -137,7 +139,7 @@ private:
     void advance(int id) {
         strand& me = at(id);
         for (;;) {
-            if (is_dead(me.rank)) return;
+            if (is_dead(me.place)) return;
             if (me.at == me.end) {
                 if (++me.iteration < options_.pieces) {
                     me.at = me.begin;
@@ -155,8 +157,8 @@ private:
             } else if (!may_begin(id, me, st) || !begin(id, me, st)) return;
         }
     }
-    bool is_dead(int rank) const {
-        return rank == options_.dead_rank && static_cast<double>(now_) >= options_.dead_at_ns * 1e3;
+    bool is_dead(int place) const {
+        return place == options_.dead_rank && static_cast<double>(now_) >= options_.dead_at_ns * 1e3;
     }
 
     int channel_of(int order, int from, int to) {
@@ -220,7 +222,7 @@ private:
         const bool has_operator = (st.what & (sched::reduce | sched::reduce_after | sched::fold)) != 0;
         const int operands = (st.what & sched::fold) != 0 ? std::max(0, st.peer_to - st.peer_from - 1) : 1;
         if (has_operator && !options_.by_switch) ns += model_.reduce_ns_per_byte * bytes_of(st) * operands;
-        if (me.rank == options_.slow_rank) ns *= options_.slowdown;
+        ns *= options_.slowness_of(me.place);
         if (ns > 0) {
             push(now_ + to_picoseconds(ns), event::computed, id);
             return false;
@@ -229,7 +231,7 @@ private:
     }
     void spread(int id) {
         strand& me = at(id);
-        if (!is_dead(me.rank) && begin_spread(id, me, *me.at)) advance(id);
+        if (!is_dead(me.place) && begin_spread(id, me, *me.at)) advance(id);
     }
     bool begin_spread(int id, strand& me, const short_step& st) {
         me.is_spread = true;
@@ -264,18 +266,18 @@ private:
                          : into < 0     ? routes_.between(me.order, from, to)
                                         : way_of(channels_[sized(into)], me, from, to);
         const double wire = bytes * model_.wire_bytes_per_byte;
-        const double slow = from == options_.slow_rank ? options_.slowdown : 1;
+        const int place = routes_.place(me.order, from);
+        const double slow = options_.slowness_of(place);
         double most = model_.most_bytes_per_s * model_.wire_bytes_per_byte;
         if (slow > 1) most = (most > 0 ? std::min(most, r.bytes_per_s) : r.bytes_per_s) / slow;
         ++me.pending;
         ++result_.messages;
         const bool is_near = r.links.empty() || (into < 0 && way == nullptr && model_.pushes);
-        const double latency =
-            is_near ? 0 : (model_.hop.of(r.worst) + (model_.with_link_latency ? r.latency_ns : 0)) * slow;
+        const double latency = is_near ? 0 : model_.latency_ns(r) * slow;
         for (const int l : r.links) result_.link_bytes[sized(l)] += wire;
         const int flow = flows_.start(r, wire, most, now_);
         if (sized(flow) >= loads_.size()) loads_.resize(sized(flow) + 1);
-        loads_[sized(flow)] = {id, into, from, to, bytes, now_, to_picoseconds(latency)};
+        loads_[sized(flow)] = {id, into, place, routes_.place(me.order, to), bytes, now_, to_picoseconds(latency)};
         if (r.links.empty()) push(now_, event::flow_ends, flow, flows_.version(flow));
     }
     void flow_ended(int flow) {
@@ -314,7 +316,7 @@ private:
             }
             if (k == me.rank) continue;
             const route& r = routes_.between(me.order, k, me.rank);
-            const double ns = model_.hop.of(r.worst) + (model_.with_link_latency ? r.latency_ns : 0);
+            const double ns = model_.latency_ns(r) * options_.slowness_of(routes_.place(me.order, k));
             seen = std::max(seen, said_[c][sized(iteration)] + to_picoseconds(ns));
         }
         if (seen > now_) {
@@ -331,14 +333,14 @@ private:
         int waiting = 0;
         const bool is_any_dead = options_.dead_rank >= 0 && is_dead(options_.dead_rank);
         for (const strand& s : strands_) {
-            if (s.is_over || is_dead(s.rank)) continue;
+            if (s.is_over || is_dead(s.place)) continue;
             ++waiting;
-            const bool is_his = is_any_dead && peer_of(s) == options_.dead_rank;
-            if (first == nullptr || (is_his && peer_of(*first) != options_.dead_rank)) first = &s;
+            const bool is_his = is_any_dead && waits_for_place(s) == options_.dead_rank;
+            if (first == nullptr || (is_his && waits_for_place(*first) != options_.dead_rank)) first = &s;
         }
         if (first == nullptr) return;
         if (is_any_dead)
-            fail(errc::peer_failed, first->rank, options_.dead_rank,
+            fail(errc::peer_failed, first->place, options_.dead_rank,
                  "a job goes on without it after shrink(); simulate the ranks that are left",
                  "rank %d is dead from %g ns on, and %d strands wait for it or for each other at %g ns",
                  options_.dead_rank, options_.dead_at_ns, waiting, static_cast<double>(now_) / 1e3);
@@ -350,6 +352,7 @@ private:
         for (const short_step* k = s.begin; k != s.at; ++k) before += k->times;
         return before;
     }
+    int waits_for_place(const strand& s) const { return routes_.place(s.order, peer_of(s)); }
     // The rank whose signal, message or room in a channel a blocked strand lacks.
     int peer_of(const strand& s) const {
         const short_step& st = *s.at;

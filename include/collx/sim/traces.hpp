@@ -3,8 +3,10 @@
 // LogGOPSim (Hoefler, Schneider, Lumsdaine, "LogGOPSim", LSAP 2010).
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include <collx/core/chrome_trace.hpp>
 #include <collx/sim/recording.hpp>
@@ -13,17 +15,30 @@
 COLLX_BEGIN_NAMESPACE
 namespace sim {
 
-// One line of events per rank, with the messages that it sends: each from its first byte's departure to its last
-// byte's arrival. S: a schedule or a recording.
+// One line of events per rank of the machine, with the messages that it sends: each from its first byte's departure to
+// its last byte's arrival. S: a schedule or a recording.
 template <class S>
 std::string to_chrome_trace(const S& s, const result& r) {
+    std::vector<transfer> all = r.transfers;
+    std::stable_sort(all.begin(), all.end(),
+                     [](const transfer& a, const transfer& b) { return a.begin_ns < b.begin_ns; });
+    int ranks = s.ranks;
+    for (const transfer& t : all) ranks = std::max(ranks, t.from + 1);
     chrome_trace trace;
     trace.name_process(trace.simulated, "simulated");
-    for (int k = 0; k < s.ranks; ++k) trace.name_rank(trace.simulated, k);
+    for (int k = 0; k < ranks; ++k) trace.name_rank(trace.simulated, k);
+    std::vector<double> busy_until(static_cast<std::size_t>(ranks), 0);
+    unsigned long long id = 0;
     char bytes[40];
-    for (const transfer& t : r.transfers) {
+    for (const transfer& t : all) {
         std::snprintf(bytes, sizeof bytes, "\"bytes\":%.0f", t.bytes);
-        trace.event(trace.simulated, t.from, "to " + std::to_string(t.to), t.begin_ns, t.end_ns - t.begin_ns, bytes);
+        const std::string name = "to " + std::to_string(t.to);
+        const double ns = t.end_ns - t.begin_ns;
+        // A message may leave while the one before it still travels. Plain events of one line may not overlap.
+        double& until = busy_until[static_cast<std::size_t>(t.from)];
+        if (t.begin_ns >= until) trace.event(trace.simulated, t.from, name, t.begin_ns, ns, bytes);
+        else trace.overlapping(trace.simulated, t.from, ++id, name, t.begin_ns, ns, bytes);
+        until = std::max(until, t.end_ns);
     }
     return trace.text();
 }
