@@ -2,6 +2,8 @@
 //
 // collx_info: reports what collx finds on this machine and in this environment, what works, and one remedy for each
 // problem. Run it where ranks run: under the launcher, in the container, with the limits of the job.
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
@@ -17,6 +19,7 @@
 
 int main(int argc, char** argv) {
     collx::tools::open_missing_standard_descriptors();
+    ::signal(SIGCHLD, SIG_DFL); // inherited as ignored, it would hide how the processes that try something end
     using namespace collx::tools::info;
     bool as_json = false, all_variables = false, is_quick = false;
     CLI::App app("Shows what collx finds here: machine, limits, kernel, job, settings and which transports work.",

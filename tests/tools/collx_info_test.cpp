@@ -48,6 +48,15 @@ TEST_CASE("a usable machine: each section, both transports tried, status 0") {
         CHECK(f.prints(text));
 }
 
+TEST_CASE("started by a program that ignores the ends of its children, all is found as usable as it is") {
+    std::string info;
+    if (!collx_test::find_program("collx_info", info)) return;
+    const auto f = run_program("/usr/bin/env", "--ignore-signal=CHLD '" + info + "'");
+    INFO(f.out << f.err);
+    CHECK(f.status == 0);
+    CHECK(f.prints("  shm      yes: "));
+}
+
 TEST_CASE("JSON has the same sections") {
     std::string info;
     if (!collx_test::find_program("collx_info", info)) return;

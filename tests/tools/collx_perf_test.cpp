@@ -20,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include <collx/sim/machine_file.hpp>
+#include <collx/transport/wait.hpp>
 
 #include "perf/fit.hpp"
 #include "perf/harness.hpp"
@@ -28,6 +29,7 @@
 #include "perf/pattern.hpp"
 #include "perf/sampling.hpp"
 #include "program.hpp"
+#include "support/html_report.hpp"
 
 using namespace collx::tools::perf;
 using collx_test::run_program;
@@ -341,6 +343,10 @@ TEST_CASE("mistakes on the command line are answered with a sentence and status 
         {"all_reduce --transport shm -g 2", "--transport shm runs ranks as processes"},
         {"all_reduce --ranks 2 -r 2", "-r 2 is no rank: there are 2"},
         {"all_reduce -r 5000", "-r 5000 is no rank: there are "}, // of a number that the machine says
+        {"all_reduce -b 8 -e 64 -i 8 -f 2", "give one of them"},
+        {"all_reduce --place out --in-place", "--in-place is --place in, not --place out"},
+        {"all_reduce --place both --in-place", "--in-place is --place in, not --place both"},
+        {"all_reduce --piece 0", "--piece must have a byte"},
         {"all_reduce --place above", "'above' is no place; there are out, in and both"},
         {"broadcast --in-place", "broadcast is not measured in place; all_reduce"},
         {"all_reduce --csv - --json -", "cannot both be written to standard output"},
@@ -464,6 +470,38 @@ TEST_CASE("--every-algo names the fastest first, and says how often the choice i
     CHECK(is_near != (lines[3].find("at 0 of 1 points") != std::string::npos));
     if (choice > 1.2 * fastest) CHECK_FALSE(is_near); // printed times are rounded
     if (choice == fastest) CHECK(is_near);
+}
+
+TEST_CASE("the error of predictions is the median over the points, also of two") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    namespace sim = collx::sim;
+    sim::machine_costs m; // a call takes a second, whatever it is
+    m.cpu = sim::name_of_this_cpu();
+    m.on.count = collx::usable_cores();
+    for (int by = 0; by < sim::medium_count; ++by)
+        for (const bool shares_cores : {false, true}) {
+            m.has[by][shares_cores] = true;
+            m.of[by][shares_cores].of[sim::call] = 1e9;
+        }
+    const collx_test::temporary_file machine, csv;
+    collx::tools::write_text_file(machine.path(), sim::to_text(m));
+    const auto f = run_program(perf, "all_reduce --ranks 2 --sizes 4K,4M --budget-ms 1 --predict " + machine.path() +
+                                         " --csv " + csv.path());
+    INFO(f.err << f.out);
+    REQUIRE(f.status == 0);
+    const auto lines = lines_of(collx_test::file_contents(csv.path()));
+    REQUIRE(lines.size() == 3);
+    double errors[2] = {};
+    for (std::size_t k = 0; k < 2; ++k) {
+        const auto cells = cells_of(lines[k + 1]);
+        errors[k] = 100 * (std::stod(cells.back()) / std::stod(cells[6]) - 1);
+    }
+    const std::string before = "median error ", between = " %, nine of ten within ";
+    const std::size_t at = f.out.find(before), then = f.out.find(between);
+    REQUIRE((at != std::string::npos && then != std::string::npos));
+    CHECK(std::stod(f.out.substr(at + before.size())) == Approx((errors[0] + errors[1]) / 2).epsilon(0.01));
+    CHECK(std::stod(f.out.substr(then + between.size())) == Approx(std::max(errors[0], errors[1])).epsilon(0.01));
 }
 
 TEST_CASE("the table has the columns of nccl-tests, and JSON and the page the same numbers") {
@@ -617,6 +655,11 @@ TEST_CASE("a rank that cannot go on ends all with a message") {
     const auto f = run_program(perf, "all_reduce --ranks 2 --algo zero_copy --sizes 4K");
     CHECK(f.status == 1);
     CHECK(f.complains("zero-copy"));
+    // Whoever started it ignored the ends of its children.
+    const auto ignoring = run_program("/usr/bin/env", "--ignore-signal=CHLD '" + perf +
+                                                          "' all_reduce --ranks 2 --algo zero_copy --sizes 4K");
+    CHECK(ignoring.status == 1);
+    CHECK(ignoring.complains("ended with exit code 1"));
     const auto wrong_count = run_program(perf, "all_reduce --ranks 3 --sizes 8", "COLLX_RANK=0 COLLX_SIZE=1");
     CHECK(wrong_count.status == 2);
     CHECK(wrong_count.complains("--ranks 3, but the launcher started 1"));

@@ -188,8 +188,8 @@ std::string line_of(const std::string& name, const std::vector<double>& fitted, 
         char text[64] = "                          ";
         if (errors.empty()) return std::string(text);
         std::sort(errors.begin(), errors.end());
-        std::snprintf(text, sizeof text, "%6zu %8.1f %% %7.1f %%", errors.size(), 100 * errors[errors.size() / 2],
-                      100 * errors[errors.size() * 9 / 10]);
+        std::snprintf(text, sizeof text, "%6zu %8.1f %% %7.1f %%", errors.size(), 100 * median_of_sorted(errors),
+                      100 * percentile_of_sorted(errors, 0.9));
         return std::string(text);
     };
     char text[160];

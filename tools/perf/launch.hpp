@@ -100,6 +100,7 @@ inline int run_ranks(int ranks, char** argv, int expected) {
     const pid_t parent = ::getpid();
     const std::string job =
         "perf-" + std::to_string(parent) + "-" + std::to_string(now.tv_sec) + "-" + std::to_string(now.tv_nsec);
+    ::signal(SIGCHLD, SIG_DFL); // inherited as ignored, it would hide how ranks end
     std::vector<pid_t> pids;
     int code = 0;
     for (int r = 0; r < ranks && code == 0; ++r) {

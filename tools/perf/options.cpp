@@ -70,6 +70,8 @@ void read_sizes(const CLI::App& app, const words& w, options& o) {
         if (first > last)
             throw std::invalid_argument("-b " + w.first + " is larger than -e " + w.last +
                                         ": the sizes run from -b to -e.");
+        if (step != 0 && app.count("-f") != 0 && w.factor > 1)
+            throw std::invalid_argument("-i adds to a size and -f multiplies it: give one of them.");
         if (step == 0 && !(w.factor > 1))
             throw std::invalid_argument("-f must be above 1: sizes are multiplied by it.");
         for (std::size_t s = first == 0 ? 1 : first; s <= last;) {
@@ -163,6 +165,8 @@ void read_rest(const words& w, options& o) {
     o.type = element(place_in(element_names, w.type, "n element type"));
     o.how = reduction(place_in(reduction_names, w.how, " reduction"));
     std::string place = w.place.empty() ? (o.is_comparison ? "out" : "both") : w.place;
+    if (w.in_place_only != 0 && !w.place.empty() && place != "in")
+        throw std::invalid_argument("--in-place is --place in, not --place " + place + ": give one of them.");
     if (w.in_place_only != 0) place = "in";
     if (place != "out" && place != "in" && place != "both")
         throw std::invalid_argument("'" + place + "' is no place; there are out, in and both.");
@@ -180,6 +184,7 @@ void read_rest(const words& w, options& o) {
     if (w.iterations < 0 || w.warmups < 0) throw std::invalid_argument("-n and -w must not be negative.");
     o.check = w.check != 0;
     if (!w.piece.empty()) o.piece_bytes = parse_size(w.piece);
+    if (!w.piece.empty() && o.piece_bytes == 0) throw std::invalid_argument("A --piece must have a byte or more.");
     if (w.pin != "auto" && w.pin != "yes" && w.pin != "no")
         throw std::invalid_argument("'" + w.pin + "' is no choice for --pin; there are auto, yes and no.");
     o.pin = w.pin == "auto" ? pin_choice::automatic : w.pin == "yes" ? pin_choice::yes : pin_choice::no;

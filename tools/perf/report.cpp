@@ -171,7 +171,7 @@ std::string choice_footer(const run_report& report, const std::vector<std::vecto
     std::sort(errors.begin(), errors.end());
     if (!errors.empty())
         out += formatted("# Predictions of the choice: median error %.1f %%, nine of ten within %.1f %%.\n",
-                         100 * errors[errors.size() / 2], 100 * errors[errors.size() * 9 / 10]);
+                         100 * median_of_sorted(errors), 100 * percentile_of_sorted(errors, 0.9));
     return out + formatted("# Not predicted: %zu of %zu points.\n", points.size() - errors.size(), points.size());
 }
 
