@@ -57,6 +57,12 @@ TEST_CASE("-f takes files of hwloc, too") {
            "pci_type=\"0302 [10de:20b0]\"/></object></object></topology>\n";
     CHECK_THAT(topo("-f " + file + " tree").text, Contains("GPU0, PCIe 15.75 GB/s"));
     CHECK_THAT(topo("-f " + file + " nccl-topology").text, Contains("<system version=\"1\">") && Contains("<gpu "));
+    // Its outermost element says what it is, whatever a comment names.
+    std::ofstream(file) << "<!-- made from a <system> of NCCL --><topology version=\"2.0\">"
+                           "<object type=\"Machine\"><object type=\"NUMANode\" os_index=\"0\"/></object></topology>";
+    CHECK(topo("-f " + file + " tree").text == "CPU0\n");
+    std::ofstream(file) << "<!-- from a <topology> of hwloc -->" + topo("-m dgx-1v nccl-topology").text;
+    CHECK_THAT(topo("-f " + file + " rings").text, Contains("6 rings of 25 GB/s"));
     std::ofstream(file) << "<topology version=\"1.0\"/>";
     const result old = topo("-f " + file + " tree");
     CHECK(old.code == 1);

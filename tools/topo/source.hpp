@@ -102,7 +102,7 @@ int exit_code_of(const char* tool, Work&& work) {
 /// Reads a machine from a file of NCCL or of hwloc. The name of the outermost element tells which of them it is.
 inline topo::graph machine_of_file(const std::string& name, topo::rate_basis basis) {
     const std::string text = text_of_file(name);
-    const bool is_hwloc = text.find("<topology") < text.find("<system");
+    const bool is_hwloc = topo::read_xml(text, name, topo::xml_form::with_text).name == "topology";
     return is_hwloc ? topo::read_hwloc_topology(text, name) : topo::read_nccl_topology(text, name, basis);
 }
 
