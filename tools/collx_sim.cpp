@@ -270,7 +270,8 @@ void add_schedule(CLI::App& app, request& c) {
                    "ring, binomial, hierarchical, hierarchical-trees, ... (else the first that there is)");
     app.add_option("--pieces", c.run.pieces, "the buffer is passed on in so many pieces")
         ->check(CLI::Range(1, 1 << 16));
-    app.add_option("--depth", c.run.depth, "messages that a channel holds")->check(CLI::Range(1, 1 << 16));
+    app.add_option("--depth", c.run.depth, "messages that a channel holds, if the algorithm needs no more")
+        ->check(CLI::Range(1, 1 << 16));
     app.add_flag("--rings", c.with_rings, "share the bytes among the rings that the machine has");
     app.add_flag("--by-switch", c.run.by_switch, "the switch sums and stores to all (NVLS); for -a multicast_two_shot");
     CLI::Option* slow = app.add_option("--slow", c.run.slow_rank, "a slow rank, --slowdown times slower")
@@ -301,7 +302,7 @@ void add_options(CLI::App& app, request& c) {
     app.add_option("--links", c.links, "print so many of the busiest links")->check(CLI::Range(0, 1 << 16));
     app.add_option("--trace", c.trace, "write the messages of the last size for chrome://tracing");
     app.add_option("--report", c.report, "write an HTML page: curves over the sizes, and how busy each link is");
-    app.add_option("--goal", c.goal, "write the schedule for LogGOPSim");
+    app.add_option("--goal", c.goal, "write the schedule for LogGOPSim: one ring, one piece");
     app.option_defaults()->group("Options"); // of subcommands
 }
 

@@ -38,10 +38,8 @@ std::string svg_text(const topo::graph& g, const choices& c) {
     const std::vector<int> ranks = tools::ranks_of(g, c.ranks);
     return topo::to_svg(g, ranks.size() < 2 ? std::vector<topo::ring>{} : topo::find_rings(g, ranks).rings);
 }
-std::string matrix_text(const topo::graph& g, const choices& c) {
-    if (c.matrix.empty()) return topo::to_text(topo::smi_matrix_of(g));
-    return tools::with_file(
-        [&] { return topo::to_text(topo::read_smi_matrix(tools::text_of_file(c.matrix), c.matrix)); });
+std::string text_of_matrix_file(const std::string& file) {
+    return tools::with_file([&] { return topo::to_text(topo::read_smi_matrix(tools::text_of_file(file), file)); });
 }
 
 } // namespace
@@ -56,7 +54,9 @@ int main(int argc, char** argv) {
     app.fallthrough();
     CLI::App* tree = app.add_subcommand("tree", "sites and links");
     CLI::App* matrix = app.add_subcommand("matrix", "classes between GPUs and cards, as nvidia-smi topo -m");
-    matrix->add_option("--read", c.matrix, "print what nvidia-smi has printed into this file");
+    CLI::Option* read = matrix->add_option("--read", c.matrix, "print what nvidia-smi has printed into this file");
+    for (CLI::Option* of_machine : app.get_options([](const CLI::Option* o) { return o->get_name() != "--help"; }))
+        read->excludes(of_machine);
     CLI::App* path = app.add_subcommand("path", "the best path between two sites, and why");
     path->add_option("from", c.from)->required();
     path->add_option("to", c.to)->required();
@@ -73,10 +73,11 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 1000));
     if (const auto ended = tools::exit_of_parsing(app, "collx_topo", argc, argv)) return *ended;
     return tools::exit_code_of("collx_topo", [&] {
-        const topo::graph g = tools::machine_of(c.machine);
         std::string text;
+        if (!c.matrix.empty()) text = text_of_matrix_file(c.matrix);
+        const topo::graph g = c.matrix.empty() ? tools::machine_of(c.machine) : topo::graph();
         if (*tree) text = tools::tree_text(g);
-        if (*matrix) text = matrix_text(g, c);
+        if (*matrix && c.matrix.empty()) text = topo::to_text(topo::smi_matrix_of(g));
         if (*path) text = topo::why(g, g.require(c.from), g.require(c.to)) + "\n";
         if (*rings || *graph_file) text = rings_text(g, c, graph_file->parsed());
         if (*topology_file) text = topo::write_nccl_topology(g, c.sm);

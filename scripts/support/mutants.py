@@ -701,6 +701,8 @@ ROWS = [
      ["topo/hwloc_topology:what is wrong*"]),
     ("an NVLink to a CPU leads to the first one", "topo/nccl_topology.hpp", "int other = l.cpu;", "int other = cpus_[0].site;",
      ["topo/formats:an NVLink to a CPU*"]),
+    ("a written GPU's number is another than the machine's", "topo/nccl_topology_writer.hpp", "place_in(g_.all(at.type, at.host), s));", "s % 64);",
+     ["topo/formats:a written GPU has the number*"]),
     ("a topology file joins NVSwitches that nothing joins", "topo/nccl_topology_writer.hpp", "        require_one_switch_domain();\n", "",
      ["topo/formats:GPUs keep*"]),
     ("a written GPU is of the first capability with its links' rate", "topo/nccl_topology_writer.hpp",

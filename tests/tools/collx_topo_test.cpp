@@ -103,6 +103,8 @@ TEST_CASE("what it writes it reads, and what is wrong it refuses") {
     CHECK_THAT(ends(2, "-m dgx-1v --nic 50 tree"), Contains("there is one host (add --hosts"));
     CHECK_THAT(ends(2, "-m dgx-1v -f x.xml tree"), Contains("more than one machine (give one of"));
     CHECK_THAT(ends(2, "-m dgx-1v --sysfs /tmp tree"), Contains("more than one machine"));
+    for (const char* machine : {"-m dgx-1v", "-f x.xml", "--sysfs /tmp", "--hosts 2", "--nccl-rates"})
+        CHECK_THAT(ends(2, machine + std::string(" matrix --read x.txt")), Contains(" excludes --read"));
     CHECK_THAT(ends(2, "-m dgx-1v nccl-topology --sm 0"), Contains("--sm"));
     CHECK_THAT(ends(1, "-m dgx-1v tree > /dev/full"), Contains("standard output is not complete: No space left"));
     CHECK_THAT(ends(0, "-m dgx-1v --hosts 2 nccl-graph --ranks 8,9"), Contains("<gpu dev=\"1\"/>"));

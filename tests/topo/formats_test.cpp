@@ -130,6 +130,22 @@ TEST_CASE("machines that are written are read again") {
     CHECK(find_path(again, again.require("GPU0"), again.require("GPU3")).bytes_per_s == Approx(721.8e9));
 }
 
+TEST_CASE("a written GPU has the number of the machine's, whichever CPU of the file comes first") {
+    const graph g = dgx_a100(), again = read_nccl_topology(write_nccl_topology(g)); // GPU0 is on NUMA node 3
+    int place = 0;
+    for (const int s : g.all(site_type::gpu)) {
+        const site& there = again.at(again.require(g.name(s)));
+        CHECK(there.numa == g.at(s).numa);
+        CHECK(there.device == place++);
+    }
+    place = 0;
+    for (const int s : g.all(site_type::nic)) {
+        const site& there = again.at(again.require(g.name(s)));
+        CHECK(there.numa == g.at(s).numa);
+        CHECK(there.device == place++);
+    }
+}
+
 TEST_CASE("GPUs keep their numbers on their host: in graph files, and in topology files of several hosts") {
     std::string text = "<system version=\"1\">";
     for (const char* host : {"0x1", "0x2"}) {
@@ -326,6 +342,10 @@ TEST_CASE("the matrix of nvidia-smi is read and printed") {
     CHECK(a100.cells[0][15] == "SYS");
     const smi_matrix again = read_smi_matrix(to_text(a100));
     CHECK(again.cells == a100.cells);
+    // GPUs of one of several hosts have another name, and a NUMA node all the same.
+    const std::string first_host = to_text(smi_matrix_of(on_rails(dgx_a100(), 2, 25)));
+    CHECK_THAT(first_host, Contains("\tSYS\tN/A\t3\nh0.GPU1\t"));
+    CHECK(first_host.find("N/A", first_host.find("\nh0.NIC0")) == first_host.npos);
     CHECK(again.numa[0] == 3);
     CHECK(smi_matrix_of(dgx_1v()).cells[0][5] == "SYS"); // nvidia-smi does not know paths through a neighbour
 

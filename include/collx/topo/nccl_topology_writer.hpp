@@ -3,10 +3,10 @@
 // out, as NCCL finds it itself; bus ids are made from the numbers of sites.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -142,13 +142,18 @@ private:
             if (g_.arc_at(i).type == link_type::pcie) return true;
         return false;
     }
+    static int place_in(const std::vector<int>& all, int s) {
+        return static_cast<int>(std::find(all.begin(), all.end(), s) - all.begin());
+    }
+    // The number of a GPU or card on its host, as in a graph file (nccl_graph_of()).
+    std::string number_of(int s) const {
+        const site& at = g_.at(s);
+        return std::to_string(at.device >= 0 ? at.device : place_in(g_.all(at.type, at.host), s));
+    }
     xml_element gpu_of(int s) {
         const std::string sm = std::to_string(sm_ != 0 ? sm_ : capability_of(s));
-        const int nth = gpus_of_[g_.at(s).host]++, device = g_.at(s).device >= 0 ? g_.at(s).device : nth;
-        xml_element gpu{"gpu",
-                        {{"dev", std::to_string(device)}, {"sm", sm}, {"rank", std::to_string(gpus_++)}, {"gdr", "1"}},
-                        {},
-                        0};
+        const std::string rank = std::to_string(place_in(g_.all(site_type::gpu), s));
+        xml_element gpu{"gpu", {{"dev", number_of(s)}, {"sm", sm}, {"rank", rank}, {"gdr", "1"}}, {}, 0};
         for (const int i : g_.arcs_of(s)) {
             const arc& a = g_.arc_at(i);
             const std::string count = std::to_string(a.lanes);
@@ -168,13 +173,14 @@ private:
     }
     xml_element nic_of(int s) {
         const site& at = g_.at(s);
-        const int nth = nics_of_[at.host]++;
-        const std::string number = std::to_string(at.device >= 0 ? at.device : nth);
         double rate = at.port_bytes_per_s;
         for (const int i : g_.arcs_of(s))
             if (g_.arc_at(i).type == link_type::network) rate = g_.arc_at(i).bytes_per_s;
         xml_element net{
-            "net", {{"name", at.name}, {"dev", number}, {"speed", std::to_string(std::lround(rate / 125e3))}}, {}, 0};
+            "net",
+            {{"name", at.name}, {"dev", number_of(s)}, {"speed", std::to_string(std::lround(rate / 125e3))}},
+            {},
+            0};
         if (at.rail >= 0) net.attributes.emplace_back("rail", std::to_string(at.rail));
         net.attributes.emplace_back("gdr", "1");
         return {"nic", {}, {net}, 0};
@@ -182,15 +188,14 @@ private:
 
     const graph& g_;
     const int sm_;
-    int gpus_ = 0;
-    std::map<int, int> gpus_of_, nics_of_; // by host
 };
 
 } // namespace detail
 
 // Writes g. sm: compute capability of the GPUs (60 P100, 70 V100, 80 A100, 90 H100, 100 B200), from which NCCL takes
-// the rate of a link; 0: of each GPU the one whose links are as fast. Ranks are numbered in the order of the file.
-// Errors: invalid_argument for a machine with NVSwitches that no NVLinks join.
+// the rate of a link; 0: of each GPU the one whose links are as fast. Ranks and devices have the numbers that the GPUs
+// have in g, whatever their order in the file. Errors: invalid_argument for a machine with NVSwitches that no NVLinks
+// join.
 inline std::string write_nccl_topology(const graph& g, int sm = 0) {
     return to_xml(detail::nccl_topology_writer(g, sm).write());
 }

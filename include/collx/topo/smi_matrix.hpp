@@ -122,7 +122,7 @@ inline smi_matrix smi_matrix_of(const graph& g, int host = 0) {
     for (const int a : sites) {
         m.names.push_back(g.name(a));
         m.cpus.emplace_back();
-        m.numa.push_back(g.at(a).numa);
+        m.numa.push_back(g.at(a).type == site_type::gpu ? g.at(a).numa : -1);
         m.cells.emplace_back();
         for (const int b : sites) {
             const path p = find_path(g, a, b);
@@ -151,8 +151,8 @@ inline std::string to_text(const smi_matrix& m) {
     for (std::size_t row = 0; row < m.names.size(); ++row) {
         text += m.names[row];
         for (const std::string& cell : m.cells[row]) text += "\t" + (cell == "X" ? " X " : cell);
-        const bool has_numa = m.names[row].compare(0, 3, "GPU") == 0 && m.numa[row] >= 0;
-        if (has_numa) text += "\t" + (m.cpus[row].empty() ? "N/A" : m.cpus[row]) + "\t" + std::to_string(m.numa[row]);
+        if (m.numa[row] >= 0)
+            text += "\t" + (m.cpus[row].empty() ? "N/A" : m.cpus[row]) + "\t" + std::to_string(m.numa[row]);
         text += "\n";
     }
     return text;
