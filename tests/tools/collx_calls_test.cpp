@@ -109,6 +109,9 @@ TEST_CASE("after a failure collx_run and collx_calls say which rank did not come
     const auto events = nlohmann::json::parse(file_contents(trace.path()))["traceEvents"];
     for (const auto& e : events) (e["pid"] == 0 ? is_predicted : is_recorded) = true;
     CHECK((is_predicted && is_recorded));
+    for (const std::string& none : {folder, beside.path() + ".none"})
+        CHECK(run_program(calls, "'" + folder + "' --trace '" + trace.path() + "' --beside '" + none + "'")
+                  .complains("collx_calls: " + none + " is no file that can be read."));
     const finished unwritten = run_program(calls, "'" + folder + "' --trace /no/such/folder/x.json");
     CHECK(unwritten.status == 1);
     CHECK(unwritten.complains("collx_calls: cannot write /no/such/folder/x.json."));

@@ -23,6 +23,7 @@
 #include <catch2/catch.hpp>
 
 #include "support/command_line.hpp"
+#include "support/launch/output.hpp"
 
 #include "collx_run_support.hpp"
 
@@ -263,6 +264,27 @@ TEST_CASE("sixteen ranks") {
     CHECK(lines.size() == 16);
     CHECK(std::set<std::string>(lines.begin(), lines.end()) == want);
     CHECK(r.status == 0);
+}
+
+TEST_CASE("a line that is broken for its length has no empty line behind it, wherever its line break comes") {
+    using collx::tools::launch::line_splitter;
+    constexpr std::size_t most = line_splitter::most_bytes;
+    const auto lengths = [](const std::vector<std::string>& parts) {
+        line_splitter lines;
+        std::vector<std::size_t> all;
+        const auto emit = [&](std::string_view line) { all.push_back(line.size()); };
+        for (const auto& part : parts) lines.feed(part, emit);
+        lines.finish(emit);
+        return all;
+    };
+    const std::string whole(most, 'x');
+    using list = std::vector<std::size_t>;
+    CHECK(lengths({whole, "\ny\n"}) == list{most, 1});
+    CHECK(lengths({whole + "\n", "y\n"}) == list{most, 1});
+    CHECK(lengths({whole, "z\n\ny"}) == list{most, 1, 0, 1}); // an empty line of the program is one
+    CHECK(lengths({whole, "\n\n"}) == list{most, 0});
+    CHECK(lengths({whole, whole, "", "\n"}) == list{most, most});
+    CHECK(lengths({"\n", "a\n"}) == list{0, 1});
 }
 
 TEST_CASE("a lot of output arrives completely and in order, line by line") {

@@ -56,6 +56,7 @@ TEST_CASE("-f takes files of hwloc, too") {
            "<object type=\"Bridge\" bridge_type=\"0-1\"><object type=\"PCIDev\" pci_busid=\"0000:00:02.0\" "
            "pci_type=\"0302 [10de:20b0]\"/></object></object></topology>\n";
     CHECK_THAT(topo("-f " + file + " tree").text, Contains("GPU0, PCIe 15.75 GB/s"));
+    CHECK(topo("--nccl-rates -f " + file + " tree").code == 2);
     CHECK_THAT(topo("-f " + file + " nccl-topology").text, Contains("<system version=\"1\">") && Contains("<gpu "));
     // Its outermost element says what it is, whatever a comment names.
     std::ofstream(file) << "<!-- made from a <system> of NCCL --><topology version=\"2.0\">"
@@ -103,6 +104,7 @@ TEST_CASE("what it writes it reads, and what is wrong it refuses") {
     CHECK_THAT(ends(2, "-m dgx-1v --nic 50 tree"), Contains("there is one host (add --hosts"));
     CHECK_THAT(ends(2, "-m dgx-1v -f x.xml tree"), Contains("more than one machine (give one of"));
     CHECK_THAT(ends(2, "-m dgx-1v --sysfs /tmp tree"), Contains("more than one machine"));
+    CHECK_THAT(ends(2, "--nccl-rates tree"), Contains("the rates that its system reports (name a machine"));
     for (const char* machine : {"-m dgx-1v", "-f x.xml", "--sysfs /tmp", "--hosts 2", "--nccl-rates"})
         CHECK_THAT(ends(2, machine + std::string(" matrix --read x.txt")), Contains(" excludes --read"));
     CHECK_THAT(ends(2, "-m dgx-1v nccl-topology --sm 0"), Contains("--sm"));

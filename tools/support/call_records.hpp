@@ -75,6 +75,9 @@ inline void write_trace(const std::vector<recorded_calls>& all, const std::strin
                         const std::string& beside = "") {
     std::string text = to_chrome_trace(all);
     if (!beside.empty()) {
+        std::error_code none;
+        if (!std::filesystem::exists(beside, none) || std::filesystem::is_directory(beside, none))
+            throw std::runtime_error(beside + " is no file that can be read.");
         std::ifstream other(beside);
         const auto read = nlohmann::json::parse(other, nullptr, false);
         if (!read.is_object() || !read.contains("traceEvents") || !read["traceEvents"].is_array())

@@ -99,11 +99,21 @@ int exit_code_of(const char* tool, Work&& work) {
     }
 }
 
+/// For a machine whose links have the rates that its system reports, which --nccl-rates would not change.
+inline void require_published(topo::rate_basis basis) {
+    if (basis != topo::rate_basis::published)
+        fail(errc::invalid_argument, -1, -1, "name a machine by --machine or NCCL's file, or leave --nccl-rates",
+             "the links of this machine have the rates that its system reports");
+}
+
 /// Reads a machine from a file of NCCL or of hwloc. The name of the outermost element tells which of them it is.
 inline topo::graph machine_of_file(const std::string& name, topo::rate_basis basis) {
-    const std::string text = text_of_file(name);
-    const bool is_hwloc = topo::read_xml(text, name, topo::xml_form::with_text).name == "topology";
-    return is_hwloc ? topo::read_hwloc_topology(text, name) : topo::read_nccl_topology(text, name, basis);
+    const std::string text = with_file([&] { return text_of_file(name); });
+    const bool is_hwloc =
+        with_file([&] { return topo::read_xml(text, name, topo::xml_form::with_text).name == "topology"; });
+    if (is_hwloc) require_published(basis);
+    return with_file(
+        [&] { return is_hwloc ? topo::read_hwloc_topology(text, name) : topo::read_nccl_topology(text, name, basis); });
 }
 
 /// The machine that the options name: a known one, a topology file, or the tree under sysfs; `hosts` of it on rails.
@@ -135,7 +145,8 @@ inline topo::graph machine_of(const machine_choice& c) {
     require_one_machine(c);
     const auto basis = c.nccl_rates ? topo::rate_basis::nccl : topo::rate_basis::published;
     topo::graph g;
-    if (!c.file.empty()) g = with_file([&] { return machine_of_file(c.file, basis); });
+    if (c.file.empty() && c.machine.empty()) require_published(basis);
+    if (!c.file.empty()) g = machine_of_file(c.file, basis);
     else if (!c.machine.empty()) {
         const auto it = known_machines().find(c.machine);
         std::string names;

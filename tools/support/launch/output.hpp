@@ -22,7 +22,8 @@
 
 namespace collx::tools::launch {
 
-/// Splits a stream of bytes into lines. A line longer than `most_bytes` is broken, so that memory stays bounded.
+/// Splits a stream of bytes into lines. A line longer than `most_bytes` is broken, so that memory stays bounded. Where
+/// its own line break comes directly after such a part, no empty line follows.
 class line_splitter {
 public:
     static constexpr std::size_t most_bytes = 1 << 20;
@@ -33,10 +34,12 @@ public:
         while (!bytes.empty()) {
             const auto end = bytes.find('\n');
             partial_ += bytes.substr(0, end);
-            if (end == std::string_view::npos && partial_.size() < most_bytes) return;
-            emit(std::string_view(partial_));
+            const bool is_broken = end == std::string_view::npos;
+            if (is_broken && partial_.size() < most_bytes) return;
+            if (!partial_.empty() || !was_broken_) emit(std::string_view(partial_));
             partial_.clear();
-            if (end == std::string_view::npos) return;
+            was_broken_ = is_broken;
+            if (is_broken) return;
             bytes.remove_prefix(end + 1);
         }
     }
@@ -49,6 +52,7 @@ public:
 
 private:
     std::string partial_;
+    bool was_broken_ = false; // what was emitted last is not the end of its line
 };
 
 /// Standard output or standard error of the launcher, written only when that cannot block.
