@@ -655,7 +655,7 @@ TEST_CASE("a rank that cannot go on ends all with a message") {
     const auto f = run_program(perf, "all_reduce --ranks 2 --algo zero_copy --sizes 4K");
     CHECK(f.status == 1);
     CHECK(f.complains("zero-copy"));
-    // Whoever started it ignored the ends of its children.
+    // The parent process ignores how its children end, which exec passes on.
     const auto ignoring = run_program("/usr/bin/env", "--ignore-signal=CHLD '" + perf +
                                                           "' all_reduce --ranks 2 --algo zero_copy --sizes 4K");
     CHECK(ignoring.status == 1);
