@@ -8,6 +8,8 @@
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/broadcast.hpp>
 #include <collx/comm/explain_devices.hpp>
+#include <collx/comm/gather.hpp>
+#include <collx/comm/scatter.hpp>
 #include <collx/topo/machines.hpp>
 
 #include <algorithm>
@@ -71,6 +73,22 @@ TEST_CASE("long sums take the bytes of the algorithm over the link's rate") {
         // LL words move 150 GB/s.
         CHECK(us(e, "one_shot by LL words") == Approx(bytes * (n - 1) / 150e3).epsilon(0.15));
         CHECK_THAT(to_text(e), Contains("Devices behind a switch") && Contains("as on one H200"));
+    }
+}
+
+TEST_CASE("gather and scatter go as the exchange that they are on devices") {
+    const topo::graph g = topo::dgx_h100();
+    for (const int n : {2, 8}) {
+        sim::fabric f = some_of(g, n);
+        for (const explanation& e : {explain_on_devices(f, gather, 1 << 30), explain_on_devices(f, scatter, 1 << 30)}) {
+            CAPTURE(to_text(e));
+            CHECK(e.chosen().name == "pairwise");
+            const double by_links_ns = double{1 << 30} * (n - 1) / n / 450; // steps of pieces come on top
+            CHECK(e.chosen().predicted_ns > by_links_ns);
+            CHECK(e.chosen().predicted_ns < 2 * by_links_ns);
+            CHECK_THAT(e.because, Contains("each part goes straight to its rank"));
+            for (const auto& k : e.candidates) CHECK(k.name != "linear");
+        }
     }
 }
 

@@ -92,6 +92,10 @@ TEST_CASE("collx_sim devices: what a call on device memory takes, and why") {
     CHECK_THAT(sim("devices -m dgx-h100 -b 256MiB --deterministic").text, Contains("8 ranks: two_shot\n"));
     CHECK_THAT(sim("devices -m dgx-a100 --ranks 0,1,2,3 -c all_gather -b 1MiB").text,
                Contains("all_gather of 1 MiB, 4 ranks: one_shot\n"));
+    for (const char* op :
+         {"reduce", "broadcast", "reduce_scatter", "gather", "scatter", "all_to_all", "scan", "exclusive_scan"})
+        CHECK_THAT(sim("devices -m dgx-h100 --ranks 0,1 -b 0,1MB -c " + std::string(op)).text,
+                   Contains(op + std::string(" of 0 B, 2 ranks: ")) && Contains(" of 1 MiB, 2 ranks: "));
     const result wrong = sim("devices -m dgx-h100 -c all_sum");
     CHECK(wrong.code != 0);
     CHECK_THAT(wrong.text, Contains("no collective is called 'all_sum'") && Contains("reduce_scatter"));

@@ -33,9 +33,13 @@ inline const char* words_of(choices::protocol p) {
     return p == choices::protocol::packets ? " by LL words" : p == choices::protocol::multicast ? " by the switch" : "";
 }
 
+// Whether the parts move in one exchange, of which all but the root's messages are empty: device_calls::equal_parts().
+constexpr bool is_exchange_on_devices(collective c) { return c == collective::gather || c == collective::scatter; }
+
 // The row that a call takes. The rows of the switch come first, as in by_kernel.
 inline choice_made row_on_devices(collective c, std::size_t bytes, int ranks, bool may_switch) {
     const choices::situation s{.bytes = bytes, .ranks = ranks};
+    if (is_exchange_on_devices(c)) c = collective::send_recv;
     if (may_switch)
         if (const choices::row* const r = choices::find_choice(choices::switched, c, s)) return {choices::switched, r};
     return {choices::device, choices::find_choice(choices::device, c, s)};
@@ -87,11 +91,13 @@ explanation explain_on_devices(sim::fabric& devices, std::size_t bytes, const de
                   .no_times = {}};
     algo::algorithms<C>::for_each([&](auto a) {
         using A = decltype(a);
-        const std::string name = A::name;
+        // The messages of such an exchange are those of `linear`.
+        const bool is_exchange = detail::is_exchange_on_devices(C) && std::string(A::name) == "linear";
+        const std::string name = is_exchange ? choices::name_of(made.row->use) : A::name;
         const bool is_switch = name == "multicast_two_shot";
         if (name == "zero_copy" || (ordered && sched::reorders_v<A>)) return;
         const auto add = [&](protocol p) {
-            const bool is_chosen = detail::is_that_of(*made.row, A::name) && made.row->by == p;
+            const bool is_chosen = detail::is_that_of(*made.row, name.c_str()) && made.row->by == p;
             e.candidates.push_back(
                 {name + detail::words_of(p), detail::on_devices_ns<A>(devices, p, bytes, o.lanes), is_chosen});
         };
