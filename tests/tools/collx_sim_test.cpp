@@ -27,8 +27,9 @@ struct result {
     int code;
     std::string text;
 };
-result sim(const std::string& arguments) {
-    std::FILE* p = ::popen((COLLX_TOOL_DIR "/collx_sim 2>&1 " + arguments).c_str(), "r");
+// before: shell commands, each with its semicolon.
+result sim(const std::string& arguments, const std::string& before = "") {
+    std::FILE* p = ::popen((before + COLLX_TOOL_DIR "/collx_sim 2>&1 " + arguments).c_str(), "r");
     if (p == nullptr) return {-1, ""};
     std::string text;
     for (char part[4096]; const std::size_t n = std::fread(part, 1, sizeof part, p);) text.append(part, n);
@@ -264,6 +265,11 @@ TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
     CHECK_THAT(refused("-m dgx-1v --slow 8 --slowdown 2"), Contains("slow rank 8"));
     CHECK_THAT(refused("-m dgx-1v -a one_shot --goal /dev/null"), Contains("GOAL has messages only"));
     CHECK_THAT(ends(1, "-m dgx-1v --trace /no/such/file"), Contains("cannot write"));
+    const std::string file = "/tmp/collx-sim-limit-" + std::to_string(::getpid());
+    const result limited = sim("-m dgx-1v --trace " + file, "ulimit -f 1; "); // no signal ends it
+    CHECK(limited.code == 1);
+    CHECK_THAT(limited.text, Contains("cannot write '" + file + "'"));
+    ::unlink(file.c_str());
     CHECK_THAT(refused("-m dgx-1v --ranks 0,99"), Contains("rank 99 of a machine for 8 ranks"));
     CHECK_THAT(ends(1, "-f /no/such/file"), Contains("no file '/no/such/file'"));
     CHECK_THAT(refused("--rails 8"), Contains("rails of '8'") && Contains("--rails 2048x8"));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <signal.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -13,9 +14,11 @@
 namespace collx::tools {
 
 /// Call it first in main(). Otherwise a socket or shared memory could become descriptor 1, and the tool would print
-/// into it. `output`: how a missing standard output is opened. O_RDONLY: writes fail, and ended() says so; O_RDWR: what
-/// is written is dropped.
+/// into it. `output`: how a missing standard output is opened. O_RDONLY: writes fail, and ended() says so, as where a
+/// limit of file size would end the tool by a signal. O_RDWR, for a launcher, whose programs inherit what signals do:
+/// what is written is dropped.
 inline void open_missing_standard_descriptors(int output = O_RDONLY) {
+    if (output == O_RDONLY) ::signal(SIGXFSZ, SIG_IGN); // write() then fails with EFBIG
     for (int fd = 0; fd <= 2; ++fd)
         if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF)
             (void)!::open("/dev/null", fd == 1 ? output : O_RDWR); // the lowest free one: fd
