@@ -256,8 +256,8 @@ void add_flags(CLI::App& app, words& w, options& o) {
         ->group("Ranks");
     app.add_option("--pin", w.pin, "each rank on a core of its own: auto (if there are enough), yes, no")
         ->group("Ranks");
-    app.add_option("-n,--iters", w.iterations, "timed calls (default: as many as fit --budget-ms)")->group("Measuring");
-    app.add_option("-w,--warmup_iters", w.warmups, "untimed calls (default: 4 batches and 2 ms)")->group("Measuring");
+    app.add_option("-n,--iters", w.iterations, "timed calls (0: as many as fit --budget-ms)")->group("Measuring");
+    app.add_option("-w,--warmup_iters", w.warmups, "untimed calls (0: 4 batches and 2 ms)")->group("Measuring");
     app.add_option("-c,--check", w.check, "1: check every element of every rank first; 0: do not (1)")
         ->group("Measuring");
     app.add_option("--budget-ms", o.budget_ms, "timed part of one point (150)")->group("Measuring");
