@@ -25,7 +25,7 @@ public:
 private:
     void set_up() override {
         is_set_up_.clear();
-        // The others hear of a rank that ends without an error when they have waited for it as long as a call may.
+        // Kernels wait for a rank that ends without an error as long as a call may.
         if (fault_ == fault::leaves) fault_ = fault::throws;
     }
     device_place with_stream(unsigned draw) {

@@ -91,6 +91,31 @@ TEST_CASE("a rank that leaves without sending is named") {
     CHECK(all[1].took_ns < collx_test::patient(25'000'000'000));
 }
 
+TEST_CASE("a rank that ends a communicator, and lives, is named by those that wait for it there") {
+    collx_test::processes all;
+    run_three(all, [](collx::communicator& world) {
+        {
+            auto other = world.split(0);
+            std::vector<int> x(1000, 1);
+            collx::all_reduce(other, x);
+            if (world.rank() != 2) {
+                const auto begin = collx::now_ns();
+                try {
+                    collx::all_reduce(other, x);
+                    throw collx::error(collx::errc::protocol, world.rank(), -1, "not told", "");
+                } catch (const collx::peer_failed& e) {
+                    if (e.peer() != 2 || collx::now_ns() - begin > collx_test::patient(25'000'000'000)) throw;
+                }
+            }
+        }
+        collx::barrier(world);
+    });
+    for (int r = 0; r < 3; ++r) {
+        INFO(all[r].what);
+        CHECK(all[r].is_ok());
+    }
+}
+
 TEST_CASE("a program that only asks, and never waits, hears of a death and of time that has run out") {
     collx_test::processes all;
     run_three(all, [](collx::communicator& world) {

@@ -128,8 +128,9 @@ public:
             throw;
         }
     }
-    // A failure of the proxy's communicator, or of the program's, ends waits on the rail, too.
+    // A failure of the proxy's communicator, or of the program's, ends waits inside the domain and on the rail, too.
     void heed(communicator_core* side) {
+        inside_->internals().failure_parent = side;
         if (is_on_rail()) rail_->internals().failure_parent = side;
     }
     int rank_of(int inner) const { return inner < 0 ? inner : map().rank_of(node_, inner); } // among all ranks

@@ -61,7 +61,8 @@ COLLX_BEGIN_NAMESPACE
     if (recorder) recorder->set_observer({});          // what the observer refers to may be gone
     if (helper) helper->leave();                       // before what the progress thread uses ends
     if (home->mark.is_child()) (void)device.release(); // the device part's thread is the parent's
-    device = sole_ptr<detail::device_part>();          // the device part uses what follows
+    else end_calls();
+    device = sole_ptr<detail::device_part>(); // the device part uses what follows
     pending.leave_all(failure(errc::aborted, net.rank()));
     if (!pending.empty() && !home->mark.is_child() && !net.failed()) abandon(); // no call will move them on
     if (!home->mark.is_child()) leave();
@@ -98,6 +99,11 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
     if (made_for != nullptr) return; // its calls are none of the program's
     record_if_wanted();
     if (recorder && from.recorder) recorder->set_observer(from.recorder->observer());
+}
+
+[[gnu::cold]] COLLX_ONCE void communicator_core::end_calls() {
+    net.say_end();
+    if (net.remote() != nullptr && pending.empty()) net.remote()->say_bye();
 }
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::leave() {

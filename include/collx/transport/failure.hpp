@@ -74,7 +74,9 @@ inline void report_in(atomic<std::uint64_t>& word, failure f) {
 
 // The rank that a rank waits for, and what for. An operation with several strands names one of several ranks.
 struct awaited {
-    enum class why : std::uint8_t { one_of_several, message, room }; // room: it sends, and the peer does not receive
+    // room: it sends, and the peer does not receive. end: it makes no more calls, and waits until the others have
+    // completed theirs.
+    enum class why : std::uint8_t { one_of_several, message, room, end };
     int rank = -1;
     why what = why::one_of_several;
     constexpr awaited() = default;
@@ -97,6 +99,7 @@ struct waiting_word {
     std::int64_t said_at_ns() const { return static_cast<std::int64_t>(word >> 16 << 16); }
     int peer() const { return static_cast<int>(word & most_ranks) - 1; }
     awaited::why what() const { return static_cast<awaited::why>(word >> 14 & 3); }
+    bool is_end() const { return what() == awaited::why::end; } // stays true
     // For how long a word shows that its rank still waits. A waiting rank renews its word every few milliseconds while
     // it runs. On a busy machine it may not run for a good part of a second.
     static constexpr std::int64_t fresh_ns(std::int64_t limit_ns) {
@@ -124,7 +127,7 @@ struct waiting_words {
     bool hear_from_host(std::uint32_t r, std::uint32_t low, std::uint32_t age) const {
         if (at == nullptr) return true;
         const auto most = static_cast<std::uint32_t>(ranks);
-        if (r >= most || low >> 14 > 2 || (low & waiting_word::most_ranks) > most) return false;
+        if (r >= most || low >> 16 != 0 || (low & waiting_word::most_ranks) > most) return false;
         const std::uint64_t now = static_cast<std::uint64_t>(now_ns()) >> 16;
         hear(static_cast<int>(r), waiting_word((now > age ? now - age : 0) << 16 | low));
         return true;
@@ -168,7 +171,7 @@ inline chain_end follow_chain(const waiting_words& words, int first, awaited nex
                               std::int64_t fresh_ns, std::int64_t late_ns) {
     int r = next.rank, steps = 0;
     for (; r >= 0 && r != first && steps < words.ranks; ++steps, fresh_ns += late_ns) {
-        if (r >= words.ranks || now - words.of(r).said_at_ns() > fresh_ns) return {r};
+        if (r >= words.ranks || words.of(r).is_end() || now - words.of(r).said_at_ns() > fresh_ns) return {r};
         r = words.of(r).peer();
     }
     if (r < 0) return {-1};
