@@ -116,6 +116,14 @@ TEST_CASE("a rank that ends a communicator, and lives, is named by those that wa
     }
 }
 
+TEST_CASE("ranks that make no more calls may still meet") {
+    CHECK_NOTHROW(collx::run_threads(2, [](collx::communicator& world) {
+        world.internals().net.say_end();
+        if (world.rank() == 1) ::usleep(50'000);
+        collx::barrier(world);
+    }));
+}
+
 TEST_CASE("a program that only asks, and never waits, hears of a death and of time that has run out") {
     collx_test::processes all;
     run_three(all, [](collx::communicator& world) {
