@@ -68,7 +68,6 @@ public:
             forget();
             return;
         }
-        core().net.say_end();
         // Kernels of peers may read this rank's memory a little longer than its own do, and memory that a peer still
         // has open by CUDA IPC must not be freed either.
         bool may_free = team_ == nullptr;

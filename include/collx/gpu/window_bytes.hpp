@@ -64,7 +64,6 @@ public:
         bool may_free = false;
         try {
             route_.unmap(); // what this rank's kernels have used
-            core().net.say_end();
             may_free = all_leave(side_, while_leaving(side_.internals().settings.timeout_ns));
         } catch (const error&) {
         }
