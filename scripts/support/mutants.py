@@ -1009,6 +1009,7 @@ ROWS = [
      "auto come = async::barrier(c);", "barrier(c, limit);\n    auto come = async::barrier(c);", ["gpu/ends:a rank whose*"]),
     ("a communicator without calls on devices does not wait at its end", "gpu/limits.hpp", "limit.timeout.count() > 0 ? limit.timeout : usual", "limit.timeout",
      ["gpu/calls:ranks that may share*"]),
+    ("shrink() waits for who has ended the communicator", "job/communicator_core.hpp", " || (net.is_here(r) && net.waits().of(r).is_end())", "", ["job/leaving:a rank that ends*"]),
     ("who ends a communicator does not say so", "job/communicator_core_once.hpp", "else end_calls();", "", ["job/leaving:a rank that ends*"]),
     ("waits inside a domain do not hear of the failure of another one", "gpu/domains.hpp", "inside_->internals().failure_parent = side;", "", ["gpu/ends:a rank that ends*"]),
     ("the end of a checked communicator is compared as a call", "gpu/limits.hpp", "c.internals().settings.checked = 0;", "", ["gpu/ends:a rank whose*"]),

@@ -30,7 +30,7 @@ inline void add_member(std::uint64_t* bits, int r) { bits[r / 64] |= std::uint64
 // learns of the death, and does not wait for those who shrink.
 [[gnu::cold]] inline void end_for_the_dead(communicator_core& c) {
     for (int r = 0; r < c.net.size() && !c.net.failed(); ++r)
-        if (r != c.net.rank() && c.home->is_gone(c.members[r])) c.net.report(failure(errc::peer_failed, r));
+        if (c.is_gone(r)) c.net.report(failure(errc::peer_failed, r));
     c.net.announce_failure();
 }
 
@@ -65,7 +65,7 @@ public:
             for (int r = 0; r < c_.net.size() && !is_decided(); ++r)
                 while (!has_come(r) && !is_decided()) {
                     if (!b.pause()) continue;
-                    if (is_gone(r)) break;
+                    if (c_.is_gone(r)) break;
                     if (until.passed()) withdraw(r);
                 }
         } while (!is_decided() && !propose());
@@ -87,7 +87,7 @@ private:
         int count = 0;
         for (auto& word : note.members) word = 0;
         for (int r = 0; r < c_.net.size(); ++r) {
-            if (is_gone(r)) continue;
+            if (c_.is_gone(r)) continue;
             if (!has_come(r)) return false;
             add_member(note.members, r);
             ++count;
@@ -97,7 +97,6 @@ private:
     }
 
     bool has_come(int r) const { return c_.net.note(r).round.load(memory_order::acquire) >= round_; }
-    bool is_gone(int r) const { return r != c_.net.rank() && c_.home->is_gone(c_.members[r]); }
     bool is_decided() const { return decided().load(memory_order::acquire) >> 32 == round_; }
     atomic<std::uint64_t>& decided() const { return c_.net.control().decided; }
     survival_note& mine() const { return c_.net.note(c_.net.rank()); }
