@@ -56,7 +56,7 @@ TEST_CASE("a rank whose communicator ends by an exception is named, not the peer
     }
 }
 
-// Kernels would wait for it, too: nobody tells them that it makes no more calls.
+// Kernels would wait for it until their time limit.
 TEST_CASE("a rank that ends its communicator while others make calls is named long before the time limit") {
     struct kind {
         std::vector<int> hosts;
