@@ -249,6 +249,7 @@ ROWS = [
      ["transport/stream"]),
     ("the chain of those who wait is cut after its first", "transport/failure.hpp",
      "--left > 0 && w.peer() != first", "false", ["transport/stream"]),
+    ("a connection that lingers stores what it hears into its communicator's memory", "transport/stream.hpp", "words().waits = {};", "", ["transport/stream:words beside*"]),
     ("a message half received goes to its user also when its end has left", "transport/stream.hpp",
      "words().owes_bye = true;\n        receiver_.settle();", "words().owes_bye = true;", ["transport/stream:when an end has left*"]),
     ("a failure at the start does not wait for ranks that come late", "transport/remote_links.hpp",

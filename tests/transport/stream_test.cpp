@@ -297,8 +297,14 @@ TEST_CASE("words beside messages: failure, waiting, goodbye, and the end after e
     CHECK(heard.of(1).word == 0);
     CHECK(world.right.heard_failure() == 0x3'0000'0005);
     CHECK(world.right.state() == stream::phase::open);
-    world.left.say_bye();
+    world.left.say_waiting(0);
+    world.left.say_bye(); // the words may belong to another communicator from here on
+    waiting_words{there, 3}.say(1, waiting_word(now, {2, awaited::why::room}));
+    world.right.say_waiting(1);
+    world.right.move();
     world.left.move();
+    world.left.move();
+    CHECK(here[1].load() == 0);
     CHECK(world.left.has_said_bye());
     world.left.release_socket();
     CHECK(wait_until([&] {

@@ -149,8 +149,11 @@ public:
     void say_waiting(int first) { words().waiting.begin(words().waits, first); }
     void set_waiting_words(waiting_words w) { words().waits = w; } // where they are read, and received words are stored
     // What still arrives is no longer stored in the user's memory, which may be in use for something else.
+    // The stream may outlive its communicator, whose memory the waiting words are in.
     [[gnu::cold]] void say_bye() {
         words().owes_bye = true;
+        words().waits = {};
+        words().waiting = {};
         receiver_.settle();
     }
     bool has_said_bye() const { return sender_.has_said_bye(); }
