@@ -251,7 +251,7 @@ ROWS = [
      "--left > 0 && w.peer() != first", "false", ["transport/stream"]),
     ("a connection that lingers stores what it hears into its communicator's memory", "transport/stream.hpp", "words().waits = {};", "", ["transport/stream:words beside*"]),
     ("a message half received goes to its user also when its end has left", "transport/stream.hpp",
-     "words().owes_bye = true;\n        receiver_.settle();", "words().owes_bye = true;", ["transport/stream:when an end has left*"]),
+     "words().waiting = {};\n        receiver_.settle();", "words().waiting = {};", ["transport/stream:when an end has left*"]),
     ("a failure at the start does not wait for ranks that come late", "transport/remote_links.hpp",
      "is_young ? audience::all", "is_young ? audience::wanted", ["transport/stream:while ranks still connect*"]),
     ("a failure waits for ranks that do not connect", "transport/socket_hub.hpp", "&& !detail::is_in(near_, job_rank)", "",
