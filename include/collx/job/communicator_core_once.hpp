@@ -212,8 +212,9 @@ COLLX_ONCE void communicator_core::show_all(const void* mine, std::size_t bytes,
     } catch (const error&) {
         // If a rank that got past this point failed before others got here, the next call reports it. What else has
         // ended this communicator ends its parent, in which ranks have other numbers.
+        // If the parent's failure has ended the wait, messages of this meeting may be still to come, but on one host.
         const failure f = net.failed();
-        if (!f.has_all_come()) {
+        if (!f.has_all_come() || !(f || net.is_one_host())) {
             // The rank that gave this communicator up has ended the parent, too, and only there is the reason known.
             if (parent != nullptr && f && f.code() == errc::aborted && f.rank() != net.rank())
                 parent->wait_until([&] { return static_cast<bool>(parent->net.failed()); }, 0,
