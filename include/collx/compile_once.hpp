@@ -42,11 +42,13 @@
 #if defined(COLLX_COMPILED)
 COLLX_BEGIN_NAMESPACE
 COLLX_CHOICES(/* defined */)
-constinit const selection* const selections_over_channels = detail::over_channels;
+// Initialised while compiling: communicators may be made before main(). Weak, and no constants: a header-only library
+// in the same process defines these variables, too, and provides its components in them.
+[[gnu::weak]] constinit const selection* selections_over_channels = detail::over_channels;
 namespace detail {
-constinit const net_component* const net_starter = &net_of_sockets;
-constinit const remote_calls* const by_channels = &calls_of_channels;
-constinit const topology_component* const topology = &topology_of_file;
+[[gnu::weak]] constinit const net_component* net_starter = &net_of_sockets;
+[[gnu::weak]] constinit const remote_calls* by_channels = &calls_of_channels;
+[[gnu::weak]] constinit const topology_component* topology = &topology_of_file;
 } // namespace detail
 COLLX_END_NAMESPACE
 #endif

@@ -46,10 +46,12 @@ else()
   must(${work}/build/consumer)
   if(MODE STREQUAL "find_package")
     # Two ranks that meet in a folder; commands of one call run side by side.
-    set(env ${CMAKE_COMMAND} -E env COLLX_SIZE=2 COLLX_STORE=file:${work}/store COLLX_TIMEOUT=60)
-    file(MAKE_DIRECTORY "${work}/store")
-    file(CHMOD "${work}/store" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE) # not for other users
-    must(${env} COLLX_RANK=0 ${work}/build/consumer_net COMMAND ${env} COLLX_RANK=1 ${work}/build/consumer_net)
+    foreach(program consumer_net mixed_shared mixed_static mixed_near)
+      set(env ${CMAKE_COMMAND} -E env COLLX_SIZE=2 COLLX_STORE=file:${work}/${program} COLLX_TIMEOUT=60)
+      file(MAKE_DIRECTORY "${work}/${program}")
+      file(CHMOD "${work}/${program}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE) # not for other users
+      must(${env} COLLX_RANK=0 ${work}/build/${program} COMMAND ${env} COLLX_RANK=1 ${work}/build/${program})
+    endforeach()
     execute_process(COMMAND ${env} COLLX_RANK=0 ${work}/build/consumer_near RESULT_VARIABLE code OUTPUT_VARIABLE text)
     if(NOT code EQUAL 2 OR NOT text MATCHES "include <collx/net.hpp> in one source")
       message(FATAL_ERROR "a program without collx/net.hpp met a store, ended with ${code} and said:\n${text}")

@@ -66,7 +66,7 @@ struct remote_calls {
 };
 
 #if defined(COLLX_COMPILED)
-extern const remote_calls* const by_channels; // a constant: communicators may be made before main()
+extern const remote_calls* by_channels;
 #else
 // Written by: the initialisation of a program that includes collx/net.hpp or brings a transport of its own. Read by:
 // communicators whose ranks do not share all memory; other programs have none.

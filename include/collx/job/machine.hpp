@@ -330,9 +330,7 @@ inline std::vector<std::int32_t> found_by_search(const communicator_core& c) {
 
 inline constexpr topology_component topology_of_file{
     [](communicator_core& c) { machine_of_job(c, environment()).merge(); }, look_up_links, own_card};
-#if !defined(COLLX_COMPILED)
 inline const bool has_topology_of_file = provided(topology, &topology_of_file);
-#endif
 
 } // namespace detail
 

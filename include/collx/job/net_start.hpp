@@ -150,9 +150,7 @@ inline constexpr net_component net_of_sockets{join_remote, join_with, join_with_
                                                                      1, over);
                                               },
                                               agree_on_survivors};
-#if !defined(COLLX_COMPILED)
 inline const bool has_net = provided(net_starter, &net_of_sockets);
-#endif
 // Its definition tells a basic_communicator that the program has the net component.
 template <class T>
 struct net_of {};

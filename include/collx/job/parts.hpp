@@ -45,7 +45,7 @@ struct topology_component {
     kept_text (*own_card)(const environment&, int place, int here);
 };
 #if defined(COLLX_COMPILED)
-extern const topology_component* const topology; // a constant: communicators may be made before main()
+extern const topology_component* topology;
 #else
 // Written by: the initialisation of a program that includes collx/topology.hpp; read by: start-up.
 inline const topology_component* topology = nullptr;

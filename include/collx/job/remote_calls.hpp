@@ -24,9 +24,7 @@ namespace detail {
 
 inline constexpr remote_calls calls_of_channels{find_remote, remote_steps::want, remote_steps::run, open_tree<links>,
                                                 exchange_of_core};
-#if !defined(COLLX_COMPILED)
 inline const bool works_by_channels = provided(by_channels, &calls_of_channels);
-#endif
 
 } // namespace detail
 

@@ -39,7 +39,7 @@ struct net_component {
                                               sole_ptr<job_attachment>& answers);
 };
 #if defined(COLLX_COMPILED)
-extern const net_component* const net_starter; // a constant: communicators may be made before main()
+extern const net_component* net_starter;
 #else
 // Written by: the initialisation of a program that includes collx/net.hpp; read by: start-up.
 inline const net_component* net_starter = nullptr;

@@ -36,9 +36,7 @@ template <int... Cs>
 inline constexpr selection all_over_channels[] = {select_over_channels<static_cast<collective>(Cs)>...};
 inline constexpr const selection* over_channels =
     all_over_channels<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, static_cast<int>(collective::barrier)>;
-#if !defined(COLLX_COMPILED)
 inline const bool selects_over_channels = provided(selections_over_channels, over_channels);
-#endif
 } // namespace detail
 
 COLLX_END_NAMESPACE

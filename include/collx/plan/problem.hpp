@@ -71,7 +71,7 @@ bound_schedule& select_for_private_counts(schedule_cache& cache, const problem& 
 // The choice where ranks do not all share memory, by collective. Programs whose ranks share memory need not compile it.
 using selection = bound_schedule& (*)(schedule_cache&, const problem&);
 #if defined(COLLX_COMPILED)
-extern const selection* const selections_over_channels;
+extern const selection* selections_over_channels;
 #else
 // Written by: the initialisation of a program that may have ranks on several hosts (channel_selector.hpp, which
 // collx/net.hpp includes); read by: select().
