@@ -27,11 +27,11 @@ inline const char* kind_of_call(const signature& s) {
 }
 
 // Ranks send hashes of types and operators, which have one size. An error shows the names of those that are known here
-// by what type_hash and op_hash hash. Some compilers leave the inline namespace out, so both spellings are listed.
+// by what type_hash and op_hash hash.
 struct hashed_name {
     name_view hashed;
     const char* shown;
-    bool has(std::uint32_t hash) const { return static_cast<std::uint32_t>(fnv1a(hashed)) == hash; }
+    bool has(std::uint32_t hash) const { return static_cast<std::uint32_t>(spelling_hash(hashed)) == hash; }
 };
 [[gnu::cold]] inline const char* type_of_hash(std::uint32_t hash) {
     static constexpr hashed_name types[] = {{"bool", "bool"},
@@ -47,13 +47,9 @@ struct hashed_name {
                                             {"f64", "double"},
                                             {"f128", "long double"},
                                             {"collx::basic_half<collx::binary16>", "f16"},
-                                            {"collx::v0::basic_half<collx::v0::binary16>", "f16"},
                                             {"collx::basic_half<collx::bfloat16>", "bf16"},
-                                            {"collx::v0::basic_half<collx::v0::bfloat16>", "bf16"},
                                             {"collx::basic_fp8<collx::e4m3_format>", "e4m3"},
-                                            {"collx::v0::basic_fp8<collx::v0::e4m3_format>", "e4m3"},
-                                            {"collx::basic_fp8<collx::e5m2_format>", "e5m2"},
-                                            {"collx::v0::basic_fp8<collx::v0::e5m2_format>", "e5m2"}};
+                                            {"collx::basic_fp8<collx::e5m2_format>", "e5m2"}};
     for (const hashed_name& t : types)
         if (t.has(hash)) return t.shown;
     return nullptr;

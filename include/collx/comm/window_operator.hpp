@@ -138,17 +138,17 @@ constexpr bool says_which() {
 }
 template <class T, class Op>
 struct registered_operator {
-    static inline const window_operator entry{&combine_with_own<T, Op>,
-                                              (type_hash<T>() ^ sizeof(T)) * 0x9e37'79b9'7f4a'7c15 +
-                                                  fnv1a(type_name<Op>()), // with its namespace: there may be two max
-                                              says_which<Op>()
-                                                  ? 0
-                                                  : reinterpret_cast<std::uint64_t>(&combine_with_own<T, Op>) -
-                                                        reinterpret_cast<std::uint64_t>(&mark_of_program),
-                                              type_hash<T>(),
-                                              sizeof(T),
-                                              operands_of<Op>,
-                                              !is_word_v<T>};
+    static inline const window_operator entry{
+        &combine_with_own<T, Op>,
+        (type_hash<T>() ^ sizeof(T)) * 0x9e37'79b9'7f4a'7c15 +
+            spelling_hash(type_name<Op>()), // with its namespace: there may be two max
+        says_which<Op>() ? 0
+                         : reinterpret_cast<std::uint64_t>(&combine_with_own<T, Op>) -
+                               reinterpret_cast<std::uint64_t>(&mark_of_program),
+        type_hash<T>(),
+        sizeof(T),
+        operands_of<Op>,
+        !is_word_v<T>};
 };
 
 // Whether all operators of a type are the same. A wrapper keeps its operator as a member, and so is no empty class.

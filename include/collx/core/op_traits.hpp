@@ -224,7 +224,7 @@ constexpr name_view op_name() noexcept {
 }
 template <class Op>
 constexpr std::uint64_t op_hash() noexcept {
-    return fnv1a(op_name<Op>());
+    return detail::spelling_hash(op_name<Op>());
 }
 
 // A hash of element type and operator that does not depend on the compiler: types other than numbers count by their
