@@ -193,7 +193,7 @@ private:
             const ssize_t n =
                 detail::without_eintr([&] { return ::recv(socket_.get(), part, sizeof part, MSG_DONTWAIT); });
             if (n > 0) in_.append({part, static_cast<std::size_t>(n)});
-            else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) fail_lost();
+            else if (n == 0 || errno != EAGAIN) fail_lost();
             else if (!detail::wait_for_event(socket_.get(), POLLIN, until)) fail_late();
         }
     }

@@ -193,7 +193,7 @@ private:
             c.socket = descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
             if (!c.socket.is_open()) {
                 if (errno == EINTR || errno == ECONNABORTED) continue;
-                const bool is_out_of_files = errno != EAGAIN && errno != EWOULDBLOCK;
+                const bool is_out_of_files = errno != EAGAIN;
                 if (is_out_of_files && !drop_oldest_stranger()) accept_after_ns_ = now_ns() + 50'000'000;
                 return;
             }
@@ -225,7 +225,7 @@ private:
             const ssize_t n = detail::without_eintr([&] {
                 return ::recv(c.socket.get(), part, wanted < sizeof part ? wanted : sizeof part, MSG_DONTWAIT);
             });
-            if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+            if (n < 0 && errno == EAGAIN) return;
             if (n <= 0) return c.socket.close();
             if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + slow_limit_ns;
             c.in.append({part, static_cast<std::size_t>(n)});
@@ -358,7 +358,7 @@ private:
     [[gnu::cold]] void flush(connection& c) {
         const ssize_t n = detail::without_eintr(
             [&] { return ::send(c.socket.get(), c.out.data(), c.out.size(), MSG_NOSIGNAL | MSG_DONTWAIT); });
-        if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return c.socket.close();
+        if (n < 0 && errno != EAGAIN) return c.socket.close();
         if (n > 0) c.out.erase(0, static_cast<std::size_t>(n));
         if (c.out.empty()) c.limit_ns = INT64_MAX;
     }

@@ -23,7 +23,7 @@ enum class memory_order : int {
 template <class T>
 class atomic {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(void*) &&
-                      __atomic_always_lock_free(sizeof(T), 0),
+                      __atomic_always_lock_free(sizeof(T), nullptr),
                   "collx: an atomic is a word that the machine reads and writes at once");
 
 public:

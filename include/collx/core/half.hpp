@@ -82,7 +82,7 @@ COLLX_HD constexpr float round_to_odd(Wide value) noexcept {
         return negative ? -magnitude : magnitude;
     }
     const float near = static_cast<float>(value);
-    const Wide back = near;
+    const Wide back = static_cast<Wide>(near);
     if (back == value) return near;
     const bool away = value < 0 ? back < value : back > value;
     std::uint32_t bits = __builtin_bit_cast(std::uint32_t, near);

@@ -144,7 +144,7 @@ public:
                 if (!unsent[k].is_open()) continue;
                 const shown s{file_handle::of(*all[k]).secret, me};
                 const bool is_sent = collx::detail::send_packet(unsent[k].get(), &s, sizeof s, file);
-                if (!is_sent && (errno == EAGAIN || errno == EWOULDBLOCK)) continue; // its queue is full: it receives
+                if (!is_sent && errno == EAGAIN) continue; // its queue is full: it receives
                 unsent[k].close();
                 --left;
                 if (!is_sent && std::exchange(awaited[k], char{0})) --left;

@@ -31,7 +31,7 @@ enum class came : unsigned char { whole, late, lost };
         if (n > 0) {
             at += n;
             bytes -= static_cast<std::size_t>(n);
-        } else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return came::lost;
+        } else if (n < 0 && errno != EAGAIN) return came::lost;
         else if (!wait_for_event(fd, POLLOUT, until)) return came::late;
     }
     return came::whole;
@@ -42,7 +42,7 @@ enum class came : unsigned char { whole, late, lost };
         if (n > 0) {
             at += n;
             bytes -= static_cast<std::size_t>(n);
-        } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return came::lost;
+        } else if (n == 0 || errno != EAGAIN) return came::lost;
         else if (!wait_for_event(fd, POLLIN, until)) return came::late;
     }
     return came::whole;

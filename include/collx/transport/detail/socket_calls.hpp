@@ -67,9 +67,7 @@ inline void tune_socket(int fd, bool is_loopback) {
     if (is_loopback) (void)::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 
-inline bool would_block(int error) {
-    return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM;
-}
+inline bool would_block(int error) { return error == EAGAIN || error == ENOBUFS || error == ENOMEM; }
 
 } // namespace detail
 

@@ -88,7 +88,7 @@ enum class packet {
     ssize_t got = receive();
     // The system reports once that the other end closed without reading everything. What it sent before is still there.
     if (got < 0 && errno == ECONNRESET) got = receive();
-    if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? packet::none : packet::closed;
+    if (got < 0) return errno == EAGAIN ? packet::none : packet::closed;
     std::size_t fds = 0;
     for (cmsghdr* c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
