@@ -10,7 +10,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPILERS = [shutil.which("g++"), shutil.which("clang++-14") or shutil.which("clang++")]
-OPTIONS = [["-std=c++20", "-O0"], ["-std=gnu++2b", "-O0", "-DNDEBUG", "-funsigned-char"]]
+OPTIONS = [["-std=c++20", "-O0", "-D_GLIBCXX_DEBUG"], ["-std=gnu++2b", "-O0", "-DNDEBUG", "-funsigned-char"]]
 
 
 class TwoCompilers(unittest.TestCase):

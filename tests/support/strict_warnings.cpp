@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a program includes and instantiates, for compilers that object to more than -Wall and -Wextra: many programs
 // are built so, and include collx from a directory that is not the system's.
+#include <complex.h> // defines I
+
 #include <collx/net.hpp> // before the others, whose local names its names must not be
 
 #include <collx/collx.hpp>

@@ -6,6 +6,7 @@
 #include <collx/comm/neighbor.hpp>
 #include <collx/comm/window.hpp>
 #include <collx/net.hpp>
+#include <collx/topology.hpp> // with net.hpp: all that CMake's collx::collx compiles
 
 #include <cstdio>
 #include <functional>

@@ -99,8 +99,8 @@ struct smaller {
     static auto first(const V& a, const V& b) {
         return a < b;
     }
-    template <class I>
-    static I join(const I& chosen, const I& other, const I& equal) {
+    template <class Bits>
+    static Bits join(const Bits& chosen, const Bits& other, const Bits& equal) {
         return chosen | (other & equal);
     }
     static constexpr bool negative_zero = true;
@@ -110,8 +110,8 @@ struct larger {
     static auto first(const V& a, const V& b) {
         return b < a;
     }
-    template <class I>
-    static I join(const I& chosen, const I& other, const I& equal) {
+    template <class Bits>
+    static Bits join(const Bits& chosen, const Bits& other, const Bits& equal) {
         return chosen & (other | ~equal);
     }
     static constexpr bool negative_zero = false;

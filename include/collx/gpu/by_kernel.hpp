@@ -182,16 +182,16 @@ private:
     static constexpr bool may_switch =
         !Policies::template has_algorithm<C> && !Policies::rank_order &&
         choices::next_row(choices::switched, C) < choices::row_count && device::may_multicast_v<Types>;
-    // `Kinds`, and the kinds of calls that the rows of venue P name, from row I on.
-    template <choices::venue P, collective C, class Types, class Kinds, int I = choices::next_row(P, C)>
+    // `Kinds`, and the kinds of calls that the rows of venue P name, from `Row` on.
+    template <choices::venue P, collective C, class Types, class Kinds, int Row = choices::next_row(P, C)>
     static constexpr auto kinds_from() {
-        if constexpr (I >= choices::row_count) {
+        if constexpr (Row >= choices::row_count) {
             return Kinds();
         } else {
-            using call =
-                device::fused_call<protocol_of<choices::rows[I].by>, 1, algorithm_of<choices::rows[I].use, C>, Types>;
+            using call = device::fused_call<protocol_of<choices::rows[Row].by>, 1,
+                                            algorithm_of<choices::rows[Row].use, C>, Types>;
             return kinds_from<P, C, Types, decltype(Kinds::with(device::call_kinds<call>())),
-                              choices::next_row(P, C, I + 1)>();
+                              choices::next_row(P, C, Row + 1)>();
         }
     }
 

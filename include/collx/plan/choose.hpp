@@ -122,17 +122,17 @@ template <venue P, collective C, int From, int End>
     }
 }
 // Calls f(chosen<...>) with the row for s, or f(chosen<none>) where no row applies.
-template <venue P, collective C, int I = next_row(P, C), class F>
+template <venue P, collective C, int Row = next_row(P, C), class F>
 [[gnu::always_inline]] constexpr decltype(auto) with_choice(const situation& s, F&& f) {
-    if constexpr (I >= row_count) {
+    if constexpr (Row >= row_count) {
         return f(chosen<none>());
     } else {
-        constexpr row r = rows[I];
-        constexpr int end = end_of_run(P, C, I);
-        if constexpr (runs_always(P, C, I, end)) {
+        constexpr row r = rows[Row];
+        constexpr int end = end_of_run(P, C, Row);
+        if constexpr (runs_always(P, C, Row, end)) {
             return f(chosen<r.use, r.by>());
         } else {
-            if (any_applies<P, C, I, end>(s)) return f(chosen<r.use, r.by>());
+            if (any_applies<P, C, Row, end>(s)) return f(chosen<r.use, r.by>());
             return with_choice<P, C, end>(s, std::forward<F>(f));
         }
     }

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <vector>
 
 #include <collx/core/config.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -33,7 +33,8 @@ private:
 class rank_order {
 public:
     constexpr rank_order(std::initializer_list<int> rank_at) : table_(rank_at) { build(); }
-    constexpr explicit rank_order(std::vector<int> rank_at) : table_(static_cast<std::vector<int>&&>(rank_at)) {
+    constexpr explicit rank_order(detail::growing_array<int> rank_at)
+        : table_(static_cast<detail::growing_array<int>&&>(rank_at)) {
         build();
     }
     constexpr order_view view() const {
@@ -48,7 +49,7 @@ public:
 private:
     constexpr void build() {
         const auto n = static_cast<int>(table_.size());
-        table_.resize(2 * table_.size(), -1);
+        for (int p = 0; p < n; ++p) table_.push_back(-1);
         view_.ranks_ = n;
         view_.hash_ = 0x84222325cbf29ce4;
         for (int p = 0; p < n; ++p) {
@@ -61,7 +62,7 @@ private:
             view_.hash_ = (view_.hash_ ^ static_cast<unsigned>(r)) * 0x0000'0100'0000'01b3;
         }
     }
-    std::vector<int> table_; // ranks by position, then positions by rank
+    detail::growing_array<int> table_; // ranks by position, then positions by rank
     order_view view_;
 };
 
