@@ -196,7 +196,7 @@ class Docs(unittest.TestCase):
         others = re.compile("MPI_|NCCL_|nccl[A-Z]|nvshmem")
         known = set("""
             EAGER CUDA_MODULE_LOADING CUDA_DEVICE_MAX_CONNECTIONS CUDA_LAUNCH_BLOCKING cudaMallocAsync cudaLaunchHostFunc
-            thrust_iterator cicc ptxas dryrun optimize DNDEBUG defaultMode secretKeyRef fvisibility CXX_VISIBILITY_PRESET nodelete
+            thrust_iterator cicc ptxas dryrun optimize DNDEBUG defaultMode secretKeyRef fvisibility CXX_VISIBILITY_PRESET nodelete QT_NO_KEYWORDS
             basic_communicator VERB property_
             """.split())  # in the third line: what a page says is not there, and words that stand for others
         for room in ("include", "cmake", "tests", "tools", "scripts", "examples", "bench"):
