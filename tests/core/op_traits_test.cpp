@@ -62,7 +62,7 @@ struct boasting_op {
 // Compares only a part of itself.
 struct by_key {
     int key, rank;
-    friend bool operator<(by_key a, by_key b) { return a.key < b.key; }
+    [[maybe_unused]] friend bool operator<(by_key a, by_key b) { return a.key < b.key; }
 };
 
 struct not_const_op {
