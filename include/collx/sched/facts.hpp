@@ -5,8 +5,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include <collx/core/growing_array.hpp>
 #include <collx/sched/accesses.hpp>
 #include <collx/sched/races.hpp>
 #include <collx/sched/verify.hpp>
@@ -52,8 +52,8 @@ public:
         : s_(s), counts_(counts), by_signal_(static_cast<unsigned>(s.ranks * s.signals), 0) {
         unsigned strands = 0;
         for (const program& p : s.programs) strands += static_cast<unsigned>(p.strands.size());
-        received_.resize(strands, 0);
-        sent_.resize(strands, 0);
+        received_.assign(strands, 0);
+        sent_.assign(strands, 0);
     }
     constexpr int rounds() const {
         int most = 0;
@@ -61,7 +61,9 @@ public:
         return most;
     }
 
-    constexpr void channel_added(int depth) { by_slot_.resize(by_slot_.size() + static_cast<unsigned>(depth), 0); }
+    constexpr void channel_added(int depth) {
+        for (; depth > 0; --depth) by_slot_.push_back(0);
+    }
     constexpr void enter(int, int, int, int) {}
     constexpr fault leave(int, int, int, int) { return {}; }
     constexpr fault act(const running& me, const step& st, int in_slot, int out_slot) {
@@ -88,7 +90,7 @@ private:
     }
     const schedule& s_;
     Counts counts_;
-    std::vector<int> received_, sent_, by_slot_, by_signal_; // last round by strand, slot and signal
+    detail::growing_array<int> received_, sent_, by_slot_, by_signal_; // last round by strand, slot and signal
 };
 
 // The number of messages or signals that must follow one another; -1: the schedule does not end. counts(from, to):

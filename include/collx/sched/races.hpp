@@ -17,8 +17,7 @@
 // change for larger n.
 #pragma once
 
-#include <vector>
-
+#include <collx/core/growing_array.hpp>
 #include <collx/sched/accesses.hpp>
 #include <collx/sched/network.hpp>
 #include <collx/sched/ranges.hpp>
@@ -41,18 +40,20 @@ public:
         user_cells_ = s.iterations() * s.chunks; // the pieces of a buffer; every call uses the same buffers
         cells_per_rank_ = 2 * user_cells_ + scratch_ + 2 * s.window_depth * s.chunks;
         const std::size_t cells = std::size_t{sized(n_)} * sized(cells_per_rank_);
-        written_by_.resize(cells, -1);
-        written_at_.resize(cells, 0);
-        reads_.resize(cells * width_, 0);
-        clocks_.resize(width_ * width_, 0);
-        by_signal_.resize(sized(n_ * s.signals * iterations_) * width_, 0);
-        placed_by_.resize(sized(n_), -1);
-        entered_.resize(sized(n_ * calls_), -1);
+        written_by_.assign(cells, -1);
+        written_at_.assign(cells, 0);
+        reads_.assign(cells * width_, 0);
+        clocks_.assign(width_ * width_, 0);
+        by_signal_.assign(sized(n_ * s.signals * iterations_) * width_, 0);
+        placed_by_.assign(sized(n_), -1);
+        entered_.assign(sized(n_ * calls_), -1);
         for (unsigned i = 0; i < width_; ++i) clocks_[i * width_ + i] = 1;
     }
 
     constexpr int calls() const { return calls_; }
-    constexpr void channel_added(int depth) { by_slot_.resize(by_slot_.size() + sized(depth) * width_, 0); }
+    constexpr void channel_added(int depth) {
+        for (std::size_t more = sized(depth) * width_; more > 0; --more) by_slot_.push_back(0);
+    }
 
     // Before and after a call the rank is one thread, the user's, which may touch all buffers of the call.
     constexpr void enter(int rank, int call, int first, int last) {
@@ -177,11 +178,11 @@ private:
     int scratch_;        // chunks of it that steps name
     unsigned width_ = 0; // strands of all ranks
     int user_cells_ = 0, cells_per_rank_ = 0;
-    std::vector<int> written_by_, written_at_;      // by cell: the last write
-    std::vector<int> reads_;                        // by cell and strand: reads since then
-    std::vector<int> clocks_, by_slot_, by_signal_; // by strand, slot, signal and iteration
-    std::vector<int> placed_by_;                    // by rank: the strand that gives signal 0
-    std::vector<int> entered_;                      // by rank and call: clock of the user's last access before it
+    detail::growing_array<int> written_by_, written_at_;      // by cell: the last write
+    detail::growing_array<int> reads_;                        // by cell and strand: reads since then
+    detail::growing_array<int> clocks_, by_slot_, by_signal_; // by strand, slot, signal and iteration
+    detail::growing_array<int> placed_by_;                    // by rank: the strand that gives signal 0
+    detail::growing_array<int> entered_; // by rank and call: clock of the user's last access before it
 };
 
 // The verdict for one case: in place (out is in) or not. then: the programs of a third call; null: there is none.
