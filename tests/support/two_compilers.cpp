@@ -3,6 +3,7 @@
 // compare types, operators and policies, whose names compilers spell differently; messages and windows compare types
 // always.
 #include <collx/collx.hpp>
+#include <collx/comm/explain.hpp> // compiles with -D_GLIBCXX_DEBUG, whose std::vector is no literal type
 #include <collx/comm/neighbor.hpp>
 #include <collx/comm/window.hpp>
 #include <collx/net.hpp>
