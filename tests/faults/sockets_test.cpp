@@ -400,3 +400,68 @@ TEST_CASE("what was sent last arrives although its sender has ended") {
         CHECK(all[r].is_ok());
     }
 }
+
+namespace {
+
+// A network that brings something new every 5 ms, from begin() on.
+struct slow_network {
+    static inline bool is_slow = false;
+    static inline std::int64_t next_ns = 0;
+    static void begin() {
+        is_slow = true;
+        next_ns = collx::now_ns() + 5'000'000;
+    }
+    static ssize_t recvmsg(int fd, msghdr* m, int flags) {
+        if (!is_slow) return ::recvmsg(fd, m, flags);
+        if (collx::now_ns() < next_ns) {
+            errno = EAGAIN;
+            return -1;
+        }
+        const ssize_t n = ::recvmsg(fd, m, flags);
+        if (n > 0) begin();
+        return n;
+    }
+};
+constexpr collx::socket_calls slow_calls{::socket,    ::connect, ::accept4, ::sendmsg, slow_network::recvmsg,
+                                         ::epoll_wait};
+
+} // namespace
+
+// Its neighbour on the host has heard of the end long before, and says so in their common memory.
+TEST_CASE("a late rank gets what a rank of another host sent before it ended the communicator") {
+    const cell c{.n = 3, .ranks_per_host = 2};
+    store_directory dir;
+    processes all;
+    for (int r = 0; r < c.n; ++r)
+        all.start(r, [&, r] {
+            collx::file_store store(dir.path());
+            auto world = world_of(c, store, host_of(c, r), r, slow_calls);
+            {
+                auto part = world.split(0);
+                const std::int64_t limit = r == 0 ? 4'000'000'000 : patient(std::int64_t{60'000'000'000});
+                part.set_timeout(std::chrono::nanoseconds(limit));
+                std::vector<int> x(1000, r);
+                if (r == 0) {
+                    ::usleep(static_cast<unsigned>(collx::waiting_word::fresh_ns(limit) / 1000 * 3 / 2));
+                    slow_network::begin();
+                    collx::recv(part, x, 2);
+                    expect(x[999] == 2, "wrong numbers");
+                    collx::send(part, x, 1);
+                } else if (r == 1) {
+                    collx::recv(part, x, 2);
+                    collx::recv(part, x, 0);
+                } else {
+                    ::usleep(100'000); // the others have ended the exchange that makes it
+                    collx::send(part, x, 1);
+                    collx::send(part, x, 0);
+                }
+            }
+            collx::barrier(world);
+            return 0;
+        });
+    all.wait();
+    for (int r = 0; r < c.n; ++r) {
+        INFO(r << ": " << all[r].exit_code << " " << all[r].what);
+        CHECK(all[r].is_ok());
+    }
+}

@@ -49,6 +49,9 @@ TEST_CASE("of what is heard of a rank the newest stays") {
     CHECK((j.all().of(1).peer() == 0 && j.all().of(1).what() == why::room));
     j.all().hear(1, waiting_word(now + fresh, {1, why::message}));
     CHECK(j.all().of(1).peer() == 1);
+    j.all().say(0, waiting_word(now, {-1, why::end}));
+    j.all().hear(0, waiting_word(now + fresh, {1, why::message})); // from a host that has heard of it late
+    CHECK((j.all().of(0).is_end() && j.all().of(0).peer() == -1));
 }
 
 TEST_CASE("a chain ends at the rank that does not wait") {

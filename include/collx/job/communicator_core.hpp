@@ -42,9 +42,7 @@ struct communicator_core {
     communicator_core(const communicator_core&) = delete;
     ~communicator_core();
     // A rank that ended, or that ended this communicator (known of ranks of this host).
-    bool is_gone(int r) const {
-        return r != net.rank() && (home->is_gone(members[r]) || (net.is_here(r) && net.waits().of(r).is_end()));
-    }
+    bool is_gone(int r) const { return r != net.rank() && (home->is_gone(members[r]) || net.has_said_end(r)); }
     // The last of its ranks frees the memory. A killed rank cannot give up its share, so each other rank does that
     // for it before it gives up its own.
     void leave();

@@ -69,9 +69,9 @@ private:
     // Returns a dead peer whose end matters here, -1: none. It is an awaited peer, or one that ended without leaving.
     // Ranks that wait for it notice at once; the others a little later, in case no other rank seems to. A rank that
     // left properly has done its part.
-    int find_dead(std::int64_t now, std::int64_t limit, int waiting_for);
-    // An awaited rank that makes no more calls on this communicator, -1: none.
-    int find_left(std::int64_t now, std::int64_t limit, int waiting_for) const;
+    int find_dead(std::int64_t now, int waiting_for);
+    // An awaited rank of this host that makes no more calls on this communicator, -1: none.
+    int find_left(int waiting_for) const;
 
     communicator_core& core_;
     std::int64_t next_watch_ns_ = 0, died_since_ns_ = 0;

@@ -31,7 +31,7 @@ namespace detail {
     next_watch_ns_ = now + 2'000'000;
     core_.net.say_waiting(now, limit, waiting_for);
     if (core_.recorder) core_.recorder->look(waiting_for);
-    const int dead = find_dead(now, limit, waiting_for);
+    const int dead = find_dead(now, waiting_for);
     // Look once more before giving up: what the peer sent before it ended may have come after the last look.
     if (dead >= 0 && dead == suspect_) core_.give_up(failure(errc::peer_failed, dead), dead);
     suspect_ = dead;
@@ -56,13 +56,13 @@ namespace detail {
     return last.is_circle && count == 0 ? failure::circle_of(last.rank) : failure(errc::timeout, waiting_for);
 }
 
-[[gnu::cold]] COLLX_ONCE int failure_watch::find_dead(std::int64_t now, std::int64_t limit, int waiting_for) {
+[[gnu::cold]] COLLX_ONCE int failure_watch::find_dead(std::int64_t now, int waiting_for) {
     job& home = *core_.home;
     if (core_.net.remote() != nullptr)
         if (const int gone = core_.net.remote()->find_gone(waiting_for, now); gone >= 0) return gone;
     if (home.is_threads)
         if (const int failed = find_failed_thread(); failed >= 0) return failed;
-    if (const int left = find_left(now, limit, waiting_for); left >= 0) return left;
+    if (const int left = find_left(waiting_for); left >= 0) return left;
     if (home.is_threads || home.watch.watched() == 0) return -1;
     int guilty = -1;
     home.watch.find_dead([&](int world_rank) {
@@ -84,16 +84,11 @@ COLLX_ONCE int failure_watch::find_failed_thread() const {
     return -1;
 }
 
-COLLX_ONCE int failure_watch::find_left(std::int64_t now, std::int64_t limit, int waiting_for) const {
+COLLX_ONCE int failure_watch::find_left(int waiting_for) const {
     const links& net = core_.net;
-    const bool is_at_end = net.waits().of(net.rank()).is_end();
-    for (int r = 0; r < net.size(); ++r) {
-        if (r != waiting_for && waiting_for != every_rank) continue;
-        const waiting_word w = net.waits().of(r);
-        if (is_at_end || !w.is_end()) continue;
-        // What a rank of another host sent before may still be on its way.
-        if (net.is_here(r) || now - w.said_at_ns() > waiting_word::fresh_ns(limit)) return r;
-    }
+    if (net.has_said_end(net.rank())) return -1; // ranks that make no more calls may still meet
+    for (int r = 0; r < net.size(); ++r)
+        if ((r == waiting_for || waiting_for == every_rank) && net.has_said_end(r)) return r;
     return -1;
 }
 

@@ -120,7 +120,9 @@ struct waiting_words {
     waiting_word of(int r) const { return waiting_word(at[r].load(memory_order::relaxed)); }
     void say(int r, waiting_word w) const { at[r].store(w.word, memory_order::relaxed); }
     void hear(int r, waiting_word w) const {
-        if (of(r).said_at_ns() < w.said_at_ns()) say(r, w);
+        std::uint64_t was = of(r).word; // what another host heard of a rank here is older than what this rank says
+        if (!waiting_word(was).is_end() && waiting_word(was).said_at_ns() < w.said_at_ns())
+            (void)at[r].compare_exchange_strong(was, w.word, memory_order::relaxed);
     }
     // From another host, with its age: clocks of hosts differ. False for a word of no rank of this communicator, or for
     // none. Does nothing where no words are kept.

@@ -176,12 +176,11 @@ public:
     waiting_words waits() const {
         return {reinterpret_cast<atomic<std::uint64_t>*>(base_ + links_layout::fixed_bytes()), size_};
     }
-    // From here on this rank makes no more calls: others that wait for it wait in vain.
-    void say_end() {
-        const std::int64_t now = now_ns();
-        waits().say(rank_, waiting_word(now, awaited(rank_, awaited::why::end)));
-        say_waiting(now, 0, {});
-    }
+    // From here on this rank makes no more calls: others of its host that wait for it wait in vain. To other hosts it
+    // says goodbye, behind its last messages.
+    void say_end() { waits().say(rank_, waiting_word(now_ns(), awaited(-1, awaited::why::end))); }
+    // A rank of another host may have said it before messages that are still on their way.
+    bool has_said_end(int r) const { return is_here(r) && waits().of(r).is_end(); }
     void say_waiting(std::int64_t now, std::int64_t limit_ns, awaited a) {
         if (!waits().of(rank_).is_end()) waits().say(rank_, waiting_word(now, a));
         if (remote_ == nullptr || now - told_at_ns_ < waiting_word::pause_ns(limit_ns)) return;
