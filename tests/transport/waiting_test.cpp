@@ -49,9 +49,11 @@ TEST_CASE("of what is heard of a rank the newest stays") {
     CHECK((j.all().of(1).peer() == 0 && j.all().of(1).what() == why::room));
     j.all().hear(1, waiting_word(now + fresh, {1, why::message}));
     CHECK(j.all().of(1).peer() == 1);
-    j.all().say(0, waiting_word(now, {-1, why::end}));
+    j.all().say(0, waiting_word(now, {3, why::room}));
+    j.all().say_end(0);
     j.all().hear(0, waiting_word(now + fresh, {1, why::message})); // from a host that has heard of it late
-    CHECK((j.all().of(0).is_end() && j.all().of(0).peer() == -1));
+    CHECK((j.all().of(0).is_end() && j.all().of(0).peer() == 3 && j.all().of(0).what() == why::room));
+    CHECK(now - j.all().of(0).said_at_ns() < 100'000);
 }
 
 TEST_CASE("a chain ends at the rank that does not wait") {

@@ -74,9 +74,7 @@ inline void report_in(atomic<std::uint64_t>& word, failure f) {
 
 // The rank that a rank waits for, and what for. An operation with several strands names one of several ranks.
 struct awaited {
-    // room: it sends, and the peer does not receive. end: it makes no more calls, and waits until the others have
-    // completed theirs.
-    enum class why : std::uint8_t { one_of_several, message, room, end };
+    enum class why : std::uint8_t { one_of_several, message, room }; // room: it sends, and the peer does not receive
     int rank = -1;
     why what = why::one_of_several;
     constexpr awaited() = default;
@@ -86,20 +84,23 @@ struct awaited {
 
 // A waiting rank publishes this word from time to time, so that a rank that times out can name the rank at the end of
 // the chain and not just its neighbour. The upper 48 bits hold the time (in units of 2^16 ns), the next 2 what it waits
-// for, the lower 14 the awaited rank + 1. The word is not cleared when the wait ends: an old word says nothing.
+// for, the lower 14 the awaited rank + 1. The word is not cleared when the wait ends: an old word says nothing. The
+// uppermost bit says that the rank makes no more calls. Other hosts do not get it: it could overtake the rank's
+// messages.
 struct waiting_word {
     static constexpr std::int64_t unit_ns = 1 << 16;
     static constexpr int most_ranks = (1 << 14) - 1;
+    static constexpr std::uint64_t end_bit = std::uint64_t{1} << 63;
     std::uint64_t word = 0;
     waiting_word() = default;
     explicit waiting_word(std::uint64_t w) : word(w) {}
     waiting_word(std::int64_t now, awaited a)
         : word(static_cast<std::uint64_t>(now) >> 16 << 16 | static_cast<std::uint64_t>(a.what) << 14 |
                static_cast<std::uint64_t>(a.rank < 0 || a.rank >= most_ranks ? 0 : a.rank + 1)) {}
-    std::int64_t said_at_ns() const { return static_cast<std::int64_t>(word >> 16 << 16); }
+    std::int64_t said_at_ns() const { return static_cast<std::int64_t>((word & ~end_bit) >> 16 << 16); }
     int peer() const { return static_cast<int>(word & most_ranks) - 1; }
     awaited::why what() const { return static_cast<awaited::why>(word >> 14 & 3); }
-    bool is_end() const { return what() == awaited::why::end; } // stays true
+    bool is_end() const { return (word & end_bit) != 0; } // stays true
     // For how long a word shows that its rank still waits. A waiting rank renews its word every few milliseconds while
     // it runs. On a busy machine it may not run for a good part of a second.
     static constexpr std::int64_t fresh_ns(std::int64_t limit_ns) {
@@ -117,7 +118,8 @@ struct waiting_word {
 struct waiting_words {
     atomic<std::uint64_t>* at = nullptr; // null: nothing is kept
     int ranks = 0;
-    waiting_word of(int r) const { return waiting_word(at[r].load(memory_order::relaxed)); }
+    waiting_word of(int r) const { return waiting_word(at[r].load(memory_order::acquire)); }
+    void say_end(int r) const { at[r].fetch_or(waiting_word::end_bit, memory_order::release); }
     void say(int r, waiting_word w) const { at[r].store(w.word, memory_order::relaxed); }
     void hear(int r, waiting_word w) const {
         std::uint64_t was = of(r).word; // what another host heard of a rank here is older than what this rank says
@@ -129,7 +131,7 @@ struct waiting_words {
     bool hear_from_host(std::uint32_t r, std::uint32_t low, std::uint32_t age) const {
         if (at == nullptr) return true;
         const auto most = static_cast<std::uint32_t>(ranks);
-        if (r >= most || low >> 16 != 0 || (low & waiting_word::most_ranks) > most) return false;
+        if (r >= most || low >> 14 > 2 || (low & waiting_word::most_ranks) > most) return false;
         const std::uint64_t now = static_cast<std::uint64_t>(now_ns()) >> 16;
         hear(static_cast<int>(r), waiting_word((now > age ? now - age : 0) << 16 | low));
         return true;

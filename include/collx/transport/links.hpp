@@ -178,9 +178,8 @@ public:
     }
     // From here on this rank makes no more calls: others of its host that wait for it wait in vain. To other hosts it
     // says goodbye, behind its last messages.
-    void say_end() { waits().say(rank_, waiting_word(now_ns(), awaited(-1, awaited::why::end))); }
-    // A rank of another host may have said it before messages that are still on their way.
-    bool has_said_end(int r) const { return is_here(r) && waits().of(r).is_end(); }
+    void say_end() { waits().say_end(rank_); }
+    bool has_said_end(int r) const { return waits().of(r).is_end(); }
     void say_waiting(std::int64_t now, std::int64_t limit_ns, awaited a) {
         if (!waits().of(rank_).is_end()) waits().say(rank_, waiting_word(now, a));
         if (remote_ == nullptr || now - told_at_ns_ < waiting_word::pause_ns(limit_ns)) return;
