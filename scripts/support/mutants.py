@@ -1017,7 +1017,7 @@ ROWS = [
      ["gpu/calls:ranks that may share*"]),
     ("who is ended by the original's failure while it makes a communicator across hosts keeps it", "job/communicator_core_once.hpp", "if (!f.has_all_come() || !(f || net.is_one_host())) {", "if (!f.has_all_come()) {", ["comm/split_failure:a rank that is still*"]),
     ("shrink() waits for who has ended the communicator", "job/communicator_core.hpp", " || net.has_said_end(r)", "", ["job/leaving:a rank that ends*"]),
-    ("who ends a communicator does not say so", "job/communicator_core_once.hpp", "else end_calls();", "", ["job/leaving:a rank that ends*"]),
+    ("who ends a communicator does not say so", "job/communicator_core_once.hpp", "net.say_end();", "", ["job/leaving:a rank that ends*"]),
     ("waits inside a domain do not hear of the failure of another one", "gpu/domains.hpp", "inside_->internals().failure_parent = side;", "", ["gpu/ends:a rank that ends*"]),
     ("the end of a checked communicator is compared as a call", "gpu/limits.hpp", "c.internals().settings.checked = 0;", "", ["gpu/ends:a rank whose*"]),
     ("a rank that ends by an exception tells its domain alone", "gpu/group.hpp", "if (!may_free) side_.abort();", "", ["gpu/ends:a rank whose*"]),

@@ -46,8 +46,6 @@ struct communicator_core {
     // The last of its ranks frees the memory. A killed rank cannot give up its share, so each other rank does that
     // for it before it gives up its own.
     void leave();
-    // This rank makes no more calls, but stays for a while. Peers that wait for it in calls need not wait for its end.
-    void end_calls();
     // Rank here of a rank of the job, -1 if it is not a member.
     int rank_of(int world_rank) const {
         for (int r = 0; r < net.size(); ++r)

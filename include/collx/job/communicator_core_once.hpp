@@ -58,15 +58,19 @@ COLLX_BEGIN_NAMESPACE
 
 [[gnu::cold]] COLLX_ONCE communicator_core::~communicator_core() {
     if (end) end->has_come = true;
-    if (recorder) recorder->set_observer({});          // what the observer refers to may be gone
-    if (helper) helper->leave();                       // before what the progress thread uses ends
-    if (home->mark.is_child()) (void)device.release(); // the device part's thread is the parent's
-    else end_calls();
-    device = sole_ptr<detail::device_part>(); // the device part uses what follows
+    if (recorder) recorder->set_observer({}); // what the observer refers to may be gone
+    if (helper) helper->leave();              // before what the progress thread uses ends
     pending.leave_all(failure(errc::aborted, net.rank()));
-    if (!pending.empty() && !home->mark.is_child() && !net.failed()) abandon(); // no call will move them on
-    if (!home->mark.is_child()) leave();
-    else if (net.remote() != nullptr) net.remote()->forget();
+    if (home->mark.is_child()) {
+        (void)device.release(); // its thread is the parent's
+        if (net.remote() != nullptr) net.remote()->forget();
+        return;
+    }
+    if (!pending.empty() && !net.failed()) abandon(); // no call will move them on
+    net.say_end();
+    if (net.remote() != nullptr) net.remote()->say_bye();
+    device = sole_ptr<detail::device_part>(); // waits for peers, which do not wait for this rank
+    leave();
 }
 
 [[gnu::cold]] COLLX_ONCE bool communicator_core::note_dropped(const char* what, const char* remedy) const noexcept {
@@ -99,11 +103,6 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
     if (made_for != nullptr) return; // its calls are none of the program's
     record_if_wanted();
     if (recorder && from.recorder) recorder->set_observer(from.recorder->observer());
-}
-
-[[gnu::cold]] COLLX_ONCE void communicator_core::end_calls() {
-    net.say_end();
-    if (net.remote() != nullptr && pending.empty()) net.remote()->say_bye();
 }
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::leave() {
