@@ -148,7 +148,11 @@ private:
     }
     [[gnu::cold]] void leave() {
         hub_->helpers().leave(name_);
-        hub_->note_left({id_, failed() ? failed().word : 0, rank_, ports_, shape_, peers_.had_connections()});
+        const std::uint64_t had = [&] {
+            const detail::lock_held here(lock_); // a thread that serves kernels moves this object until it ends, too
+            return peers_.had_connections();
+        }();
+        hub_->note_left({id_, failed() ? failed().word : 0, rank_, ports_, shape_, had});
         if (!shares_) return hub_->count_own(-1);
         while (hub_->shared().take_arrival(id_) >= 0) {
         }
