@@ -71,7 +71,7 @@ TEST_CASE("a rank that ends its communicator while others make calls is named lo
                           {{0, 1, 1}, false, true, true}};
     for (const kind& k : kinds) {
         fake_gpus g;
-        std::atomic<int> done{0};
+        std::atomic<int> ready{0}, done{0};
         on_device_ranks(k.hosts, g, [&](communicator& w) {
             const int last = w.size() - 1;
             const std::int64_t began = now_ns();
@@ -86,6 +86,8 @@ TEST_CASE("a rank that ends its communicator while others make calls is named lo
                 device_memory<int> x(g, w.rank(), 5000, 1);
                 all_reduce(c, x);
                 synchronize(c);
+                ++ready; // a rank that is still in this call would hear of the failure there
+                until([&] { return ready == w.size(); });
                 if (w.rank() == last) {
                     if (k.has_call) under_way.emplace(async::recv(other, value(never), 0));
                 } else {
