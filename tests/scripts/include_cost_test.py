@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """scripts/include_cost with a compiler that is a shell script: budgets are kept or exceeded, and no compiler cache answers
-in the compiler's place. And which headers of the standard library every program reads."""
+in the compiler's place. And which headers of the standard library every program reads, and what of the library a small program contains."""
 import os
 import pathlib
 import subprocess
@@ -57,6 +57,23 @@ class StandardHeaders(unittest.TestCase):
             read = {pathlib.Path(word).name for word in done.stdout.split()}
             self.assertIn("cstddef", read)
             self.assertEqual(self.SLOW & read, set(), header)
+
+
+class Contents(unittest.TestCase):
+    """Each function that a header-only program can reach is compiled with it."""
+    def names_in(self, source):
+        with tempfile.TemporaryDirectory() as folder:
+            made = subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-O1", f"-I{ROOT}/include", "-c", "-x",
+                                   "c++", "-", "-o", f"{folder}/o"], input=source, capture_output=True, text=True,
+                                  timeout=300, env=dict(os.environ, CCACHE_DISABLE="1"))
+            self.assertEqual(made.returncode, 0, made.stderr)
+            return subprocess.run(["nm", "-C", f"{folder}/o"], capture_output=True, text=True, check=True).stdout
+
+    def test_ranks_that_are_threads_need_no_start_of_processes(self):
+        names = self.names_in("#include <collx/collx.hpp>\nint main() {\n"
+                              "collx::run_threads(2, [](collx::communicator& w) { collx::barrier(w); }); }\n")
+        found = [name for name in ("run_thread_jobs", "this_job", "join_shm", "describe_job") if name in names]
+        self.assertEqual(found, ["run_thread_jobs"])
 
 
 if __name__ == "__main__":

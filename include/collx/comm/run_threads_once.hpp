@@ -28,7 +28,7 @@ struct thread_rank {
     auto& me = *static_cast<thread_rank*>(self);
     thread_job = me.home;
     try {
-        communicator world;
+        communicator world(me.home);
         try {
             (*me.body)(world);
         } catch (...) {
