@@ -241,6 +241,8 @@ ROWS = [
     ("what was given back is not joined on the right", "transport/arena.hpp", "offset + bytes == h.free[i].offset;", "false;",
      ["transport/arena"]),
     ("what was given back is not cleared", "transport/arena.hpp", "if (!clear(offset, bytes)) return;", "", ["transport/arena"]),
+    ("what lies in the same large page is cleared along", "transport/arena.hpp", "last = end - end % page;",
+     "last = round_up(end, page);", ["transport/large_pages"]),
     ("a dead holder keeps the lock", "transport/arena.hpp", "!has_ended(holder)) continue;", "true) continue;", ["transport/arena"]),
     ("an interrupted reservation is a full machine", "transport/arena.hpp", "else if (errno != EINTR)", "else", ["transport/arena"]),
     ("an address is inside with its first byte", "transport/arena.hpp",

@@ -24,7 +24,8 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Sizes that layouts of shared memory are rounded to, and the most ranks that share an arena.
+// Sizes that layouts of shared memory are rounded to, and the most ranks that share an arena. The system's pages may be
+// larger: 64 KiB on many machines with ARM cores.
 inline constexpr std::size_t cache_line_bytes = 64;
 inline constexpr std::size_t page_bytes = 4096;
 inline constexpr int max_local_ranks = 1024;
@@ -215,19 +216,30 @@ public:
     // of a ring: all_reduce of 512 bytes takes 29 us instead of 8.) Advice only: not every kernel takes it.
     void populate(std::uint64_t offset, std::size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
-        if (fd_ >= 0) (void)::madvise(at(offset), bytes, MADV_POPULATE_WRITE);
+        const std::uint64_t first = offset - offset % system_page_bytes(); // madvise() refuses the middle of a page
+        if (fd_ >= 0) (void)::madvise(at(first), bytes + (offset - first), MADV_POPULATE_WRITE);
 #endif
     }
 
 private:
-    // Gives the pages of a range to the system, so that they are zero when they are touched again.
+    static std::size_t system_page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+    // Gives the pages of a range to the system, so that they are zero when they are touched again. Parts of pages are
+    // set to zero: fallocate() does so itself, madvise() would take the whole page, and with it what lies beside.
     bool clear(std::uint64_t offset, std::size_t bytes) noexcept {
         if (fd_ >= 0)
             return ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                                static_cast<off_t>(bytes)) == 0;
-        if (::madvise(at(offset), bytes, MADV_DONTNEED) == 0) return true;
+        const std::uint64_t page = system_page_bytes(), end = offset + bytes;
+        const std::uint64_t first = round_up(offset, page), last = end - end % page;
+        if (first >= last) {
+            std::memset(at(offset), 0, bytes);
+            return true;
+        }
+        std::memset(at(offset), 0, first - offset);
+        std::memset(at(last), 0, end - last);
+        if (::madvise(at(first), last - first, MADV_DONTNEED) == 0) return true;
         // Where a program locks its memory (mlockall), the system keeps the pages, but lets a new mapping replace them.
-        return ::mmap(at(offset), bytes, PROT_READ | PROT_WRITE,
+        return ::mmap(at(first), last - first, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
     }
     struct free_bytes {

@@ -14,12 +14,13 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Lets the other hardware thread of the core go first, between two looks at a word.
+// Lets the other hardware thread of the core go first, between two looks at a word. Takes some tens of cycles: ARM's
+// `yield` does nothing on most cores, and `isb`, which empties the pipeline, takes about as long as x86's `pause`.
 inline void cpu_relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
-    asm volatile("yield");
+    asm volatile("isb");
 #endif
 }
 
