@@ -38,6 +38,7 @@ struct page_of_ranks {
     std::atomic<std::int64_t> began_ns, took_ns[ranks][starts];
     std::atomic<int> descriptors[ranks][2], kilobytes[ranks][2];
     std::atomic<int> started;
+    std::atomic<int> attacks; // hostile connections so far
 };
 
 int resident_kilobytes() {
@@ -63,10 +64,10 @@ std::string bytes_of(const T& x) {
     return {reinterpret_cast<const char*>(&x), sizeof x};
 }
 
-// Makes hostile connections, `hostile` at a time for each start, to the ports that are known.
+// Makes hostile connections, up to `hostile` for each start, to the ports that are known.
 class attack {
 public:
-    attack(int store_port, const page_of_ranks& page, bool is_on) : store_port_(store_port), page_(page) {
+    attack(int store_port, page_of_ranks& page, bool is_on) : store_port_(store_port), page_(page) {
         std::mt19937_64 random(20261121);
         for (std::size_t i = 0; i < noise_.size(); i += 8) {
             const std::uint64_t some = random();
@@ -78,7 +79,7 @@ public:
     int end() {
         is_over_ = true;
         if (thread_.joinable()) thread_.join();
-        return made_;
+        return page_.attacks;
     }
     ~attack() { (void)end(); }
 
@@ -124,10 +125,10 @@ private:
         };
         std::vector<open_one> open;
         for (int turn = 0; !is_over_; ++turn) {
-            for (int i = 0; i < 4 && made_ < hostile * starts; ++i) {
-                const int kind = made_ % 10;
-                open.push_back({connect_to(some_port(made_)), words_of(kind), 0, kind == 1});
-                ++made_;
+            for (int i = 0; i < 4 && page_.attacks < hostile * starts; ++i) {
+                const int made = page_.attacks, kind = made % 10;
+                open.push_back({connect_to(some_port(made)), words_of(kind), 0, kind == 1});
+                ++page_.attacks;
             }
             for (auto& o : open) {
                 if (o.sent >= o.words.size()) continue;
@@ -138,22 +139,22 @@ private:
                 char heard[256]; // the strangers discard the replies
                 (void)!::recv(o.socket.get(), heard, sizeof heard, MSG_DONTWAIT);
             }
-            if (made_ % 10 == 0 && !open.empty()) open.front().socket.close(); // scans disconnect
+            if (page_.attacks % 10 == 0 && !open.empty()) open.front().socket.close(); // scans disconnect
             if (open.size() > hostile) open.erase(open.begin(), open.begin() + 50);
             ::usleep(1000);
         }
     }
 
     int store_port_;
-    const page_of_ranks& page_;
+    page_of_ranks& page_;
     std::atomic<bool> is_over_{false};
-    std::atomic<int> made_{0};
     std::string noise_ = std::string(1 << 20, '\0');
     std::thread thread_;
 };
 
-// One rank: joins and computes, `starts` times; the first time does not count for memory.
-int start_often(page_of_ranks& page, int r, int store_port) {
+// One rank: joins and computes, `starts` times; the first time does not count for memory. Each start sees its part of
+// the hostile connections, also on a machine where their thread gets little time.
+int start_often(page_of_ranks& page, int r, int store_port, bool is_attacked) {
     ::setenv("COLLX_HOST_ID", ("host" + std::to_string(r)).c_str(), 1);
     ::setenv("COLLX_KEY", std::string(64, 'k').c_str(), 1);
     const collx::job_key key = collx::detail::process_protection().key;
@@ -182,6 +183,8 @@ int start_often(page_of_ranks& page, int r, int store_port) {
             }
             page.took_ns[r][i].store(collx::now_ns() - begin);
             ::usleep(20'000); // some attacks reach a running job
+            const collx::deadline until = collx::deadline::in_ns(collx_test::patient(20'000 * ms));
+            while (is_attacked && page.attacks < hostile * (i + 1) / starts && !until.passed()) ::usleep(200);
             collx::barrier(world);
             if (r != 0) store.wait_for_end(collx::deadline::in_ns(collx_test::patient(20'000 * ms)));
         }
@@ -199,7 +202,7 @@ double run_starts(bool is_attacked) {
     shared_page<page_of_ranks> page;
     const int store_port = free_port();
     processes all;
-    for (int r = 0; r < ranks; ++r) all.start(r, [&, r] { return start_often(*page, r, store_port); });
+    for (int r = 0; r < ranks; ++r) all.start(r, [&, r] { return start_often(*page, r, store_port, is_attacked); });
     attack hostile_ones(store_port, *page, is_attacked); // after the forks, so that they do not inherit its sockets
     all.wait(60'000);
     const int made = hostile_ones.end();
