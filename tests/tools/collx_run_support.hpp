@@ -54,6 +54,7 @@ public:
             dup2(in, 0);
             dup2(out[1], 1);
             dup2(err[1], 2);
+            for (const int s : {SIGHUP, SIGINT, SIGTERM}) signal(s, SIG_DFL); // ignored below nohup, for one
             execv(argv[0], argv.data());
             _exit(127);
         }
