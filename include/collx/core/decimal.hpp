@@ -3,7 +3,12 @@
 // point may be a comma.
 #pragma once
 
+#include <locale.h>
+#include <stdlib.h>
+
+#include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <string>
 
 #include <collx/version.hpp>
@@ -26,8 +31,20 @@ inline std::string decimal_fixed(double x, int places) {
 // Whether the whole text is a number; then it is stored in x.
 inline bool read_decimal(const std::string& text, double& x) {
     const char* const end = text.data() + text.size();
+#if defined(__cpp_lib_to_chars)
     const auto [stop, what] = std::from_chars(text.data(), end, x);
     return what == std::errc() && stop == end;
+#else // libc++ before its version 20
+    static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
+    // What strtod() takes and from_chars() does not: spaces, a plus sign, numbers of base 16.
+    if (text.empty() || text.find_first_of(" \t\n\v\f\r+") == 0 || text.find_first_of("xX") != text.npos) return false;
+    char* stop = nullptr;
+    errno = 0;
+    const double read = ::strtod_l(text.c_str(), &stop, plain);
+    if (stop != end || (errno == ERANGE && (read == 0 || std::isinf(read)))) return false;
+    x = read;
+    return true;
+#endif
 }
 
 } // namespace detail

@@ -43,7 +43,7 @@ class relay_route {
 public:
     // stops: ranks of a communicator of n in the order of the ring, each at most once. members: those of the stops that
     // are members. Other lists, and an empty list of members, fit no communicator.
-    constexpr relay_route(int n, const std::vector<int>& stops, const std::vector<int>& members) {
+    relay_route(int n, const std::vector<int>& stops, const std::vector<int>& members) {
         const auto length = static_cast<int>(stops.size());
         table_.assign(sized(n), -1);
         for (const int r : stops) table_.push_back(r);
@@ -67,13 +67,13 @@ public:
         view_.stops_ = length;
         view_.ranks_ = is_list && view_.members_ == static_cast<int>(members.size()) && view_.members_ > 0 ? n : -1;
     }
-    constexpr route_view view() const {
+    route_view view() const {
         route_view v = view_;
         v.table_ = table_.data();
         return v;
     }
     // The view refers to this route, so a temporary route cannot be converted.
-    constexpr operator route_view() const& { return view(); }
+    operator route_view() const& { return view(); }
     operator route_view() const&& = delete;
 
 private:

@@ -32,7 +32,7 @@ struct timeline {
 // Finds the columns while a schedule runs; callers use timeline_of().
 class timeline_reader {
 public:
-    constexpr timeline_reader(const schedule& s, timeline& t)
+    timeline_reader(const schedule& s, timeline& t)
         : s_(s), t_(t), by_signal_(static_cast<unsigned>(s.ranks * s.signals), -1) {
         for (int r = 0; r < s.ranks; ++r)
             for (unsigned k = 0; k < s.programs[static_cast<unsigned>(r)].strands.size(); ++k) {
@@ -111,7 +111,7 @@ private:
 };
 
 // The first iteration of a schedule, as far as it gets.
-constexpr timeline timeline_of(const schedule& s) {
+inline timeline timeline_of(const schedule& s) {
     timeline t;
     timeline_reader reader(s, t);
     network<timeline_reader>(s, reader, {.iterations = 1}).run();

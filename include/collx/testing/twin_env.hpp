@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The environment of a block on the host: what a kernel needs of the machine, made of threads and std::atomic_ref. One
+// The environment of a block on the host: what a kernel needs of the machine, made of threads and atomic words. One
 // host thread per block is enough for all orders between blocks; several per block also show a missing barrier inside
 // it. ThreadSanitizer sees every word that is shared. The counterpart of cuda_env.cuh.
 #pragma once
@@ -144,10 +144,11 @@ public:
     }
     static void fence_alias() {}
 
-    static std::uint64_t load_relaxed(const std::uint64_t* p) { return word(p).load(std::memory_order_relaxed); }
-    static std::uint64_t load_acquire(const std::uint64_t* p) { return word(p).load(std::memory_order_acquire); }
-    static void store_relaxed(std::uint64_t* p, std::uint64_t x) { word(p).store(x, std::memory_order_relaxed); }
-    static void store_release(std::uint64_t* p, std::uint64_t x) { word(p).store(x, std::memory_order_release); }
+    // Not std::atomic_ref, which libc++ has since its version 19 only.
+    static std::uint64_t load_relaxed(const std::uint64_t* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+    static std::uint64_t load_acquire(const std::uint64_t* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+    static void store_relaxed(std::uint64_t* p, std::uint64_t x) { __atomic_store_n(p, x, __ATOMIC_RELAXED); }
+    static void store_release(std::uint64_t* p, std::uint64_t x) { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
 
     void sync() { barrier_.arrive_and_wait(false); }
     bool any(bool mine) { return barrier_.arrive_and_wait(mine); }
@@ -156,16 +157,17 @@ public:
 
     template <class T>
     static T add_atomically(T* p, T x) {
-        return std::atomic_ref<T>(*p).fetch_add(x, std::memory_order_relaxed);
+        T seen, sum;
+        __atomic_load(p, &seen, __ATOMIC_RELAXED);
+        do sum = static_cast<T>(seen + x);
+        while (!__atomic_compare_exchange(p, &seen, &sum, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+        return seen;
     }
 
     static void pause() { sched_yield(); }
     static std::uint64_t now_ns() { return static_cast<std::uint64_t>(collx::now_ns()); }
 
 private:
-    static std::atomic_ref<std::uint64_t> word(const std::uint64_t* p) {
-        return std::atomic_ref<std::uint64_t>(*const_cast<std::uint64_t*>(p));
-    }
     unsigned index_, threads_;
     int group_;
     unsigned groups_;
