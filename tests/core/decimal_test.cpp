@@ -25,7 +25,6 @@ void check_numbers() {
     double x = 0;
     CHECK((read_decimal("15.753846", x) && x == 15.753846));
     CHECK((read_decimal("12", x) && x == 12));
-    CHECK((read_decimal("-2.5e-310", x) && x < 0));
     for (const char* wrong : {"", " 1", "+1", "1,5", "1.5 ", "0x10", "1e400", "fast"})
         CHECK_FALSE(read_decimal(wrong, x));
     collx::chrome_trace t;

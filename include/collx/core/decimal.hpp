@@ -3,13 +3,12 @@
 // point may be a comma.
 #pragma once
 
-#include <locale.h>
-#include <stdlib.h>
-
-#include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <string>
+#if !defined(__cpp_lib_to_chars)
+#include <ios>
+#include <locale>
+#endif
 
 #include <collx/version.hpp>
 
@@ -35,13 +34,14 @@ inline bool read_decimal(const std::string& text, double& x) {
     const auto [stop, what] = std::from_chars(text.data(), end, x);
     return what == std::errc() && stop == end;
 #else // libc++ before its version 20
-    static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
-    // What strtod() takes and from_chars() does not: spaces, a plus sign, numbers of base 16.
-    if (text.empty() || text.find_first_of(" \t\n\v\f\r+") == 0 || text.find_first_of("xX") != text.npos) return false;
-    char* stop = nullptr;
-    errno = 0;
-    const double read = ::strtod_l(text.c_str(), &stop, plain);
-    if (stop != end || (errno == ERANGE && (read == 0 || std::isinf(read)))) return false;
+    struct reader final : std::num_get<char, const char*> {}; // its own destructor is protected
+    const reader numbers;
+    std::ios form(nullptr);
+    form.imbue(std::locale::classic());
+    std::ios_base::iostate state{};
+    double read = 0;
+    if (text.starts_with('+') || text.find_first_of("xX") != text.npos) return false;
+    if (numbers.get(text.data(), end, form, state, read) != end || (state & std::ios_base::failbit) != 0) return false;
     x = read;
     return true;
 #endif
