@@ -189,6 +189,7 @@ explanation explain(communicator& world, const Verb&, std::size_t bytes, const e
                   .row = detail::conditions_in_words(*made.row),
                   .because = made.row->why,
                   .candidates = {},
+                  .basis = {},
                   .no_times = {}};
     sim::machine_costs m;
     const bool has_costs = detail::costs_here(c, o, m, e.no_times);

@@ -43,9 +43,9 @@ public:
             }
     }
 
-    constexpr void channel_added(int depth) { by_slot_.resize(by_slot_.size() + static_cast<unsigned>(depth), -1); }
-    constexpr void enter(int, int, int, int) {}
-    constexpr fault leave(int, int, int first, int last) {
+    void channel_added(int depth) { by_slot_.resize(by_slot_.size() + static_cast<unsigned>(depth), -1); }
+    void enter(int, int, int, int) {}
+    fault leave(int, int, int first, int last) {
         for (int i = first; i < last; ++i) {
             const auto strand = static_cast<unsigned>(i);
             const int end = strand + 1 < first_.size() ? first_[strand + 1] : static_cast<int>(t_.steps.size());
@@ -54,7 +54,7 @@ public:
         return {};
     }
 
-    constexpr fault act(const running& me, const step&, int in_slot, int out_slot) {
+    fault act(const running& me, const step&, int in_slot, int out_slot) {
         const int at = here(me);
         if (in_slot >= 0) {
             const int source = by_slot_[static_cast<unsigned>(in_slot)];
@@ -65,28 +65,28 @@ public:
         if (out_slot >= 0) by_slot_[static_cast<unsigned>(out_slot)] = at;
         return {};
     }
-    constexpr void signalled(const running& me, int index) {
+    void signalled(const running& me, int index) {
         reach(me, -1);
         by_signal_[static_cast<unsigned>(me.rank * s_.signals + index)] = here(me);
     }
     static constexpr bool follows_signals() { return true; }
-    constexpr void waited(const running& me, int index, int rank, int) {
+    void waited(const running& me, int index, int rank, int) {
         const int source = by_signal_[static_cast<unsigned>(rank * s_.signals + index)];
         reach(me, source);
         t_.links.push_back({source, here(me), true, -1});
     }
 
 private:
-    constexpr int here(const running& me) const { return first_[static_cast<unsigned>(me.id)] + me.index(); }
+    int here(const running& me) const { return first_[static_cast<unsigned>(me.id)] + me.index(); }
     // Waits for iterations before the first are not reported: they get their columns when a later step does.
-    constexpr void pass(int strand, int end) {
+    void pass(int strand, int end) {
         int& next = next_[static_cast<unsigned>(strand)];
         for (int i = first_[static_cast<unsigned>(strand)]; i < end; ++i)
             if (t_.steps[static_cast<unsigned>(i)].column < 0) t_.steps[static_cast<unsigned>(i)].column = next++;
         if (next > t_.columns) t_.columns = next;
     }
     // The current step happens after the step at `source` (-1: after those before it only).
-    constexpr void reach(const running& me, int source) {
+    void reach(const running& me, int source) {
         const int at = here(me);
         pass(me.id, at);
         int& next = next_[static_cast<unsigned>(me.id)];
@@ -97,7 +97,7 @@ private:
         next = column + 1;
         if (next > t_.columns) t_.columns = next;
     }
-    constexpr int chunk_sent_by(int source) const {
+    int chunk_sent_by(int source) const {
         const timed_step& t = t_.steps[static_cast<unsigned>(source)];
         const auto& strand = s_.programs[static_cast<unsigned>(t.rank)].strands[static_cast<unsigned>(t.strand)];
         const step& st = strand[static_cast<unsigned>(t.index)];
