@@ -113,6 +113,26 @@ TEST_CASE("a communicator that one rank has ended is lost to those who still sen
         });
 }
 
+TEST_CASE("a rank that has ended a communicator is named by one that was never connected to it there") {
+    for (const spread& s : {plain, odd})
+        on_hosts(4, s, [](collx::communicator& w) {
+            for (const auto& who : {std::pair(0, 3), std::pair(2, 1), std::pair(1, 2)}) {
+                const int leaver = who.first, waits = who.second;
+                at("rank %d leaves", leaver);
+                auto left = w.split(0);
+                collx::barrier(w);
+                if (w.rank() == leaver) {
+                    auto gone = std::move(left);
+                } else if (w.rank() == waits) {
+                    int x = 0;
+                    const auto e = thrown<collx::error>(w, [&] { collx::recv(left, collx::value(x), leaver); });
+                    EXPECT_AT(e.code(), e.code() == errc::peer_failed && e.peer() == leaver);
+                }
+                add_ranks(w, w, 10'000);
+            }
+        });
+}
+
 TEST_CASE("what is sent over a communicator arrives although its sender has ended it") {
     on_hosts(3, plain, [](collx::communicator& w) {
         for (int i = 0; i < 20; ++i) {

@@ -2,7 +2,7 @@
 //
 // Two ranks of one host propose a place for the new communicator at the same time: one proposal holds, and the memory
 // of the other comes back. A third rank of that host keeps the table of memory locked until both are about to take a
-// place. Also who looks for the dead meanwhile.
+// place. Also who looks for the dead meanwhile, and who is not waited for.
 // collx-test: serial
 #include <atomic>
 
@@ -95,4 +95,37 @@ TEST_CASE("who learns of a death and shrinks does not leave a rank waiting whom 
             else collx::recv(world, collx::value(x), 2 * (1 - me));
         },
         [](int me) { return me == 2 ? 1 : 3; });
+}
+
+TEST_CASE("between hosts shrink() does not wait for a rank that has ended the communicator, and lives") {
+    for (const int ranks_per_host : {1, 2})
+        for (int leaver = 0; leaver < 3; ++leaver) {
+            const cell c{.n = 3, .ranks_per_host = ranks_per_host, .is_shared = leaver == 1};
+            store_directory dir;
+            processes all;
+            for (int me = 0; me < c.n; ++me)
+                all.start(me, [&, me] {
+                    auto world = world_of(c, dir, me);
+                    auto part = world.split(0);
+                    part.set_timeout(collx_test::patient(std::chrono::seconds(30)));
+                    collx::barrier(world);                 // no rank is still in split()
+                    for (int turn = 0; turn < 2; ++turn) { // again, as all that are left shrink a second time
+                        if (me == leaver) break;
+                        auto rest = part.shrink();
+                        expect(rest.size() == 2, "the two that use it");
+                        std::vector<int> x(100, 1);
+                        collx::all_reduce(rest, x);
+                        expect(x[99] == 2, "wrong sum");
+                    }
+                    { auto ended = std::move(part); }
+                    collx::barrier(world);
+                    return 0;
+                });
+            all.wait(120'000);
+            for (int r = 0; r < c.n; ++r) {
+                INFO("rank " << r << ", ranks per host " << ranks_per_host << ", rank " << leaver
+                             << " leaves: " << all[r].what);
+                CHECK(all[r].is_ok());
+            }
+        }
 }

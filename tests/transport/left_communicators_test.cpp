@@ -61,6 +61,14 @@ TEST_CASE("the last communicators that were left are known, and no others") {
     left.add({.id = list::most + 1});
     CHECK(left.find(1) == nullptr);
     CHECK((left.find(2) && left.find(list::most + 1)));
+    left.add({.id = 5000, .next = {5000, 4, 2}});
+    CHECK(left.find_by_meeting(0) == nullptr);
+    CHECK(left.find_by_meeting(meeting_of_survivors(5000, 4, 1).id) == nullptr); // this rank has continued with it
+    for (const std::uint32_t round : {2u, 3u, 700u}) {
+        const auto* const found = left.find_by_meeting(meeting_of_survivors(5000, 4, round).id);
+        CHECK((found != nullptr && found->id == 5000));
+        CHECK(left.find_by_meeting(meeting_of_survivors(5001, 4, round).id) == nullptr);
+    }
 }
 
 TEST_CASE("a communicator over a program's own transport ends without memory") {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 
+#include <collx/transport/detail/left_communicators.hpp>
 #include <collx/transport/socket_hub.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -22,6 +23,7 @@ struct survival_word {
     std::int32_t rank;   // waits, late: the rank that did not come
     std::int32_t zero = 0;
 };
+static_assert(sizeof(survival_word) == meeting_of_survivors::head_bytes);
 
 // Checks whether the listener of a rank still exists.
 class listener_probe {

@@ -33,11 +33,7 @@ public:
     // patience_ns: how long a host may be silent.
     survivor_links(communicator_core& c, std::uint32_t round, std::int64_t patience_ns)
         : core_(&c), hub_(hub_of(*c.home->connector, c.net.rank())), n_(c.net.size()), me_(c.net.rank()),
-          links_(static_cast<std::size_t>(n_)), shape_{.depth = 8, .slot_bytes = round_up(word_bytes(), page_bytes)},
-          patience_ns_(patience_ns) {
-        const std::uint64_t origin[] = {c.id, round};
-        id_ = remote_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 13), false);
-    }
+          links_(static_cast<std::size_t>(n_)), meeting_(c.id, n_, round), patience_ns_(patience_ns) {}
     survivor_links(const survivor_links&) = delete;
 
     socket_hub& hub() { return *hub_; }
@@ -51,7 +47,7 @@ public:
         link& l = at(r);
         l.connected_ns = now_ns();
         if (l.connection && means_gone(attempt_after(l.connection->error()))) return false;
-        stream_hello h = hub_->hello(id_, me_, r, shape_);
+        stream_hello h = hub_->hello(meeting_.id, me_, r, meeting_.shape);
         h.from_side = stream_hello::side::higher; // no rank waits for a welcome here
         return end_attempt(r, l.opening.begin(*hub_, job_rank(r), h));
     }
@@ -59,9 +55,10 @@ public:
     // or given up. Returns what socket_hub::look() does.
     template <class F>
     [[gnu::cold]] int accept(F&& f) {
-        return hub_->look(id_, [&](const stream_hello& h, descriptor s, sole_ptr<wire_layer> sealed) {
-            if (h.from < 0 || h.from >= n_ || h.from == me_ || h.to != me_ || h.slot_bytes != shape_.slot_bytes ||
-                h.depth != static_cast<std::uint32_t>(shape_.depth))
+        return hub_->look(meeting_.id, [&](const stream_hello& h, descriptor s, sole_ptr<wire_layer> sealed) {
+            if (h.from < 0 || h.from >= n_ || h.from == me_ || h.to != me_ ||
+                h.slot_bytes != meeting_.shape.slot_bytes ||
+                h.depth != static_cast<std::uint32_t>(meeting_.shape.depth))
                 return;
             at(h.from).opening.stop(); // that rank has connected itself
             open(h.from, std::move(s), std::move(sealed));
@@ -72,7 +69,11 @@ public:
     bool take_new(int r) { return std::exchange(at(r).is_new, false); }
     [[gnu::cold]] bool move(int r) {
         link& l = at(r);
-        if (!l.opening.is_under_way()) return l.connection && l.connection->is_live() && l.connection->move();
+        if (!l.opening.is_under_way()) {
+            const bool moved = l.connection && l.connection->is_live() && l.connection->move();
+            if (moved && l.connection->heard_failure() != 0) l.is_gone = true; // see socket_hub
+            return moved;
+        }
         const attempt how = l.opening.move();
         if (how != attempt::not_yet) l.is_gone = !end_attempt(r, how);
         return how != attempt::not_yet;
@@ -187,13 +188,13 @@ private:
     };
 
     link& at(int r) { return links_[r]; }
-    std::size_t bits_bytes() const { return (static_cast<std::size_t>(n_) + 63) / 64 * sizeof(std::uint64_t); }
-    std::size_t word_bytes() const { return sizeof(survival_word) + bits_bytes(); }
+    std::size_t word_bytes() const { return meeting_of_survivors::message_bytes(n_); }
+    std::size_t bits_bytes() const { return word_bytes() - sizeof(survival_word); }
     int job_rank(int r) const { return core_->members[r]; }
 
     [[gnu::cold]] void open(int r, descriptor socket, sole_ptr<wire_layer> sealed) {
         link& l = at(r);
-        l.connection = make_sole<stream>(hub_->calls(), shape_, 1);
+        l.connection = make_sole<stream>(hub_->calls(), meeting_.shape, 1);
         l.tx = l.connection->tx(0);
         l.rx = l.connection->rx(0);
         l.connection->open(std::move(socket), false, std::move(sealed));
@@ -222,9 +223,8 @@ private:
     counted_ptr<socket_hub> hub_;
     int n_, me_;
     growing_array<link> links_;
-    channel_shape shape_;
+    meeting_of_survivors meeting_;
     std::int64_t patience_ns_;
-    std::uint64_t id_ = 0;
 };
 
 } // namespace detail

@@ -143,6 +143,7 @@ inline std::uint64_t id_of_shrunk(const communicator_core& c) {
     c.home->late_answers.push_back(std::move(answers));
     c.accepted_ballot = 0;
     c.shrinks = round;
+    c.net.remote()->count_shrink();
     int rank_there = -1;
     detail::growing_array<int> members = chosen_members(c, bits.data(), rank_there);
     if (rank_there < 0) fail_left_out(c.net.rank());

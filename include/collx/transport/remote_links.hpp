@@ -120,6 +120,7 @@ public:
         lanes_.stop();
         failed_ = nullptr;
     }
+    void count_shrink() override { ++shrinks_; }
     void forget() override {
         failed_ = nullptr;
         peers_.forget();
@@ -152,10 +153,10 @@ private:
             const detail::lock_held here(lock_); // a thread that serves kernels moves this object until it ends, too
             return peers_.had_connections();
         }();
-        hub_->note_left({id_, failed() ? failed().word : 0, rank_, ports_, shape_, had});
-        if (!shares_) return hub_->count_own(-1);
-        while (hub_->shared().take_arrival(id_) >= 0) {
-        }
+        hub_->note_left({id_, failed() ? failed().word : 0, rank_, ports_, shape_, had, name_,
+                         detail::meeting_of_survivors(id_, peers_.count(), shrinks_ + 1)});
+        if (!shares_) hub_->count_own(-1);
+        has_left_ = true;
     }
     int job_rank(int p) const { return members_[p]; }
     stream& stream_to(int p) { return peers_.stream_to(p); }
@@ -260,7 +261,7 @@ private:
     bool move_all(bool is_helped = false) {
         const failure known = failed();
         const bool is_thorough = (++looks_ & looks_before_thorough) == 0;
-        if (shares_) adopt_parts();
+        if (shares_ && !has_left_) adopt_parts(); // the hub answers those that come later
         if (!peers_.wanted.empty() || !peers_.opening.empty() || is_thorough ||
             (shares_ && hub_->shared().has_to_open())) {
             const auto take = [&](auto& h, auto s, auto sealed) { adopt(h, std::move(s), std::move(sealed)); };
@@ -367,6 +368,8 @@ private:
     int ports_;
     single_copy_mode copy_;
     bool shares_; // has no connections of its own
+    bool has_left_ = false;
+    std::uint32_t shrinks_ = 0; // how often its ranks have shrunk it
     atomic<std::uint64_t>* failed_ = nullptr;
     waiting_words waits_;
     detail::yielding_lock lock_;

@@ -43,6 +43,8 @@ public:
     virtual void settle() = 0;
     // Says goodbye to all peers, without waiting. The system goes on sending what it has not sent yet.
     virtual void say_bye() = 0;
+    // shrink() has made a communicator of these ranks. They are asked for their next one by another id.
+    virtual void count_shrink() {}
     // In a child of fork(): the connections belong to the parent.
     virtual void forget() = 0;
     // The number of connections: one for each peer that this rank has talked to, and more where they have more lanes.

@@ -104,9 +104,10 @@ public:
     void use_verbs(sole_ptr<verbs_device> d) { verbs_ = std::move(d); }
     const verbs_device* verbs() const { return verbs_.get(); }
     verbs_device* verbs() { return verbs_.get(); }
-    [[gnu::cold]] sole_ptr<stream> make_stream(const channel_shape& shape, int ports, bool is_shared = false) const {
+    // is_plain: it carries bytes of one socket only, like a shared connection and those of survivors.
+    [[gnu::cold]] sole_ptr<stream> make_stream(const channel_shape& shape, int ports, bool is_plain = false) const {
         auto s = make_sole<stream>(*calls_, shape, ports);
-        if (is_shared) return s; // a shared connection carries bytes of sockets only
+        if (is_plain) return s;
         s->allow_lanes(lanes_);
         if (verbs_) s->use_verbs(*verbs_);
         return s;
@@ -193,7 +194,11 @@ public:
         const detail::lock_held here(lock_);
         const int refusal = accept_all();
         greet_guests();
-        if (may_have_late_) answer_late_guests();
+        if (trunks_.arrivals().has_new() || may_have_late_) {
+            may_have_late_ = false;
+            answer_late_guests();
+            answer_late_lines();
+        }
         lingering_.drain();
         for (std::size_t i = 0; i < parked_.size();) {
             const std::uint64_t wanted = parked_[i].hello.communicator;
@@ -301,26 +306,46 @@ private:
         }
     }
     // Ranks that connect to a communicator which this rank has left get the failure that ended it, and a goodbye.
+    // Survivors that look for this rank get as the failure that it has left.
     [[gnu::cold]] void answer_late_guests() {
-        may_have_late_ = false;
         for (std::size_t i = 0; i < parked_.size();) {
             const detail::stream_hello& h = parked_[i].hello;
-            const detail::left_communicator* const c = h.lane == 0 ? left_.find(h.communicator) : nullptr;
-            if (c == nullptr || !h.is_for(c->rank, c->shape) || c->may_have_told(h.from)) {
+            sole_ptr<stream> answer;
+            std::uint64_t failed = 0;
+            const detail::left_communicator* c = h.lane == 0 ? left_.find(h.communicator) : nullptr;
+            if (c != nullptr && h.is_for(c->rank, c->shape) && !c->may_have_told(h.from)) {
+                answer = make_stream(c->shape, c->ports);
+                failed = c->failure;
+            } else if (c = left_.find_by_meeting(h.communicator); c != nullptr && h.to == c->rank) {
+                answer = make_stream(c->next.shape, 1, true);
+                failed = failure(errc::peer_failed, c->rank).word;
+            } else {
                 ++i;
                 continue;
             }
-            detail::guest g = std::move(parked_[i]);
+            answer->open(std::move(parked_[i].socket), false, sealed(parked_[i]));
             parked_.erase_at(i);
-            answer(g, *c);
+            say_left(std::move(answer), failed);
         }
     }
-    [[gnu::cold]] void answer(detail::guest& g, const detail::left_communicator& c) {
-        auto s = make_stream(c.shape, c.ports);
-        s->open(std::move(g.socket), false, sealed(g));
-        if (c.failure != 0) s->say_failure(c.failure);
-        s->say_bye();
-        lingering_.add(std::move(s));
+    // The same for lines of shared connections. (Over a line that this rank has used, it has said goodbye.)
+    [[gnu::cold]] void answer_late_lines() {
+        for (;;) {
+            const auto [id, peer] =
+                trunks_.arrivals().take_if([this](std::uint64_t wanted) { return left_.find(wanted) != nullptr; });
+            if (peer < 0) return;
+            const detail::left_communicator& c = *left_.find(id);
+            auto line = trunks_.end_of(peer, id, c.name);
+            if (!line) continue;
+            auto answer = make_stream(c.shape, c.ports, true);
+            answer->open(std::move(line));
+            say_left(std::move(answer), c.failure);
+        }
+    }
+    [[gnu::cold]] void say_left(sole_ptr<stream> to, std::uint64_t failed) {
+        if (failed != 0) to->say_failure(failed);
+        to->say_bye();
+        lingering_.add(std::move(to));
     }
     // True while a refused rank is being sent the reason and has not closed yet.
     [[gnu::cold]] bool tell_guests() {

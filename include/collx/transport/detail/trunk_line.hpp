@@ -175,25 +175,34 @@ public:
         const lock_held here(lock_);
         all_.emplace_back(communicator, peer);
         count_.store(all_.size(), memory_order::release);
+        is_new_.store(true, memory_order::release);
     }
     // The peer of the next line of this communicator; -1: none.
     int take(std::uint64_t communicator) {
-        if (count_.load(memory_order::acquire) == 0) return -1;
+        return take_if([communicator](std::uint64_t id) { return id == communicator; }).second;
+    }
+    // The next line whose communicator is such a one, and its peer; -1: none.
+    template <class Is>
+    std::pair<std::uint64_t, int> take_if(Is&& is) {
+        if (count_.load(memory_order::acquire) == 0) return {0, -1};
         const lock_held here(lock_);
         for (auto& a : all_) {
-            if (a.first != communicator) continue;
-            const int peer = a.second;
+            if (!is(a.first)) continue;
+            const auto taken = a;
             all_.erase(&a);
             count_.store(all_.size(), memory_order::release);
-            return peer;
+            return taken;
         }
-        return -1;
+        return {0, -1};
     }
+    // True once after lines have come.
+    bool has_new() { return is_new_.load(memory_order::relaxed) && is_new_.exchange(false, memory_order::acq_rel); }
 
 private:
     yielding_lock lock_;
     growing_array<std::pair<std::uint64_t, int>> all_;
     atomic<std::size_t> count_{0};
+    atomic<bool> is_new_{false};
 };
 
 // The lines of one trunk. A line exists from the first word of either end to the last word of both.

@@ -42,6 +42,14 @@ public:
     }
     // A peer (rank of the job) that has begun a line which this communicator does not have here yet; -1: none.
     int take_arrival(std::uint64_t communicator) { return arrivals_.take(communicator); }
+    trunk_arrivals& arrivals() { return arrivals_; }
+    // This rank's end of a line that a peer has begun; null: their connection was lost.
+    [[gnu::cold]] sole_ptr<wire_layer> end_of(int peer, std::uint64_t communicator, std::uint64_t line_name) {
+        const lock_held here(lock_);
+        const way& w = way_to(peer);
+        if (!w.to || w.to->state() == trunk::phase::lost) return {};
+        return make_sole<trunk_end>(w.to, communicator, line_name);
+    }
 
     // Takes a connection that came to the listener.
     [[gnu::cold]] void bring(guest&& g) {
