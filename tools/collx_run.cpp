@@ -36,8 +36,9 @@ constexpr const char* footer =
     R"(Each rank finds COLLX_RANK, COLLX_SIZE, COLLX_LOCAL_RANK, COLLX_LOCAL_SIZE and COLLX_JOB in its environment.
 The exit status is that of the rank that failed first (128 + number for a signal), 124 after the time limit,
 126 or 127 if the program cannot be run, 2 for a wrong command line.
-Standard input goes to rank 0. Signals are passed on to all ranks. If a rank fails, the others are ended; with
---keep-going they go on, and the status is 0 if at least one ends well.)";
+Standard input goes to rank 0. Signals are passed on to all ranks. When SIGINT, SIGTERM or SIGHUP comes again, ranks
+that still run get the time of --grace, then SIGKILL. If a rank fails, the others are ended; with --keep-going they go
+on, and the status is 0 if at least one ends well.)";
 
 std::pair<std::string, std::string> parse_assignment(const std::string& text) {
     const auto equals = text.find('=');

@@ -192,6 +192,29 @@ TEST_CASE("ranks that are stopped end with the launcher's signal all the same") 
     }
 }
 
+TEST_CASE("ranks that ignore a signal to end are killed after the grace time of the second one") {
+    if (!have_binary()) return;
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+        tool t({"-n", "2", "--grace", "300ms", "sh", "-c",
+                "trap '' TERM INT HUP; echo pid=$$ ready; while :; do sleep 0.1; done"});
+        REQUIRE(t.wait_for("[0] pid="));
+        REQUIRE(t.wait_for("[1] pid="));
+        usleep(100'000); // the line is whole
+        kill(t.pid(), signal);
+        const auto pids = pids_in(t.seen().out);
+        // A launcher that does not get to run takes two for one.
+        for (const auto limit = steady::now() + patient(20s); !is_dead(t.pid()) && steady::now() < limit;) {
+            usleep(400'000); // sooner, it would count as the same one
+            kill(t.pid(), signal);
+        }
+        const auto r = t.finish();
+        CHECK(r.status == 128 + signal);
+        CHECK(contains(r.err, " again; ending ranks 0, 1"));
+        CHECK(contains(r.err, "ranks 0, 1 did not end within 300 ms of SIGTERM and were killed"));
+        CHECK(all_dead_within(pids, 20s));
+    }
+}
+
 TEST_CASE("who survived a SIGTERM that was passed on long ago gets another one before it is killed") {
     if (!have_binary()) return;
     tool t(

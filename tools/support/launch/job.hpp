@@ -134,17 +134,23 @@ public:
                " has passed; still running: " + who + ", now ended";
     }
 
-    /// Forwards a signal for the launcher to all ranks. A second Ctrl-C ends ranks that do not react to the first.
+    /// Forwards a signal for the launcher to all ranks. A second Ctrl-C, SIGTERM or SIGHUP ends ranks that do not react
+    /// to the first, which may be a warning to save what they have.
     std::string forward(int signal, std::int64_t now_ns) {
-        const bool again = signal == SIGINT && interrupted_ns_ != 0 && now_ns - interrupted_ns_ > 300'000'000;
-        if (signal == SIGINT) interrupted_ns_ = now_ns;
+        std::int64_t unasked = 0;
+        std::int64_t& asked_ns = signal == SIGINT    ? interrupted_ns_
+                                 : signal == SIGTERM ? terminated_ns_
+                                 : signal == SIGHUP  ? hung_up_ns_
+                                                     : unasked;
+        const bool again = asked_ns != 0 && now_ns - asked_ns > 300'000'000;
+        asked_ns = now_ns;
         if (signal == SIGTERM) term_sent_ns_ = now_ns;
         send_to_all(signal);
         // A stopped process takes notice of a signal only when it goes on.
         if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT) send_to_all(SIGCONT);
         if (!again || is_ending() || !anybody_runs()) return {};
-        if (status_ == 0) status_ = 128 + SIGINT;
-        return "interrupted again" + end_the_rest(now_ns);
+        if (status_ == 0) status_ = 128 + signal;
+        return (signal == SIGINT ? "interrupted" : signal_text(signal)) + " again" + end_the_rest(now_ns);
     }
 
     void send_to_all(int signal) const {
@@ -173,7 +179,7 @@ private:
     std::vector<pid_t> pids_;
     std::vector<bool> running_;
     std::optional<std::int64_t> kill_at_ns_, term_sent_ns_;
-    std::int64_t interrupted_ns_ = 0;
+    std::int64_t interrupted_ns_ = 0, terminated_ns_ = 0, hung_up_ns_ = 0; // when each was forwarded last
     bool killed_ = false;
     int status_ = 0;
     int forgiven_status_ = 0; // with keep_going: of the first rank that failed
