@@ -306,6 +306,8 @@ ROWS = [
      "return of_.leading.note_no_memory();", "return false;", ["transport/stream:a rank that has no memory*"]),
     ("who has no memory for a message hangs up", "transport/detail/stream_receiver.hpp", "if (!of_.leading.lacks_memory) {",
      "{", ["transport/stream:a rank that has no memory*"]),
+    ("a failure after the goodbye is read where there is none", "transport/custom_links.hpp",
+     "if (failed_ == nullptr || all(", "if (all(", ["transport/custom_links:a failure that comes*"]),
     ("a goodbye that finds no room is not said", "transport/custom_links.hpp", "        owe_byes();\n", "",
      ["transport/custom_links:a goodbye*"]),
     ("a goodbye ends the process when what others send finds no memory", "transport/custom_links.hpp",

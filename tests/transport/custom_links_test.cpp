@@ -228,6 +228,18 @@ TEST_CASE("a frame is of a kind and a port that there are") {
     check_protocol(after(std::vector<sent>{{{.what = frame_kind::credit}, 1}})); // with bytes behind it
 }
 
+TEST_CASE("a failure that comes after the goodbye is told to no peer") {
+    rank_zero zero;
+    zero.links.begin(zero.failed);
+    (void)zero.links.tx(0, 1);
+    zero.links.say_bye();
+    const auto before = zero.endpoint->committed;
+    zero.failed.store(failure(errc::aborted, 0).word);
+    zero.links.announce_failure(false);
+    zero.links.announce_failure(true);
+    CHECK(zero.endpoint->committed == before);
+}
+
 TEST_CASE("frames of a communicator that has been left keep no room from others") {
     constexpr int more_than_are_kept = 5000;
     rank_zero zero;

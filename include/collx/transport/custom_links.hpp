@@ -80,7 +80,7 @@ public:
         for (const deadline until = deadline::in_ns(patience_ns); !until.passed();) {
             (void)move();
             const lock_held here(hub_->lock());
-            if (all([&](peer& q) { return q.said_failure == failed().word; })) return;
+            if (failed_ == nullptr || all([&](peer& q) { return q.said_failure == failed().word; })) return;
         }
     }
     void say_waiting() override {
