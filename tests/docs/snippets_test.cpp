@@ -164,6 +164,21 @@ void calls(collx::communicator& world) {
     // [doc:end]
     expect(halo[0] == static_cast<float>(right) && halo[1] == static_cast<float>(left));
 
+    // [doc:grid]
+    int rows = static_cast<int>(std::sqrt(world.size())); // of a grid as square as it can be
+    while (world.size() % rows != 0) --rows;
+    const int columns = world.size() / rows, row_here = world.rank() / columns, column = world.rank() % columns;
+    std::vector<int> near; // at a border of the grid there is no neighbour, and so no edge
+    if (row_here > 0) near.push_back(world.rank() - columns);
+    if (row_here < rows - 1) near.push_back(world.rank() + columns);
+    if (column > 0) near.push_back(world.rank() - 1);
+    if (column < columns - 1) near.push_back(world.rank() + 1);
+    const collx::neighbors grid{near, near};
+    std::vector<float> to_each(near.size(), cells[0]), from_each(near.size());
+    collx::neighbor_all_to_all(world, grid, to_each, from_each);
+    // [doc:end]
+    for (std::size_t i = 0; i < near.size(); ++i) expect(from_each[i] == static_cast<float>(near[i]));
+
     // [doc:split]
     auto row = world.split(world.rank() / 2); // ranks 0, 1 | 2, 3 | …, each group a communicator of its own
     collx::all_reduce(row, x);

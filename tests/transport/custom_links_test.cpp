@@ -228,7 +228,7 @@ TEST_CASE("a frame is of a kind and a port that there are") {
     check_protocol(after(std::vector<sent>{{{.what = frame_kind::credit}, 1}})); // with bytes behind it
 }
 
-TEST_CASE("a failure that comes after the goodbye is told to no peer") {
+TEST_CASE("a failure that comes after the goodbye goes to no peer") {
     rank_zero zero;
     zero.links.begin(zero.failed);
     (void)zero.links.tx(0, 1);
