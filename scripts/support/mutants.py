@@ -1027,7 +1027,7 @@ ROWS = [
     ("who has ended a communicator answers the first that shrink it only", "transport/detail/left_communicators.hpp",
      "(id & round_bits) <= (other & round_bits)", "id == other", ["transport/left_communicators:the last*", "job/survivors:between hosts*"]),
     ("who has shrunk a communicator and ended it is taken for gone", "transport/remote_links.hpp",
-     "void count_shrink() override { ++shrinks_; }", "void count_shrink() override {}", ["faults/shrink:who missed*"]),
+     "void count_shrink() override { ++shrinks_; }", "void count_shrink() override {}", ["job/survivors:a rank that has continued*"]),
     ("shrink() waits for who has ended the communicator", "job/communicator_core.hpp", " || net.has_said_end(r)", "", ["job/leaving:a rank that ends*"]),
     ("who ends a communicator does not say so", "job/communicator_core_once.hpp", "net.say_end();", "", ["job/leaving:a rank that ends*"]),
     ("waits inside a domain do not hear of the failure of another one", "gpu/domains.hpp", "inside_->internals().failure_parent = side;", "", ["gpu/ends:a rank that ends*"]),

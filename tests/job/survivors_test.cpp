@@ -129,3 +129,38 @@ TEST_CASE("between hosts shrink() does not wait for a rank that has ended the co
             }
         }
 }
+
+TEST_CASE("a rank that has continued and ended the old communicator tells late survivors what holds") {
+    using links = collx::detail::survivor_links;
+    const cell c{.n = 2};
+    store_directory dir;
+    processes all;
+    for (int me = 0; me < c.n; ++me)
+        all.start(me, [&, me] {
+            auto world = world_of(c, dir, me);
+            auto part = world.split(0);
+            collx::barrier(world); // no rank is still in split()
+            auto rest = part.shrink();
+            if (me == 0) auto ended = std::move(part);
+            collx::barrier(world);
+            if (me == 1) { // asks as one that has not heard it
+                links late(part.internals(), 1, collx_test::patient(30'000 * ms));
+                expect(late.connect(0), "rank 0 lives");
+                links::heard h{};
+                for (const std::int64_t until = collx::now_ns() + collx_test::patient(20'000 * ms);
+                     !late.hear(0, h) && !late.is_known_gone(0) && collx::now_ns() < until; ::usleep(1000)) {
+                    (void)late.move(0);
+                    if (late.take_new(0)) late.say(0, links::kind::here, 0, late.none());
+                }
+                expect(h.word.what == links::kind::commit, "what holds");
+                late.part_all();
+            }
+            collx::barrier(world);
+            return 0;
+        });
+    all.wait(60'000);
+    for (int r = 0; r < c.n; ++r) {
+        INFO("rank " << r << ": " << all[r].what);
+        CHECK(all[r].is_ok());
+    }
+}
