@@ -135,7 +135,7 @@ private:
             if (mine.code() == errc::timeout) call_roll(mine);
             else if (is_about_other) announce(errc::peer_failed, mine.peer(), text_of(mine));
             else announce(mine.code(), rank_, detail::joined({"rank ", rank_, " cannot join: ", text_of(mine)}), &mine);
-        } catch (const error& e) {
+        } catch (const error&) {
             // The store failed: the rank that runs it is dead or silent, unless it has left with its work done.
             if (is_over_ || !alarm_->has_ended()) throw;
         }

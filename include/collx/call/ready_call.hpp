@@ -66,7 +66,7 @@ protected:
     ready_operation(communicator_core& c, int queue, std::int64_t timeout_ns)
         : core_(c), queue_(queue), timeout_ns_(timeout_ns) {}
     void bind(element_ops& elements, const prepared_call& p, const call_words& words) {
-        elements_ = &elements;
+        ops_ = &elements;
         call_ = p;
         words_ = words;
         words_.algorithm = p.plan->name;
@@ -86,7 +86,7 @@ protected:
     communicator_core& core_;
     const int queue_;
     const std::int64_t timeout_ns_;
-    element_ops* elements_ = nullptr;
+    element_ops* ops_ = nullptr;
     prepared_call call_{};
     call_words words_{}; // of its runs
 

@@ -35,8 +35,8 @@ COLLX_ONCE void ready_operation::start() {
 
 COLLX_ONCE counted_ptr<operation> ready_operation::arm() {
     if (!task_) task_ = make_counted<maybe<task>>();
-    task& t = task_->emplace(core_.net, *call_.plan, *elements_, call_.in, call_.out, call_.piece_elems, agreed(),
-                             call_.attached);
+    task& t =
+        task_->emplace(core_.net, *call_.plan, *ops_, call_.in, call_.out, call_.piece_elems, agreed(), call_.attached);
     if (waits_for_readers_) t.wait_for_readers();
     return counted_ptr<operation>(task_, &t);
 }
@@ -44,8 +44,8 @@ COLLX_ONCE counted_ptr<operation> ready_operation::arm() {
 COLLX_ONCE void ready_operation::run_now() {
     const std::uint64_t said = agreed();
     if (call_.is_short)
-        return run_short(core_, *call_.plan, {*elements_, call_.in, call_.out, call_.piece_elems, said}, timeout_ns_);
-    task t(core_.net, *call_.plan, *elements_, call_.in, call_.out, call_.piece_elems, said, call_.attached);
+        return run_short(core_, *call_.plan, {*ops_, call_.in, call_.out, call_.piece_elems, said}, timeout_ns_);
+    task t(core_.net, *call_.plan, *ops_, call_.in, call_.out, call_.piece_elems, said, call_.attached);
     if (waits_for_readers_) t.wait_for_readers();
     core_.run(t, timeout_ns_);
 }

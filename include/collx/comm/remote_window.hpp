@@ -46,7 +46,7 @@ class remote_window final : public operation, public moved_beside {
 public:
     // base: the communicator whose waits serve this window, too.
     remote_window(one_sided& w, communicator_core& base, counted_ptr<communicator_end> end);
-    ~remote_window();
+    ~remote_window() override;
     // Ranks exchange what their devices may reach. Collective.
     void show_part();
     // For the origin, in a call. Requires: ranks of other hosts, checked places.
