@@ -3,7 +3,11 @@
 //
 // Collectives on buffers in shared memory: chosen by default and bound by name, mixed with other calls, and refused
 // where a buffer is not shared.
+#include <atomic>
+#include <optional>
+
 #include "support.hpp"
+#include "support/caught_stderr.hpp"
 
 using namespace collx_test;
 using collx::collective;
@@ -170,6 +174,105 @@ TEST_CASE("attach takes calls of any size: short ones are staged, long ones are 
                 for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[i] == n);
             }
         });
+}
+
+namespace {
+
+// Rank 1 has started a call of x into y, but not touched the buffers of rank 0, when rank 0 drops its own call and uses
+// them for something else.
+template <class Start>
+void dropped_before_a_peer_comes(Start&& start) {
+    std::atomic<int> turn{0};
+    on_ranks(2, [&](collx::communicator& w) {
+        auto c = w.dup();
+        c.set_checked(false); // a checked call would wait for the peer's
+        auto x = make_shared_vector<int>(w, 100'000, 1);
+        if (w.rank() == 1) {
+            auto y = make_shared_vector<int>(w, 100'000, 1);
+            auto work = start(c, x, y);
+            turn = 1;
+            until([&] { return turn == 2; });
+            EXPECT(thrown<collx::aborted>(w, [&] { work.wait(); }).peer() == 0);
+            turn = 3;
+            return;
+        }
+        until([&] { return turn == 1; });
+        {
+            auto y = make_shared_vector<int>(w, 100'000, 1);
+            const collx_test::caught_stderr warning;
+            (void)start(c, x, y);
+        }
+        std::fill(x.begin(), x.end(), 1000);
+        const auto other = make_shared_vector<int>(w, 100'000, 7); // where y was
+        turn = 2;
+        until([&] { return turn == 3; });
+        for (std::size_t i = 0; i < other.size(); ++i) EXPECT_AT(i, other[i] == 7 && x[i] == 1000);
+    });
+}
+
+// Rank 1 is in the buffers of rank 0, combining, when rank 0 drops its own call. call(c, x, y, op): rank 1's call.
+template <class Start, class Call>
+void dropped_while_a_peer_combines(Start&& start, Call&& call) {
+    std::atomic<int> turn{0};
+    on_ranks(2, [&](collx::communicator& w) {
+        auto c = w.dup();
+        c.set_checked(false);
+        auto x = make_shared_vector<int>(w, 100'000, 1);
+        std::optional<collx::shared_vector<int>> y = make_shared_vector<int>(w, 100'000, 1);
+        const auto op = [&, me = w.rank()](int a, int b) {
+            if (me == 1 && turn == 1) {
+                turn = 2;
+                until([&] { return turn == 3; });
+                std::this_thread::sleep_for(std::chrono::milliseconds(20)); // rank 0 would be ahead, if it did not wait
+            }
+            return a + b;
+        };
+        if (w.rank() == 1) {
+            until([&] { return turn == 1; });
+            try {
+                call(c, x, *y, op);
+                for (std::size_t i = 0; i < x.size(); ++i) EXPECT_AT(i, (*y)[i] == 2);
+            } catch (const collx::aborted& e) {
+                EXPECT(e.peer() == 0);
+            }
+            turn = 4;
+            return;
+        }
+        {
+            auto work = start(c, x, *y, op);
+            turn = 1;
+            until([&] { return turn == 2; });
+            const collx_test::caught_stderr warning;
+            turn = 3;
+            const auto dropped = std::move(work);
+        }
+        y.reset();
+        std::fill(x.begin(), x.end(), 1000);
+        const auto other = make_shared_vector<int>(w, 100'000, 7); // where y was
+        until([&] { return turn == 4; });
+        for (std::size_t i = 0; i < other.size(); ++i) EXPECT_AT(i, other[i] == 7 && x[i] == 1000);
+    });
+}
+
+} // namespace
+
+TEST_CASE("a zero-copy call touches no buffer of a rank whose own call has failed") {
+    dropped_before_a_peer_comes([](auto& c, auto& x, auto& y) { return collx::async::all_reduce(c, x, y); });
+    dropped_before_a_peer_comes([](auto& c, auto& x, auto& y) {
+        return collx::async::reduce(c, x, y, collx::plus{}, {.root = 1}); // rank 1 waits for nothing after reading
+    });
+}
+
+TEST_CASE("a rank whose zero-copy call fails has its buffers back when no peer is in them") {
+    const auto start = [](auto& c, auto& x, auto& y, auto op) { return collx::async::all_reduce(c, x, y, op); };
+    dropped_while_a_peer_combines(start, [](auto& c, auto& x, auto& y, auto op) { collx::all_reduce(c, x, y, op); });
+    dropped_while_a_peer_combines(
+        [](auto& c, auto& x, auto& y, auto op) {
+            auto ready = collx::persistent::all_reduce(c, x, y, op);
+            ready.start();
+            return ready;
+        },
+        [](auto& c, auto& x, auto& y, auto op) { collx::persistent::all_reduce(c, x, y, op)(); }); // composed
 }
 
 TEST_CASE("zero copy refuses memory that is not shared") {

@@ -30,6 +30,7 @@ public:
         return wait_long(word, least, peer);
     }
     [[noreturn]] void disagree(int peer);
+    [[noreturn]] void give_up(failure f);
 
 private:
     static constexpr int close_looks = 64;

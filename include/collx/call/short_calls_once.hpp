@@ -11,6 +11,7 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 [[gnu::cold]] COLLX_ONCE void short_wait::disagree(int peer) { core_.give_up(failure(errc::mismatch, peer), peer); }
+[[gnu::cold]] COLLX_ONCE void short_wait::give_up(failure f) { core_.give_up(f, -1); }
 [[gnu::cold]] COLLX_ONCE void message_wait::refuse(const receiving_end& rx, int peer, std::size_t bytes) {
     core_.give_up(core_.net.refuse(rx, peer, bytes), peer);
 }

@@ -124,6 +124,7 @@ private:
             core_->net.announce_failure(); // ranks of other hosts do not see the word
         } catch (...) {                    // no memory: they find out when this rank leaves
         }
+        core_->take_buffers_back();
     }
     communicator_core* core_;
     counted_ptr<operation> op_; // null: its end was reported to the program

@@ -60,7 +60,8 @@ private:
     }
 };
 
-// await(word, least, peer) returns the word once it has reached `least`, or throws; await.disagree(peer) throws.
+// await(word, least, peer) returns the word once it has reached `least`, or throws; await.disagree(peer) and
+// await.give_up(failure) throw.
 template <class Mover, class Await>
 class composed_run : public sched::verbs<composed_run<Mover, Await>> {
     using wire = typename Mover::wire_type;
@@ -78,17 +79,27 @@ public:
         if constexpr (What == sched::signal) give_signal(s);
         else if constexpr (What == sched::wait) wait_for(s);
         else if constexpr ((What & (sched::recv | sched::send)) != 0) __builtin_unreachable(); // see is_composable
-        else
-            for (int i = 0; i < s.dst.chunks.count; ++i) {
-                const int from = chunk(s.src.chunks, i), to = chunk(s.dst.chunks, i);
-                if constexpr (What == (sched::fold | sched::to_all)) fold_to_all(s, from, to);
-                else if constexpr ((What & sched::fold) != 0) fold(s, from, to);
-                else if constexpr ((What & sched::get) != 0) get(s, from, to);
-                else copy(s, from, to);
-            }
+        else if constexpr ((What & (sched::fold | sched::get)) != 0) {
+            const links::in_buffers here(sched::is_window(s.src.where) ? nullptr : &call_.net);
+            if (here.refused) [[unlikely]]
+                await_.give_up(here.refused);
+            move<What>(s);
+        } else {
+            move<What>(s);
+        }
     }
 
 private:
+    template <sched::action What>
+    COLLX_ALWAYS_INLINE void move(const sched::step& s) {
+        for (int i = 0; i < s.dst.chunks.count; ++i) {
+            const int from = chunk(s.src.chunks, i), to = chunk(s.dst.chunks, i);
+            if constexpr (What == (sched::fold | sched::to_all)) fold_to_all(s, from, to);
+            else if constexpr ((What & sched::fold) != 0) fold(s, from, to);
+            else if constexpr ((What & sched::get) != 0) get(s, from, to);
+            else copy(s, from, to);
+        }
+    }
     COLLX_ALWAYS_INLINE void give_signal(const sched::step& s) {
         signal_line& line = window_.memory.line_at(me_, s.index, stage_);
         if (call_.plan.zero_copy) std::memcpy(line.payload, &call_.own, sizeof call_.own);

@@ -24,9 +24,13 @@ COLLX_ONCE window_steps::window_steps(call_state& call, bool attached)
 COLLX_ONCE bool window_steps::run(const sched::step& s, strand_cursor& st) {
     if (s.what == sched::signal) return signal(s, st);
     if (s.what == sched::wait) return wait(s, st);
-    if ((s.what & sched::fold) != 0) return fold(s, st);
-    if ((s.what & sched::get) != 0) return get(s, st);
-    return copy(s, st);
+    if ((s.what & (sched::fold | sched::get)) == 0) return copy(s, st);
+    const links::in_buffers here(call_.plan.zero_copy ? &call_.net : nullptr);
+    if (here.refused) [[unlikely]] {
+        call_.op.error = here.refused;
+        return false;
+    }
+    return (s.what & sched::fold) != 0 ? fold(s, st) : get(s, st);
 }
 
 COLLX_ONCE bool window_steps::signal(const sched::step& s, const strand_cursor& st) {

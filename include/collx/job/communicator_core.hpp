@@ -104,6 +104,7 @@ struct communicator_core {
         if (recorder) recorder->fail_all(f, -1);
         net.report(f);
         net.announce_failure();
+        take_buffers_back();
     }
     // f makes a call ready or is part of it. It throws collx's errors where all ranks do, or where none has begun.
     // Any other exception, for example for lack of memory, is this rank's alone and ends the communicator: peers
@@ -156,6 +157,9 @@ struct communicator_core {
     // Does the same for an operation that failed. If the program's own code threw, throws that exception instead.
     [[noreturn]] void give_up_on(const operation& op);
     [[noreturn]] void explain(failure f, int waiting_for) const;
+    // Waits until no peer reads or writes buffers of this rank's zero-copy calls, which have failed.
+    // Requires: the failure is reported, so that no peer begins to.
+    void take_buffers_back() noexcept;
 
     // Reports work that the program began or collected and then dropped. Destructors cannot throw, so they print one
     // line on stderr. They print nothing while an exception is on its way or after the communicator has ended, since

@@ -66,7 +66,10 @@ COLLX_BEGIN_NAMESPACE
         if (net.remote() != nullptr) net.remote()->forget();
         return;
     }
-    if (!pending.empty() && !net.failed()) abandon(); // no call will move them on
+    if (!pending.empty()) { // no call will move them on
+        if (net.failed()) take_buffers_back();
+        else abandon();
+    }
     net.say_end();
     if (net.remote() != nullptr) net.remote()->say_bye();
     device = sole_ptr<detail::device_part>(); // waits for peers, which do not wait for this rank
@@ -117,6 +120,7 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
 [[gnu::cold]] COLLX_ONCE void communicator_core::give_up(failure f, int waiting_for) {
     net.report(f);
     net.announce_failure(f.code() == errc::peer_failed && calls() <= 1);
+    take_buffers_back();
     const failure first = net.failed();
     if (recorder) recorder->fail_all(first ? first : f, waiting_for);
     try {
@@ -126,6 +130,16 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
         pending.fail_all(first ? first : f); // the buffers of all its calls are the program's again
         throw;
     }
+}
+
+// A peer is in these buffers for one step of its call, unless code of the program that runs there (an operator) waits:
+// the limit ends that.
+[[gnu::cold]] COLLX_ONCE void communicator_core::take_buffers_back() noexcept {
+    if (!net.is_one_host()) return; // no zero-copy calls
+    const deadline until = deadline::in_ns(settings.timeout_ns);
+    for (int r = 0; r < net.size(); ++r)
+        for (backoff wait(settings.waiting); r != net.rank() && net.is_in_buffers(r);)
+            if (wait.pause() && (is_gone(r) || until.passed())) break;
 }
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::give_up_on(const operation& op) {

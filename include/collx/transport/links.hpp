@@ -199,6 +199,31 @@ public:
         if (remote_) remote_->settle();
     }
 
+    // In a zero-copy call a rank reads and writes the buffers of its peers. After a failure their programs have these
+    // back and use them for something else. So a rank is in them only while one of these exists and is not refused;
+    // a rank whose call has failed gives its buffers back when no peer is in them (communicator_core). Each of the two
+    // stores its own word before it loads the other's, so that at least one sees the other.
+    class in_buffers {
+    public:
+        explicit in_buffers(const links* l) : word_(l != nullptr ? &l->note(l->rank()).is_in_buffers : nullptr) {
+            if (word_ == nullptr) return; // not a zero-copy call
+            word_->store(1, memory_order::seq_cst);
+            refused = failure(l->control().failed.load(memory_order::seq_cst));
+            if (refused) leave(); // it may wait for others now, which are refused, too
+        }
+        in_buffers(const in_buffers&) = delete;
+        ~in_buffers() {
+            if (word_ != nullptr) leave();
+        }
+        failure refused; // what has ended the communicator, if anything
+
+    private:
+        void leave() { word_->store(0, memory_order::release); }
+        atomic<std::uint32_t>* word_;
+    };
+    // Requires: all ranks are on this host.
+    bool is_in_buffers(int peer) const { return note(peer).is_in_buffers.load(memory_order::seq_cst) != 0; }
+
     survival_note& note(int of_rank) const {
         return reinterpret_cast<survival_note*>(base_ + links_layout::fixed_bytes() +
                                                 layout_.notes_offset())[place_of(of_rank)];

@@ -23,12 +23,14 @@ inline constexpr int messages = 4;    // of send and recv
 inline constexpr int count = 5;       // of all
 } // namespace port
 
-// One rank's part in the end of a communicator: whether its share of the memory is given up, and which members it
-// proposes for the communicator of the survivors (comm/shrink.hpp).
+// One rank's part in the end of a communicator: whether its share of the memory is given up, whether it is in buffers
+// of its peers (links::in_buffers), and which members it proposes for the communicator of the survivors
+// (comm/shrink.hpp).
 struct alignas(cache_line_bytes) survival_note {
-    atomic<std::uint32_t> gave_up; // exchanged to 1 once, by its rank or, when that is dead, by a survivor
-    atomic<std::uint32_t> round;   // of shrinking in which it takes part; written by its rank, read by all
-    std::uint64_t place;           // proposed; written by its rank before `decided`, like the members
+    atomic<std::uint32_t> gave_up;       // exchanged to 1 once, by its rank or, when that is dead, by a survivor
+    atomic<std::uint32_t> round;         // of shrinking in which it takes part; written by its rank, read by all
+    atomic<std::uint32_t> is_in_buffers; // written by its rank
+    std::uint64_t place;                 // proposed; written by its rank before `decided`, like the members
     std::uint64_t members[max_local_ranks / 64];
 };
 
