@@ -31,6 +31,7 @@ namespace detail {
     next_watch_ns_ = now + 2'000'000;
     core_.net.say_waiting(now, limit, waiting_for);
     if (core_.recorder) core_.recorder->look(waiting_for);
+    if (core_.home->connector) core_.home->connector->serve();
     const int dead = find_dead(now, waiting_for);
     // Look once more before giving up: what the peer sent before it ended may have come after the last look.
     if (dead >= 0 && dead == suspect_) core_.give_up(failure(errc::peer_failed, dead), dead);

@@ -119,6 +119,7 @@ private:
             moved = core_->net.move() || moved;
             if (moved) wait.reset();
             if (moved || !wait.pause()) continue;
+            links_.hub().serve(); // a rank that waits here may have to leave an earlier shrink() first
             if (links_.is_gone(k)) return false;
             const std::int64_t now = now_ns();
             look_for_the_dead(now);
@@ -173,7 +174,9 @@ private:
             if (missing < 0) propose(proposal);
             moved = core_->net.move() || moved || missing < 0;
             if (moved) wait.reset();
-            else if (wait.pause()) look_for(missing, proposal);
+            if (moved || !wait.pause()) continue;
+            links_.hub().serve();
+            look_for(missing, proposal);
         }
         if (!is_decided_) decided_ = proposal;
         for (int r = 0; r < n_; ++r)

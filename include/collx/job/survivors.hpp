@@ -65,6 +65,7 @@ public:
             for (int r = 0; r < c_.net.size() && !is_decided(); ++r)
                 while (!has_come(r) && !is_decided()) {
                     if (!b.pause()) continue;
+                    if (c_.home->connector) c_.home->connector->serve();
                     if (c_.is_gone(r)) break;
                     if (until.passed()) withdraw(r);
                 }

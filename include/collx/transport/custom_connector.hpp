@@ -25,6 +25,9 @@ public:
     // The connector by which the job came up, and by which survivors of a failure will find each other.
     void stand_before(counted_ptr<any_connector> d) { behind_ = std::move(d); }
     socket_connector* of_sockets() override { return behind_ ? behind_->of_sockets() : nullptr; }
+    void serve() override {
+        if (behind_) behind_->serve();
+    }
 
 private:
     counted_ptr<any_connector> behind_;

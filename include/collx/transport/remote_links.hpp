@@ -62,7 +62,7 @@ public:
         if (!helps) return moved;
         if (own > 1 && hub_->shared().can_tell()) hub_->shared().pump_held(); // see visit_shared()
         else hub_->shared().pump_all(own == 1 ? first : -1);
-        hub_->helpers().help_others(*this);
+        hub_->helpers().help_others(this);
         return moved;
     }
     void push(int peer) override {

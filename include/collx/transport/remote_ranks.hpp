@@ -93,6 +93,9 @@ public:
     virtual socket_connector* of_sockets() { return nullptr; }
     // Whether this rank has as many communicators with connections of their own as it may.
     virtual bool is_full() const { return false; }
+    // Answers ranks of other hosts that wait for none of the communicators which this rank moves: survivors of an
+    // earlier one, and those for whom this rank's last words in it are not sent yet. Called now and then in each wait.
+    virtual void serve() {}
     virtual sole_ptr<remote_ranks> open(remote_members m) = 0;
 };
 

@@ -13,6 +13,7 @@ public:
     explicit socket_connector(counted_ptr<socket_hub> hub) : hub_(std::move(hub)) {}
     sole_ptr<remote_ranks> open(remote_members m) override { return make_sole<remote_links>(hub_, std::move(m)); }
     socket_connector* of_sockets() override { return this; }
+    void serve() override { hub_->serve(); }
     bool is_full() const override { return hub_->is_full(); }
     const counted_ptr<socket_hub>& hub() const { return hub_; }
 

@@ -214,8 +214,8 @@ public:
             }
             detail::guest g = std::move(parked_[i]);
             parked_.erase_at(i);
-            if (g.hello.communicator == communicator) take(g.hello, std::move(g.socket), sealed(g));
-            else trunks_.bring(std::move(g));
+            if (g.hello.communicator == detail::trunks::name) trunks_.bring(std::move(g));
+            else take(g.hello, std::move(g.socket), sealed(g));
         }
         return refusal;
     }
@@ -236,6 +236,11 @@ public:
         }
     }
 
+    // See any_connector.
+    [[gnu::cold]] void serve() {
+        (void)look(detail::trunks::name, [](auto&&...) {});
+        helpers_.help_others();
+    }
     // The communicators of this rank, which advance each other.
     detail::mutual_help& helpers() { return helpers_; }
 

@@ -69,11 +69,12 @@ public:
         noted_.push_back(name);
         has_notes_.store(true, memory_order::release);
     }
-    void help_others(const helped& but) {
+    // but: the one that calls, if it is one of these.
+    void help_others(const helped* but = nullptr) {
         const lock_tried here(lock_);
-        if (!here || count() < 2) return;
+        if (!here || count() <= std::size_t{but != nullptr}) return;
         const auto help = [&](const place& p) {
-            if (p.who != nullptr && p.who != &but) p.who->help();
+            if (p.who != nullptr && p.who != but) p.who->help();
         };
         help_noted(help);
         if (!poll_.is_open()) {
