@@ -66,6 +66,7 @@ private:
                 return make(kind::single)->finish();
         }
     }
+    bool ends_wait_for_peers() const override { return true; }
     bool has_one_host(const place& p) const {
         for (const int id : p.ids)
             if (id / s_.hosts.ranks_per_host != p.ids[0] / s_.hosts.ranks_per_host) return false;

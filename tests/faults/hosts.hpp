@@ -11,10 +11,12 @@
 
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/host.hpp>
+#include <collx/job/world.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/socket_connector.hpp>
 
 #include "faults/support.hpp"
+#include "support/faulty_sockets.hpp"
 
 namespace collx_test {
 
@@ -34,7 +36,7 @@ private:
 };
 
 // Socket calls that do harm once, at the n-th sendmsg() of this process after plan(). cut_and_die cuts that
-// connection, and ends the process at its second later send to another one.
+// connection, and ends the process at its second later send to another one. The other calls may have a bad day.
 struct harm {
     enum class kind { none, cut, die, cut_and_die };
     static inline kind planned = kind::none;
@@ -43,6 +45,7 @@ struct harm {
         planned = k;
         left = after;
     }
+    template <ssize_t (*Send)(int, const msghdr*, int) = ::sendmsg>
     static ssize_t sendmsg(int fd, const msghdr* m, int flags) {
         if (planned != kind::none && --left <= 0) {
             const kind now = std::exchange(planned, kind::none);
@@ -50,7 +53,7 @@ struct harm {
             if (now == kind::cut_and_die) plan(kind::die, 2);
             cut(fd);
         }
-        return ::sendmsg(fd, m, flags);
+        return Send(fd, m, flags);
     }
     // Sends RST to the other end; this end then has an unconnected socket.
     static void cut(int fd) {
@@ -73,8 +76,13 @@ struct harm {
         }
     }
 };
-inline constexpr collx::socket_calls harmful_calls{::socket,  ::connect,    ::accept4,  harm::sendmsg,
+inline constexpr collx::socket_calls harmful_calls{::socket,  ::connect,    ::accept4,  harm::sendmsg<>,
                                                    ::recvmsg, ::epoll_wait, ::vmsplice, ::splice};
+inline constexpr collx::socket_calls harmful_calls_on_a_bad_day = [] {
+    auto calls = bad_day_calls;
+    calls.sendmsg = harm::sendmsg<bad_day::sendmsg>;
+    return calls;
+}();
 
 struct cell {
     int n = 4, ranks_per_host = 1, victim = 0;
@@ -85,6 +93,8 @@ struct cell {
     bool is_shared = false; // the communicator shares its rank's connections with many others
     int lanes = 1;          // connections of a pair, for large messages
     collx::single_copy_mode single_copy = collx::single_copy_mode::automatic;
+    bool bad_day = false;     // system calls transfer less, are interrupted, or return EAGAIN
+    collx::transports over{}; // with a transport of the test's own
 };
 
 inline collx::host_description host_of(const cell& c, int r) {
@@ -101,14 +111,16 @@ collx::communicator world_of(const cell& c, Store& store, const collx::host_desc
     auto job =
         collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face), c.timeout_ms * ms, host, calls);
     job->settings.single_copy = c.single_copy;
-    const bool shares = c.is_shared && job->connector;
+    job->settings.over = c.over;
+    job = collx::detail::join_custom(job);
+    const bool shares = c.is_shared && job->connector && job->connector->of_sockets() != nullptr;
     if (shares) job->connector->of_sockets()->hub()->set_most_own(1);
     collx::communicator world(std::move(job));
     return shares ? world.split(0) : std::move(world);
 }
 template <collx::Store Store>
 collx::communicator world_of(const cell& c, Store& store, int r) {
-    return world_of(c, store, host_of(c, r), r, harmful_calls);
+    return world_of(c, store, host_of(c, r), r, c.bad_day ? harmful_calls_on_a_bad_day : harmful_calls);
 }
 inline collx::communicator world_of(const cell& c, const store_directory& d, int r) {
     collx::file_store store(d.path());

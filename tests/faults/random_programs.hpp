@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <mutex>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -13,8 +14,11 @@
 #include <vector>
 
 #include <collx/collx.hpp>
+#include <collx/comm/any.hpp>
+#include <collx/comm/progress.hpp>
 #include <collx/comm/window.hpp>
 
+#include "comm/planned_call.hpp"
 #include "faults/hosts.hpp"
 
 namespace collx_test {
@@ -28,12 +32,14 @@ inline bool survives(fault f) { return f == fault::aborts || f == fault::operato
 // What ranks say of themselves before they do it; by the number of the rank in the first world.
 struct confessions {
     std::atomic<bool> dies[most_ranks], aborts[most_ranks], leaves[most_ranks];
+    std::atomic<int> begun; // ranks that have made their communicator
 };
 
 struct setting {
     unsigned seed;
     bool are_threads, is_checked, has_thread, destroys_first, destroys_communicators_first;
     cell hosts;
+    bool has_key = false, is_custom = false; // is_custom: over a transport of the test's own
 };
 inline setting setting_of(unsigned seed, bool are_threads) {
     std::mt19937 random(seed);
@@ -43,6 +49,11 @@ inline setting setting_of(unsigned seed, bool are_threads) {
     s.hosts.is_unix = random() % 3 == 0;
     s.hosts.is_shared = random() % 3 == 0;
     s.destroys_communicators_first = random() % 2 == 0;
+    s.hosts.lanes = random() % 3 == 0 ? 3 : 1;
+    s.hosts.bad_day = random() % 3 == 0;
+    s.hosts.single_copy = static_cast<collx::single_copy_mode>(random() % 3);
+    s.has_key = random() % 4 == 0;
+    s.is_custom = random() % 4 == 0;
     return s;
 }
 
@@ -58,18 +69,68 @@ struct open_thing {
     // Whether its end waits for those of the peers: then all ranks destroy it in one order.
     virtual bool waits_for_peers() const { return false; }
 };
+// Of any kind of buffer: of a shared vector peers read and write the elements where they are.
+template <class X>
 struct open_work final : open_thing {
-    open_work(collx::communicator& c, std::size_t m, int salt)
-        : x(m, salt + c.rank()), want(c.size() * salt + c.size() * (c.size() - 1) / 2),
-          sum(collx::async::all_reduce(c, x)) {}
+    open_work(collx::communicator& c, X buffer, int salt, bool is_any = false)
+        : x(std::move(buffer)), want(c.size() * salt + c.size() * (c.size() - 1) / 2), sum(start(c, salt, is_any)) {}
+    collx::work<void> start(collx::communicator& c, int salt, bool is_any) {
+        std::fill(x.begin(), x.end(), salt + c.rank());
+        return is_any ? collx::any::async::all_reduce(c, collx::as_any(x)) : collx::async::all_reduce(c, x);
+    }
     void use(int) override { (void)sum.test(); }
     void finish() override {
         sum.wait();
-        expect_in_program(x == ints(x.size(), want), "wrong data of an async call");
+        for (const int e : x) expect_in_program(e == want, "wrong data of an async call");
     }
-    ints x;
+    X x;
     int want;
     collx::work<void> sum;
+};
+// Calls of any verb: one, started at once; or a persistent call or group, which each second use starts, or runs.
+class open_calls final : public open_thing {
+public:
+    enum class kind { once, ready, ready_group };
+    open_calls(collx::communicator& c, kind k, std::uint64_t seed, std::size_t most) : c_(c) {
+        collx::persistent::group all(c);
+        for (std::uint64_t i = 0; i < (k == kind::ready_group ? 1 + seed % 5 : 1); ++i) {
+            calls_.push_back(plan_call(c.size(), c.rank(), mixed(seed, i), most));
+            if (k == kind::ready_group && !calls_.back()->add_to(all)) calls_.pop_back();
+        }
+        fill(seed);
+        if (k == kind::once) once_.push_back(calls_[0]->start(c));
+        else ready_.push_back(k == kind::ready ? calls_[0]->make_ready(c) : all.launch());
+        is_under_way_ = k == kind::once;
+    }
+    void use(int salt) override {
+        if (!once_.empty()) return (void)once_[0].test();
+        if (is_under_way_) return finish();
+        fill(static_cast<unsigned>(salt));
+        is_under_way_ = true;
+        if (salt % 2 == 0) return ready_[0].start();
+        ready_[0]();
+        check();
+    }
+    void finish() override {
+        if (!is_under_way_) return;
+        if (once_.empty()) ready_[0].wait();
+        else once_[0].wait();
+        check();
+    }
+
+private:
+    void fill(std::uint64_t seed) {
+        for (std::size_t i = 0; i < calls_.size(); ++i) calls_[i]->fill(mixed(seed, i));
+    }
+    void check() {
+        is_under_way_ = false;
+        for (const auto& call : calls_) call->check(c_);
+    }
+    const collx::communicator& c_;
+    std::vector<std::unique_ptr<planned_call>> calls_;
+    std::vector<collx::work<void>> once_; // one of these two has an element
+    std::vector<collx::persistent_call> ready_;
+    bool is_under_way_ = false;
 };
 struct open_group final : open_thing {
     open_group(collx::communicator& c, std::size_t m)
@@ -97,18 +158,45 @@ struct open_group final : open_thing {
     bool is_under_way = false;
     collx::persistent_call all;
 };
+// An element of a window that is combined under a lock.
+struct three {
+    three(int v = 0) : a(v), b(v), c(v) {}
+    int a, b, c;
+    bool operator==(const three&) const = default;
+    friend three operator+(const three& x, const three& y) { return three(x.a + y.a); }
+};
+// Memory of the program under windows. Peers may use it until all have ended their windows, so it stays up to the end
+// of the job.
+template <class T>
+struct memory_of_windows {
+    static inline std::mutex lock;
+    static inline std::vector<collx::shared_vector<T>> all;
+    static collx::shared_vector<T>& make(collx::communicator& c, std::size_t m) {
+        const std::lock_guard here(lock);
+        all.reserve(1000); // places do not move
+        return all.emplace_back(collx::make_shared_vector<T>(c, m));
+    }
+    static void clear() { all.clear(); }
+};
+template <class T>
 struct open_window final : open_thing {
-    open_window(collx::communicator& c, std::size_t m) : me(c.rank()), n(c.size()), x(c, m + 1), counter(c, 1) {}
+    open_window(collx::communicator& c, std::size_t m, bool has_thread)
+        : me(c.rank()), n(c.size()), x(c, m + 1), counter(c, 1) {
+        if (has_thread) x.with(collx::progress::thread{});
+    }
+    // In memory of the program.
+    explicit open_window(collx::communicator& c, std::size_t m)
+        : me(c.rank()), n(c.size()), x(c, memory_of_windows<T>::make(c, m + 1)), counter(c, 1) {}
     void use(int salt) override {
         const int next = (me + 1) % n, previous = (me + n - 1) % n;
-        x.put(next, 1, ints(x.size(me) - 1, salt + me));
-        x.put_signal(next, 0, salt);
+        x.put(next, 1, std::vector<T>(x.size(next) - 1, T(salt + me)));
+        x.put_signal(next, 0, T(salt));
         x.wait(previous);
-        counter.accumulate(0, 0, 1);
+        counter.accumulate(0, 0, T(1));
         for (std::size_t i = 0; i < x.size(me); ++i)
-            expect_in_program(x.local()[i] == (i == 0 ? salt : salt + previous), "wrong data in a window");
+            expect_in_program(x.local()[i] == T(i == 0 ? salt : salt + previous), "wrong data in a window");
         counter.fence();
-        expect_in_program(counter.get(0, 0) == ++uses * n, "a window has counted wrong");
+        expect_in_program(counter.get(0, 0) == T(++uses * n), "a window has counted wrong");
         finish();
     }
     void finish() override {
@@ -116,7 +204,7 @@ struct open_window final : open_thing {
         counter.fence();
     }
     int me, n, uses = 0;
-    collx::window<int> x, counter;
+    collx::window<T> x, counter;
 };
 
 } // namespace collx_test

@@ -6,13 +6,28 @@
 // failed, shrinks, destroys what it had in random order, and goes on with correct results. A message of a failure
 // begins with its seed; RANDOM_PROGRAM_SEED=N runs that one alone.
 // collx-test: serial timeout=600
+#include "../../examples/16_write_a_transport/datagrams.hpp"
 #include "faults/rank_program.hpp"
+
+#include <collx/job/custom_transport.hpp>
 
 using namespace collx_test;
 
 namespace {
 
-void run_processes(const setting& s) {
+// Some settings are over a transport of the program's own, between all ranks or between hosts. (Processes of one host
+// have no sockets, by which survivors would find each other.)
+setting with_transport(setting s) {
+    const bool has_one_host = s.hosts.ranks_per_host >= s.hosts.n;
+    if (!s.is_custom || (has_one_host && !s.are_threads)) return s;
+    if (has_one_host) s.hosts.over = collx::per_peer{datagrams{}};
+    else s.hosts.over = collx::per_peer{collx::shm{}, datagrams{}};
+    return s;
+}
+
+void run_processes(const setting& of) {
+    setting s = with_transport(of);
+    s.hosts.timeout_ms = static_cast<int>(patient(30'000 * ms) / ms);
     shared_page<confessions> said;
     store_directory dir;
     processes all;
@@ -26,6 +41,7 @@ void run_processes(const setting& s) {
                 } catch (const leaving&) {
                 }
             }
+            clear_memory_of_windows();
             expect_in_program(open_files() == before, "files are left open");
             return 0;
         });
@@ -45,7 +61,7 @@ TEST_CASE("processes that fail in random programs are named, and the others go o
 TEST_CASE("threads that fail in random programs are named, and the others go on") {
     each_seed(30, true, [](const setting& s) {
         leaving_no_files([&] {
-            run_as_threads(s, [](const setting& of, confessions& said, collx::communicator& world) {
+            run_as_threads(with_transport(s), [](const setting& of, confessions& said, collx::communicator& world) {
                 return std::make_unique<rank_program>(of, said, world);
             });
         });

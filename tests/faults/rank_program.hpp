@@ -39,6 +39,7 @@ public:
     virtual ~rank_program() = default;
 
     void run() {
+        said_.begun.fetch_add(1);
         for (round_ = 0;; ++round_) {
             begin_round();
             try {
@@ -75,29 +76,75 @@ protected:
         auto& open = p.open;
         const std::size_t m = std::array<std::size_t, 5>{1, 3, 300, 5000, 40'000}[draws[2] % 5];
         const int salt = static_cast<int>(draws[3] % 1000);
+        const unsigned kind = draws[5] / 256;
+        const std::uint64_t seed = mixed(draws[2], draws[3]);
         switch (draws[1] % 8) {
-            case 1: return open.push_back(std::make_unique<open_work>(here(), m, salt));
-            case 2: return open.push_back(std::make_unique<open_group>(here(), m % 5001));
-            case 3: return open.push_back(std::make_unique<open_window>(here(), m));
+            case 1: return open.push_back(work_of(kind, m, salt, seed));
+            case 2: return open.push_back(ready_of(kind, m % 5001, seed));
+            case 3: return open.push_back(window_of(kind, m));
             case 4:
             case 5:
                 if (!open.empty()) return open[draws[4] % open.size()]->use(salt);
                 [[fallthrough]];
             case 6: {
+                if (kind % 3 == 0 && may_end_here()) return end(p, draws[4]);
                 const ints all =
                     collx::by_value::all_gather(here(), ints(static_cast<std::size_t>(here().rank()), salt));
                 const auto n = static_cast<std::size_t>(here().size());
                 return expect_in_program(all == ints(n * (n - 1) / 2, salt), "wrong data by value");
             }
             default: {
+                if (kind % 2 == 0) return make_planned(seed, m);
                 // A ring of sends never ends for one rank alone.
                 const auto v = static_cast<verb>(draws[4] % (static_cast<unsigned>(verb::count) - 1));
                 caller(here(), m).call(v, salt);
             }
         }
     }
+    // Whether the end of a communicator or of what is open there waits for those of the peers.
+    virtual bool ends_wait_for_peers() const { return false; }
 
 private:
+    using thing = std::unique_ptr<open_thing>;
+    using shared = collx::shared_vector<int>;
+    thing work_of(unsigned kind, std::size_t m, int salt, std::uint64_t seed) {
+        switch (kind % 4) {
+            case 0: return std::make_unique<open_work<ints>>(here(), ints(m), salt, kind % 8 == 0);
+            case 1: return std::make_unique<open_calls>(here(), open_calls::kind::once, seed, m);
+            default:
+                return std::make_unique<open_work<shared>>(here(), collx::make_shared_vector<int>(world_, m), salt);
+        }
+    }
+    thing ready_of(unsigned kind, std::size_t m, std::uint64_t seed) {
+        if (kind % 3 == 0) return std::make_unique<open_group>(here(), m);
+        return std::make_unique<open_calls>(
+            here(), kind % 3 == 1 ? open_calls::kind::ready : open_calls::kind::ready_group, seed, m);
+    }
+    thing window_of(unsigned kind, std::size_t m) {
+        switch (kind % 4) {
+            case 0: return std::make_unique<open_window<three>>(here(), m, kind % 8 == 0);
+            case 1: return std::make_unique<open_window<three>>(here(), m);
+            default: return std::make_unique<open_window<int>>(here(), m, kind % 8 == 2);
+        }
+    }
+    void make_planned(std::uint64_t seed, std::size_t m) {
+        const auto call = plan_call(here().size(), here().rank(), seed, m);
+        call->fill(seed);
+        if (seed % 4 == 0) {
+            auto bound = here().with(collx::piece{500});
+            call->make(bound);
+        } else {
+            call->make(here());
+        }
+        call->check(here());
+    }
+    bool may_end_here() const { return at_ != 0 && !ends_wait_for_peers(); }
+    // Ends what is open on a communicator, or all of it, in another order on each rank.
+    void end(place& p, unsigned draw) {
+        for (auto& t : p.open) t->finish();
+        destroy(p, draw % 2 == 0);
+        if (draw % 2 == 0) p.ids.clear();
+    }
     std::mt19937 random_of(int step) const {
         std::seed_seq all{s_.seed, static_cast<unsigned>(round_), static_cast<unsigned>(step)};
         return std::mt19937(all);
@@ -147,6 +194,7 @@ private:
     }
     void strike() {
         const bool is_here = !places_[at_].ids.empty();
+        if (me_ == victim_) expect_in_program(wait_until(said_.begun, s_.hosts.n), "not all ranks begin");
         if (fault_ == fault::operator_throws && is_here) return trip();
         if (me_ != victim_) return;
         (survives(fault_) ? said_.aborts : said_.dies)[me_] = true;
@@ -204,19 +252,25 @@ private:
     }
     // Ends what is open, and the communicators beside the world, in random order.
     void destroy(bool with_communicators) {
+        for (auto& p : places_) collect(p, with_communicators);
+        destroy_collected();
+    }
+    void destroy(place& p, bool with_communicator) {
+        collect(p, with_communicator);
+        destroy_collected();
+    }
+    void collect(place& p, bool with_communicator) {
+        for (auto& t : p.open)
+            if (!t->waits_for_peers()) things_.push_back(std::move(t));
+        p.open.clear();
+        if (with_communicator && p.comm) comms_.push_back(std::move(p.comm));
+    }
+    void destroy_collected() {
         auto random = random_of(1000 + me_);
-        std::vector<std::unique_ptr<open_thing>> things;
-        std::vector<std::unique_ptr<collx::communicator>> comms;
-        for (auto& p : places_) {
-            for (auto& t : p.open)
-                if (!t->waits_for_peers()) things.push_back(std::move(t));
-            p.open.clear();
-            if (with_communicators && p.comm) comms.push_back(std::move(p.comm));
-        }
-        std::shuffle(things.begin(), things.end(), random);
-        while (!things.empty() || !comms.empty()) {
-            if (comms.empty() || (!things.empty() && random() % 2 == 0)) things.pop_back();
-            else comms.pop_back();
+        std::shuffle(things_.begin(), things_.end(), random);
+        while (!things_.empty() || !comms_.empty()) {
+            if (comms_.empty() || (!things_.empty() && random() % 2 == 0)) things_.pop_back();
+            else comms_.pop_back();
         }
     }
     void end() {
@@ -224,28 +278,52 @@ private:
             for (auto& t : places_[at_].open) t->finish();
         at_ = 0;
         collx::barrier(world_);
-        for (auto& p : places_) { // in one order, because no communicator has failed, and some wait for their peers
+        if (!ends_wait_for_peers()) return destroy(true);
+        for (auto& p : places_) { // in one order
             p.open.clear();
             p.comm.reset();
         }
     }
 
+    std::vector<thing> things_; // to be destroyed
+    std::vector<std::unique_ptr<collx::communicator>> comms_;
     int round_ = 0, step_ = 0, steps_ = 0, strikes_at_ = 0, victim_ = -1;
 };
 
 inline std::string name_of(const setting& s) {
+    const cell& h = s.hosts;
     return "seed " + std::to_string(s.seed) + (s.are_threads ? " of threads, " : " of processes, ") +
-           std::to_string(s.hosts.n) + " ranks, " + std::to_string(s.hosts.ranks_per_host) + " per host";
+           std::to_string(h.n) + " ranks, " + std::to_string(h.ranks_per_host) + " per host, " +
+           (h.over.custom != nullptr ? h.over.text
+            : h.is_unix              ? "unix"
+                                     : "tcp") +
+           ", " + std::to_string(h.lanes) + " lanes" + (h.bad_day ? ", bad day" : "") +
+           (h.is_shared ? ", shared" : "") + (s.has_key && s.are_threads ? ", key" : "") +
+           (s.has_thread ? ", progress thread" : "") + (s.is_checked ? ", checked" : "");
+}
+inline void run_job(const setting& s, thread_body f) {
+    const cell& h = s.hosts;
+    const spread as{.ranks_per_host = h.ranks_per_host,
+                    .bad_day = h.bad_day,
+                    .has_key = s.has_key,
+                    .is_unix = h.is_unix,
+                    .lanes = h.lanes,
+                    .is_shared = h.is_shared};
+    if (h.over.custom == nullptr) return run_spread(h.n, as, f);
+    if (!h.over.use_memory) return collx::run_threads(h.over, h.n, f);
+    collx::detail::run_thread_jobs(collx::detail::thread_jobs(as.host_of(h.n), h.over), f);
+}
+inline void clear_memory_of_windows() {
+    memory_of_windows<int>::clear();
+    memory_of_windows<three>::clear();
 }
 // make(setting, confessions, world): the program of a rank.
 template <class Make>
 void run_as_threads(const setting& s, Make&& make) {
     confessions said{};
-    collx::detail::growing_array<int> hosts;
-    for (int r = 0; r < s.hosts.n; ++r) hosts.push_back(r / s.hosts.ranks_per_host);
     std::array<std::string, most_ranks> ends;
     try {
-        collx::run_threads(hosts, [&](collx::communicator& world) {
+        run_job(s, [&](collx::communicator& world) {
             const int me = world.rank();
             try {
                 make(s, said, world)->run();
@@ -257,6 +335,7 @@ void run_as_threads(const setting& s, Make&& make) {
         });
     } catch (const std::exception&) { // in `ends`, unless planned
     }
+    clear_memory_of_windows();
     for (const std::string& end : ends) {
         INFO(name_of(s) << ": " << end);
         CHECK(end.empty());
