@@ -229,9 +229,14 @@ COLLX_ONCE void communicator_core::show_all(const void* mine, std::size_t bytes,
         const failure f = net.failed();
         if (!f.has_all_come() || !(f || net.is_one_host())) {
             // The rank that gave this communicator up has ended the parent, too, and only there is the reason known.
-            if (parent != nullptr && f && f.code() == errc::aborted && f.rank() != net.rank())
-                parent->wait_until([&] { return static_cast<bool>(parent->net.failed()); }, 0,
+            // Its goodbye here may come before both; a rank that died says nothing more.
+            constexpr std::int64_t reason_limit_ns = 500'000'000;
+            const bool has_left = f && f.code() == errc::peer_failed;
+            if (parent != nullptr && f && (has_left || f.code() == errc::aborted) && f.rank() != net.rank()) {
+                const deadline until = has_left ? deadline::in_ns(reason_limit_ns) : deadline();
+                parent->wait_until([&] { return parent->net.failed() || until.passed(); }, 0,
                                    parent->rank_of(*this, f.rank()));
+            }
             if (parent != nullptr && parent->net.failed()) parent->give_up(parent->net.failed(), -1);
             if (parent == nullptr || !f) throw;
             parent->give_up(failure(f.code(), parent->rank_of(*this, f.rank()), f.short_of()), -1);
