@@ -32,7 +32,8 @@ inline bool survives(fault f) { return f == fault::aborts || f == fault::operato
 // What ranks say of themselves before they do it; by the number of the rank in the first world.
 struct confessions {
     std::atomic<bool> dies[most_ranks], aborts[most_ranks], leaves[most_ranks];
-    std::atomic<int> begun; // ranks that have made their communicator
+    std::atomic<int> begun;              // ranks that have made their communicator
+    std::atomic<int> rounds[most_ranks]; // that a rank has ended, with its windows
 };
 
 struct setting {
@@ -165,8 +166,7 @@ struct three {
     bool operator==(const three&) const = default;
     friend three operator+(const three& x, const three& y) { return three(x.a + y.a); }
 };
-// Memory of the program under windows. Peers may use it until all have ended their windows, so it stays up to the end
-// of the job.
+// Memory of the program under windows. It stays until all ranks have ended their windows.
 template <class T>
 struct memory_of_windows {
     static inline std::mutex lock;

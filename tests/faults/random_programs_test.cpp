@@ -41,6 +41,7 @@ void run_processes(const setting& of) {
                 } catch (const leaving&) {
                 }
             }
+            wait_for_the_windows_of_others(*said, me, s.hosts.n);
             clear_memory_of_windows();
             expect_in_program(open_files() == before, "files are left open");
             return 0;

@@ -45,7 +45,11 @@ public:
             try {
                 for (step_ = 0; step_ < steps_; ++step_) do_step();
                 at_ = 0;
-                if (round_ >= rounds_with_faults) return end();
+                if (round_ >= rounds_with_faults) {
+                    end();
+                    ++said_.rounds[me_];
+                    return;
+                }
                 const std::int64_t until = collx::now_ns() + patient(30'000 * ms);
                 while (collx::now_ns() < until) collx::barrier(world_);
                 expect_in_program(false, "no failure came");
@@ -245,6 +249,7 @@ private:
         if (s_.destroys_first) destroy(s_.destroys_communicators_first);
         world_ = world_.shrink();
         destroy(true);
+        ++said_.rounds[me_];
         const auto& members = world_.internals().members;
         for (const int id : before)
             expect_in_program(said_.dies[id] || std::find(members.begin(), members.end(), id) != members.end(),
@@ -312,6 +317,16 @@ inline void run_job(const setting& s, thread_body f) {
     if (h.over.custom == nullptr) return run_spread(h.n, as, f);
     if (!h.over.use_memory) return collx::run_threads(h.over, h.n, f);
     collx::detail::run_thread_jobs(collx::detail::thread_jobs(as.host_of(h.n), h.over), f);
+}
+// Of a rank that has ended in a process of its own. The others may be in a round with it still.
+inline void wait_for_the_windows_of_others(const confessions& said, int me, int n) {
+    const int least = std::min(said.rounds[me] + 1, rounds_with_faults + 1);
+    const std::int64_t until = collx::now_ns() + patient(30'000 * ms);
+    for (int r = 0; r < n; ++r)
+        while (r != me && !said.dies[r] && said.rounds[r] < least) {
+            expect_in_program(collx::now_ns() < until, "a rank does not end its windows");
+            ::usleep(500);
+        }
 }
 inline void clear_memory_of_windows() {
     memory_of_windows<int>::clear();
