@@ -82,7 +82,11 @@ TEST_CASE("split_by_host groups the ranks of one host, also of a part, in the or
 
 // Rank 2, which gets no communicator, ends. Rank 1 learns of it while it waits in split(), and rank 0 learns of the new
 // communicator's end first.
-TEST_CASE("a split that a rank outside the new communicator ends names that rank") {
+namespace {
+
+// Rank 1 learns in split() that rank 2 has ended the parent. Rank 0 first hears what rank 1 says in the new one.
+template <class SayThere>
+void ended_from_outside(SayThere&& say_there) {
     std::atomic<bool> has_seen{false};
     on_hosts(3, spread{1}, [&](collx::communicator& w) {
         const bool is_in = w.rank() < 2;
@@ -99,8 +103,7 @@ TEST_CASE("a split that a rank outside the new communicator ends names that rank
             c.exchange_each(collx::detail::split_place{at, 0, 0}, [](int, auto&) {});
             collx::communicator_core made(c.home, at, 1, 2, std::move(members), &c, false,
                                           collx::detail::id_of_split(c, 0, false));
-            made.net.report(collx::failure(collx::errc::aborted, 1));
-            made.net.announce_failure();
+            say_there(made.net);
             const std::int64_t until = collx::now_ns() + 50'000'000; // rank 0 gets this word first
             while (collx::now_ns() < until) (void)made.progress_or_move();
             c.net.report(collx::failure(collx::errc::peer_failed, 2));
@@ -116,6 +119,16 @@ TEST_CASE("a split that a rank outside the new communicator ends names that rank
         }
         until([&] { return has_seen.load(); });
     });
+}
+
+} // namespace
+
+TEST_CASE("a split that a rank outside the new communicator ends names that rank") {
+    ended_from_outside([](collx::links& made) {
+        made.report(collx::failure(collx::errc::aborted, 1));
+        made.announce_failure();
+    });
+    ended_from_outside([](collx::links& made) { made.remote()->say_bye(); });
 }
 
 TEST_CASE("a rank that finds no room for a new communicator says why, and the others name it") {

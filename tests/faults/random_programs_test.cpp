@@ -57,10 +57,10 @@ void run_processes(const setting& of) {
 } // namespace
 
 TEST_CASE("processes that fail in random programs are named, and the others go on") {
-    each_seed(15, false, run_processes);
+    each_seed(12, false, run_processes);
 }
 TEST_CASE("threads that fail in random programs are named, and the others go on") {
-    each_seed(30, true, [](const setting& s) {
+    each_seed(24, true, [](const setting& s) {
         leaving_no_files([&] {
             run_as_threads(with_transport(s), [](const setting& of, confessions& said, collx::communicator& world) {
                 return std::make_unique<rank_program>(of, said, world);

@@ -229,11 +229,12 @@ COLLX_ONCE void communicator_core::show_all(const void* mine, std::size_t bytes,
         const failure f = net.failed();
         if (!f.has_all_come() || !(f || net.is_one_host())) {
             // The rank that gave this communicator up has ended the parent, too, and only there is the reason known.
-            // Its goodbye here may come before both; a rank that died says nothing more.
-            constexpr std::int64_t reason_limit_ns = 500'000'000;
+            // Its goodbye here may come before both. A rank that died says nothing more; the parent may not see that.
+            constexpr std::int64_t most_ns = 10'000'000'000;
+            const std::int64_t part_ns = settings.timeout_ns / 16;
             const bool has_left = f && f.code() == errc::peer_failed;
             if (parent != nullptr && f && (has_left || f.code() == errc::aborted) && f.rank() != net.rank()) {
-                const deadline until = has_left ? deadline::in_ns(reason_limit_ns) : deadline();
+                const deadline until = has_left ? deadline::in_ns(part_ns < most_ns ? part_ns : most_ns) : deadline();
                 parent->wait_until([&] { return parent->net.failed() || until.passed(); }, 0,
                                    parent->rank_of(*this, f.rank()));
             }
