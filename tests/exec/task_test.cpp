@@ -318,6 +318,7 @@ struct moving_peer {
         throw std::runtime_error("the peer does not come");
     }
     void disagree(int peer) { throw other_call{peer}; }
+    void give_up(collx::failure) { throw std::runtime_error("the communicator has failed"); }
 };
 
 // Rank 0 uses a composed run, the other ranks are tasks.

@@ -4,7 +4,7 @@
 // with a device each, on one host or as several: their calls go by kernels, in two levels, or staged, beside calls on
 // host memory and with parts left open. What is expected is as in random_programs_test.cpp; also, the kernels of all
 // ranks end. A message of a failure begins with its seed; RANDOM_PROGRAM_SEED=N runs that one alone.
-// collx-test: serial timeout=600
+// collx-test: serial timeout=600 needs=any
 #include "faults/device_calls.hpp"
 #include "faults/rank_program.hpp"
 

@@ -5,7 +5,7 @@
 // rank is killed, leaves, throws, or aborts at a random step. Every other rank gets an error that names a rank that
 // failed, shrinks, destroys what it had in random order, and goes on with correct results. A message of a failure
 // begins with its seed; RANDOM_PROGRAM_SEED=N runs that one alone.
-// collx-test: serial timeout=600
+// collx-test: serial timeout=600 needs=any
 #include "../../examples/16_write_a_transport/datagrams.hpp"
 #include "faults/rank_program.hpp"
 

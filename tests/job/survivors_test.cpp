@@ -10,6 +10,7 @@
 #include "faults/hosts.hpp"
 
 #include <collx/job/custom_transport.hpp>
+#include <collx/job/survivor_links.hpp>
 #include <collx/net.hpp>
 
 using namespace collx_test;
