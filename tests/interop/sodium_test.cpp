@@ -92,6 +92,7 @@ TEST_CASE("connections with proofs, from socket to socket") {
     descriptor listener = socket_hub::listen_on(at);
     socket_hub hub(std::move(listener), token, {at}, 0, system_socket_calls, by);
     detail::stream_hello h;
+    h.communicator = 7;
     h.protected_by = static_cast<std::uint64_t>(by.level);
     h.set_token(token, 32);
     constexpr int times = 300;
@@ -102,7 +103,7 @@ TEST_CASE("connections with proofs, from socket to socket") {
         detail::greeted how = detail::greeted::not_yet;
         for (int turn = 0; turn < 1000 && how == detail::greeted::not_yet; ++turn) {
             how = g.move();
-            hub.look(0, [&](const auto&, descriptor, const auto&) { ++came; });
+            hub.look(h.communicator, [&](const auto&, descriptor, const auto&) { ++came; });
         }
         done += how == detail::greeted::done;
     }
