@@ -23,11 +23,7 @@ public:
     ~device_program() override { places_.clear(); }
 
 private:
-    void set_up() override {
-        is_set_up_.clear();
-        // Kernels wait for a rank that ends without an error as long as a call may.
-        if (fault_ == fault::leaves) fault_ = fault::throws;
-    }
+    void set_up() override { is_set_up_.clear(); }
     device_place with_stream(unsigned draw) {
         auto* const s = draw % 3 == 2 ? nullptr : streams_[draw % 3].get();
         return {gpus_, me_, s};

@@ -237,7 +237,7 @@ TEST_CASE("a place, a peer or a line that is not there ends the window, and noth
                 EXPECT(v[9] == 7);
             } else {
                 launch(x, r, 1, s, [&](auto& b, int, int) { (void)b.wait(0); });
-                EXPECT(refuses(errc::aborted, -1, "another rank has ended it", [&] { x.synchronize(&s); }));
+                EXPECT(refuses(errc::aborted, 0, "rank 0 has ended it (see what", [&] { x.synchronize(&s); }));
                 EXPECT(x.local()[0] == 0 && x.local()[3] == 0);
             }
         });
@@ -273,7 +273,8 @@ TEST_CASE("a signal that does not come is the deadline's, which names who should
                     x.synchronize(&s);
                     return false;
                 } catch (const error& e) {
-                    return e.code() == errc::aborted;
+                    return e.code() == errc::aborted && e.peer() == 0 &&
+                           collx_test::says(e, "rank 0 has ended it, since a kernel there waited too long for rank 1");
                 }
             });
             EXPECT(has_heard);
@@ -405,6 +406,27 @@ TEST_CASE("a rank that fails ends waits of kernels before their time limit, and 
         CHECK_THROWS_WITH(run_threads(3, body), Catch::Contains("rank 2 gives up"));
         CHECK(heard == 2);
     }
+}
+
+TEST_CASE("a rank that ends its window without a signal that others wait for is named before their time limit") {
+    fake_gpus g;
+    on_gpus(3, g, [&](communicator& w, fake_runtime r) {
+        w.set_timeout(collx_test::patient(std::chrono::seconds(60)));
+        const std::int64_t began = now_ns();
+        {
+            window<int> x(w, 4, r, some());
+            device::fake_stream s(w.rank());
+            x.signal((w.rank() + 1) % 3, &s);
+            launch(x, r, 1, s, [&](auto& b, int, int) { EXPECT(b.wait((w.rank() + 2) % 3)); });
+            x.synchronize(&s);
+            if (w.rank() != 2) {
+                // Rank 0 waits for a rank that waits itself.
+                launch(x, r, 1, s, [&](auto& b, int, int) { EXPECT(!b.wait(w.rank() == 0 ? 1 : 2)); });
+                EXPECT(refuses(errc::peer_failed, 2, "ended its window", [&] { x.synchronize(&s); }));
+            }
+        }
+        EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // well before the limit of 60 s
+    });
 }
 
 TEST_CASE("a window leaves the switch's sums to collectives, and ranks may have parts of any length") {

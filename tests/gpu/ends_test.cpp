@@ -58,16 +58,14 @@ TEST_CASE("a rank whose communicator ends by an exception is named, not the peer
     }
 }
 
-// Kernels would wait for it until their time limit.
+// Kernels would wait for it until their time limit, and hosts until theirs.
 TEST_CASE("a rank that ends its communicator while others make calls is named long before the time limit") {
     struct kind {
         std::vector<int> hosts;
         bool is_staged, is_on_host, has_call = false; // has_call: while it has a call under way
     };
-    const kind kinds[] = {{{0, 0, 0}, false, true},
-                          {{0, 1, 1}, false, true},
-                          {{0, 0, 0}, true, false},
-                          {{0, 0, 0}, false, true, true},
+    const kind kinds[] = {{{0, 0, 0}, false, true},      {{0, 1, 1}, false, true},  {{0, 0, 0}, true, false},
+                          {{0, 0, 0}, false, false},     {{0, 1, 1}, false, false}, {{0, 0, 0}, false, true, true},
                           {{0, 1, 1}, false, true, true}};
     for (const kind& k : kinds) {
         fake_gpus g;
@@ -107,6 +105,68 @@ TEST_CASE("a rank that ends its communicator while others make calls is named lo
             EXPECT(now_ns() - began < patient(long_ago));
         });
     }
+}
+
+TEST_CASE("a rank that ends its communicator is named by a rank of another host that waits for its message") {
+    for (const bool sums : {false, true}) { // along a rail; otherwise among all ranks
+        fake_gpus g;
+        std::atomic<int> ready{0}, done{0};
+        on_device_ranks({0, 0, 1, 1}, g, [&](communicator& w) {
+            const std::int64_t began = now_ns();
+            {
+                auto other = w.split(0);
+                other.set_timeout(patient(std::chrono::seconds(20)));
+                const auto c = other.with(gpus{fake_runtime(g)});
+                use_device(c, small());
+                other.set_checked(false);
+                device_memory<int> x(g, w.rank(), 5000, 1);
+                all_reduce(c, x);
+                synchronize(c);
+                ++ready;
+                until([&] { return ready == 4; });
+                if (w.rank() == 1 || (w.rank() == 0 && sums)) {
+                    const auto e = thrown<error>(w, [&] {
+                        if (sums) all_reduce(c, x);
+                        else collx::recv(c, x, 3);
+                        synchronize(c);
+                    });
+                    collx_test::at("sums %d: %.150s", sums, e.what());
+                    EXPECT(e.code() == errc::peer_failed && e.peer() == 3);
+                    ++done;
+                }
+                // Rank 2 makes no call and stays. Rank 3 waits for it, and keeps its memory until then.
+                if (w.rank() != 3) until([&] { return done == (sums ? 2 : 1); });
+            }
+            EXPECT(now_ns() - began < patient(long_ago));
+        });
+    }
+}
+
+// CUDA does not report the end of a graph.
+TEST_CASE("a rank that ends its communicator while a graph runs is waited for by the others") {
+    fake_gpus g;
+    std::atomic<bool> is_ending{false};
+    on_device_ranks({0, 0, 0}, g, [&](communicator& w) {
+        w.set_timeout(patient(std::chrono::seconds(20)));
+        device::fake_stream s(w.rank());
+        device_memory<int> x(g, w.rank(), 5000, 1);
+        device::fake_graph graph;
+        {
+            auto other = w.split(0);
+            const auto c = other.with(gpus{fake_runtime(g)});
+            use_device(c, small());
+            fake_runtime::begin_capture(s);
+            all_reduce(c, x, plus{}, {.stream = &s});
+            graph = fake_runtime::end_capture(s);
+            if (w.rank() == 2) is_ending = true;
+            else until([&] { return is_ending.load(); });
+            if (w.rank() == 0) ::usleep(50'000); // the other kernels wait for this rank
+            fake_runtime::launch(graph, s);
+            if (w.rank() != 2) synchronize(c, {.stream = &s});
+        }
+        fake_runtime(g).synchronize(&s);
+        EXPECT(x[0] == 3 && x[4999] == 3);
+    });
 }
 
 namespace {

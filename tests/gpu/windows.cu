@@ -289,7 +289,7 @@ void check_errors(const rank_state& r) {
                          [&] { w.synchronize(r.s); });
         } else {
             wait_for<<<1, 32, 0, r.s>>>(w.on_device(), 0, 1);
-            expect_error(errc::aborted, -1, "another rank has ended it", [&] { w.synchronize(r.s); });
+            expect_error(errc::aborted, 0, "rank 0 has ended it", [&] { w.synchronize(r.s); });
         }
     }
     {

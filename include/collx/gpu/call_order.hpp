@@ -45,7 +45,8 @@ public:
         if (f.is_capturing) captured_in_ = f.capture;
         else has_launched_ = true;
     }
-    // Waits until all launched calls have ended. False: they have not within limit_ns.
+    bool has_captured() const { return captured_in_ != 0; }
+    // Waits until all launched calls have ended. False: they have not within limit_ns. Not seen: captured calls.
     bool has_ended(std::int64_t limit_ns) const {
         const deadline until = deadline::in_ns(limit_ns);
         while (has_launched_ && !runtime_.has_happened(launched_)) {

@@ -128,6 +128,12 @@ public:
             throw;
         }
     }
+    // Ends this rank's part in exchanges between domains: on its rail and, with ranks of other hosts, on `side`.
+    // Requires: no call under way there, and none to come.
+    void leave_rail(communicator_core& side) {
+        if (side.net.remote() != nullptr) side.net.remote()->say_bye();
+        rail_ = sole_ptr<communicator>();
+    }
     // A failure of the proxy's communicator, or of the program's, ends waits inside the domain and on the rail, too.
     void heed(communicator_core* side) {
         inside_->internals().failure_parent = side;

@@ -68,6 +68,7 @@ public:
             forget();
             return;
         }
+        if (!order_.has_captured()) say_left(); // CUDA does not report the end of a graph
         // Kernels of peers may read this rank's memory a little longer than its own do, and memory that a peer still
         // has open by CUDA IPC must not be freed either.
         bool may_free = team_ == nullptr;
@@ -266,11 +267,25 @@ private:
         }
         proxy_ = make_sole<gpu_proxy>(
             parent, side_, staging(),
-            gpu_proxy::stopper{this, [](void* group) { static_cast<gpu_group*>(group)->stop_kernels(); }});
+            gpu_proxy::served_kernels{
+                this, [](void* group) { static_cast<gpu_group*>(group)->stop_kernels(); },
+                [](void* group, const links& net) { static_cast<gpu_group*>(group)->note_left(net); }});
     }
     void stop_kernels() {
         if (team_ != nullptr) team_->abort();
         if (staging().words != nullptr) runtime_.store_host(&staging().words->abort, 1);
+    }
+    // By the proxy's thread. Proxies see the end of ranks on other hosts when they exchange with them.
+    void note_left(const links& net) {
+        if (team_ == nullptr) return;
+        const std::uint64_t left = find_left(net, team_->shape().ranks,
+                                             [this](int k) { return domains_ != nullptr ? domains_->rank_of(k) : k; });
+        if (left != 0) team_->note_left(left);
+    }
+    // Kernels and proxies that wait for this rank from here on wait in vain.
+    void say_left() {
+        core().net.say_end();
+        if (domains_ != nullptr) domains_->leave_rail(core());
     }
     // Checked first: a mismatch that this rank's kernels found says more than the reports of other ranks.
     void check_agreement(communicator& c) {
@@ -302,17 +317,19 @@ private:
             f();
         } catch (const error& e) {
             if (domains_ == nullptr) throw;
-            if (e.code() != errc::mismatch && !has_timed_out())
+            if (e.code() != errc::mismatch && !knows_reason())
                 listen(); // a kernel of another rank of the domain gave up
             const int peer = domains_->rank_of(e.peer());
             fail(e.code(), rank(), peer, "is every rank in the same call?",
                  "a kernel gave up on rank %d (in the numbers of its domain: %s)", peer, e.what());
         }
     }
-    bool has_timed_out() const {
+    bool knows_reason() const {
         for (int l = 0; l < team_->shape().lanes; ++l)
             for (int k = 0; k < device::max_groups; ++k)
-                if (team_->report(domains_->rank(), l, k).state == device::wait_state::timed_out) return true;
+                if (const auto s = team_->report(domains_->rank(), l, k).state;
+                    s == device::wait_state::timed_out || s == device::wait_state::peer_left)
+                    return true;
         return false;
     }
     // Waits for the reason that the rank that gave up reports, and throws it.

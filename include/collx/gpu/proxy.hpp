@@ -46,14 +46,25 @@ sole_ptr<proxy_order> make_order(F f) {
     return make_sole<calls>(std::move(f));
 }
 
+// Which ranks have said that they make no more calls: bit k for rank_of(k), with k below `ranks`.
+template <class RankOf>
+std::uint64_t find_left(const links& net, int ranks, RankOf rank_of) {
+    std::uint64_t left = 0;
+    for (int k = 0; k < ranks; ++k)
+        if (net.has_said_end(rank_of(k))) left |= std::uint64_t{1} << k;
+    return left;
+}
+
 class gpu_proxy {
 public:
     using order = sole_ptr<proxy_order>;
 
-    // Ends the kernels of a group.
-    struct stopper {
+    // The kernels of a group.
+    struct served_kernels {
         void* group;
-        void (*stop)(void* group);
+        void (*stop)(void* group); // ends them
+        // Tells them which ranks have left; called about every look_every_ns.
+        void (*note_left)(void* group, const links& net);
     };
     struct buffers {
         device::staging_words* words = nullptr; // null: nothing is staged, the thread only checks for failures
@@ -64,7 +75,7 @@ public:
 
     // parent: its failures end the kernels. kernels: stopped once, by the first end().
     // Errors: resource when there is no descriptor or no thread.
-    gpu_proxy(communicator_core& parent, communicator& side, buffers b, stopper kernels)
+    gpu_proxy(communicator_core& parent, communicator& side, buffers b, served_kernels kernels)
         : parent_(parent), side_(side), with_(b), kernels_(kernels), bell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
         if (!bell_.is_open())
             fail(errc::resource, side.rank(), -1, remedy_for_descriptor(errno), "cannot make an eventfd: %s",
@@ -225,7 +236,7 @@ private:
         if (!f) f = mine.net.failed();
         if (!f)
             if (const int dead = find_dead(mine); dead >= 0) f = failure(errc::peer_failed, dead);
-        if (!f) return;
+        if (!f) return kernels_.note_left(kernels_.group, mine.net);
         mine.net.report(f);
         try {
             mine.explain(f, -1);
@@ -250,7 +261,7 @@ private:
     communicator_core& parent_;
     communicator& side_;
     buffers with_;
-    stopper kernels_;
+    served_kernels kernels_;
     descriptor bell_;
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER; // of orders_ and cause_
     growing_array<entry> orders_;                       // in the order of their ids

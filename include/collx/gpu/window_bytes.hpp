@@ -61,6 +61,7 @@ public:
         // The kernels of peers would wait for signals of a rank that leaves by an exception.
         if (std::uncaught_exceptions() > 0) core().net.report(failure(errc::aborted, rank()));
         proxy_ = sole_ptr<gpu_proxy>();
+        watched_.internals().net.say_end(); // kernels that wait for this rank from here on wait in vain
         bool may_free = false;
         try {
             route_.unmap(); // what this rank's kernels have used
@@ -180,17 +181,25 @@ private:
         runtime_.run_lanes(device::window_setup{table_}, 1);
         proxy_ = make_sole<gpu_proxy>(
             core(), watched_, gpu_proxy::buffers{},
-            gpu_proxy::stopper{this, [](void* window) { static_cast<window_bytes*>(window)->stop_kernels(); }});
+            gpu_proxy::served_kernels{
+                this, [](void* window) { static_cast<window_bytes*>(window)->stop_kernels(); },
+                [](void* window, const links& net) { static_cast<window_bytes*>(window)->note_left(net); }});
+    }
+    void note_left(const links& net) { // by the proxy's thread
+        if (const std::uint64_t left = find_left(net, ranks(), [](int k) { return k; }); left != 0)
+            runtime_.store_host(&host()->left, left);
     }
     void stop_kernels() { runtime_.store_host(&host()->abort, 1); }
 
     // Throws the error of this rank's kernels, if one is their own. What others ended is the failure of a rank, if
     // one has failed.
     [[gnu::cold]] void explain_reports() {
+        std::uint64_t by = 0; // the ended_word of another rank
         bool was_ended_by_others = false;
         for (unsigned k = 0; k <= table_.lines; ++k) {
             const device::window_report* r = report(k);
             const auto why = static_cast<device::window_end>(runtime_.load_host(&r->why));
+            if (why == device::window_end::by_peer) by = r->have;
             if (why == device::window_end::by_peer || why == device::window_end::aborted) was_ended_by_others = true;
             else if (why != device::window_end::none) explain(why, *r);
         }
@@ -199,8 +208,20 @@ private:
         core().require_alive();
         // Another rank's proxy has noticed first, and reported why before it ended the waits.
         if (const failure f = watched_.internals().net.failed()) core().give_up(f, -1);
-        fail(errc::aborted, rank(), -1, "see what the rank says that ended it: check() or synchronize() there",
-             "device window: another rank has ended it");
+        explain_end_by(device::ended_word::rank(by), device::ended_word::why(by), device::ended_word::peer(by));
+    }
+    // other: the rank whose kernel has ended the window, -1: unknown.
+    [[noreturn, gnu::cold]] void explain_end_by(int other, device::window_end why, int peer) const {
+        if (why == device::window_end::peer_left)
+            fail(errc::peer_failed, rank(), peer, remedy_for_signals,
+                 "device window: a kernel of rank %d waited for a signal of rank %d, which has ended its window", other,
+                 peer);
+        const char* const see = "see what the rank says that ended it: check() or synchronize() there";
+        if (why == device::window_end::timed_out)
+            fail(errc::aborted, rank(), other, see,
+                 "device window: rank %d has ended it, since a kernel there waited too long for rank %d", other, peer);
+        if (other >= 0) fail(errc::aborted, rank(), other, see, "device window: rank %d has ended it", other);
+        fail(errc::aborted, rank(), -1, see, "device window: another rank has ended it");
     }
     [[noreturn, gnu::cold]] void refuse_place(const char* what, int peer, std::uint64_t at, std::uint64_t bytes) const {
         fail(errc::invalid_argument, rank(), peer, "size(peer) says how many elements a rank's part has",
@@ -220,6 +241,12 @@ private:
                      "device window: a kernel waited too long for signal %llu of rank %d on line %u, which has given "
                      "%llu",
                      static_cast<unsigned long long>(r.want), peer, line, static_cast<unsigned long long>(r.have));
+            case device::window_end::peer_left:
+                fail(errc::peer_failed, rank(), peer, remedy_for_signals,
+                     "device window: a kernel waited for signal %llu of rank %d on line %u, which has given %llu and "
+                     "ended "
+                     "its window",
+                     static_cast<unsigned long long>(r.want), peer, line, static_cast<unsigned long long>(r.have));
             case device::window_end::outside: refuse_place("an access", peer, r.at, r.bytes);
             case device::window_end::no_peer:
                 fail(errc::invalid_argument, rank(), -1, "peers are ranks of the window's communicator",
@@ -238,6 +265,8 @@ private:
                      peer);
         }
     }
+    static constexpr const char* remedy_for_signals =
+        "let each rank signal as often as its peers wait, then end the window";
     void free_all(bool may_free) {
         route_.close(may_free);
         if (host_ != nullptr && may_free) runtime_.free_host(host_);

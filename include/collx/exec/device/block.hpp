@@ -91,11 +91,12 @@ protected:
     struct look_result {
         std::uint64_t began; // 0: not yet
         bool ends, reported;
+        std::uint16_t left; // bit k: rank k had left at the last look into the host's memory
     };
     COLLX_NOINLINE COLLX_HD static look_result run_look(state_type t, waits_for what, int peer, unsigned polls,
                                                         look_result last) {
         auto&& env = Env::take_over(t.env);
-        last.ends = !block_worker(env, t).may_go_on(what, peer, polls, last.began, last.reported);
+        last.ends = !block_worker(env, t).may_go_on(what, peer, polls, last);
         return last;
     }
 
@@ -103,11 +104,11 @@ protected:
     // same, and they give up together. peer: the rank that is waited for; is_there may change it.
     template <bool Together = false, bool LooksHere = false, class Question>
     COLLX_HD bool poll(waits_for what, const int& peer, Question&& is_there) {
-        look_result look{0, false, false};
+        look_result look{0, false, false, 0};
         for (unsigned polls = 1; !is_there(); ++polls) {
             Env::pause();
             if (polls % polls_per_look != 0) continue;
-            if constexpr (LooksHere) look.ends = !may_go_on(what, peer, polls, look.began, look.reported);
+            if constexpr (LooksHere) look.ends = !may_go_on(what, peer, polls, look);
             else look = of_block::run_look(block_side(), what, peer, polls, look);
             if constexpr (Together) look.ends = env_.any_of_line(look.ends);
             if (look.ends) return false;
@@ -292,13 +293,17 @@ private:
 
     static constexpr unsigned polls_per_look = 64, looks_per_question = 16, long_wait = 1u << 14;
 
-    COLLX_HD bool may_go_on(waits_for what, int peer, unsigned polls, std::uint64_t& began, bool& reported) {
+    COLLX_HD bool may_go_on(waits_for what, int peer, unsigned polls, look_result& look) {
         const std::uint64_t stopped = Env::load_relaxed(&my_words().abort);
-        bool aborted = stopped != 0;
+        bool aborted = stopped != 0, left = false;
         is_in_disagreement(stopped);
         // A load of the host's memory goes over the bus.
-        if (polls % (polls_per_look * looks_per_question) == 0)
+        if (polls % (polls_per_look * looks_per_question) == 0) {
             aborted = aborted || Env::load_relaxed(&args_.host->abort) != 0;
+            // What a rank has sent before it left is there by the next time, and ends this wait.
+            left = (look.left >> peer & 1) != 0;
+            look.left = static_cast<std::uint16_t>(Env::load_acquire(&args_.host->left));
+        }
         wait_state said = wait_state::idle;
         std::uint64_t why = stop_word::deadline(rank_, peer);
         if (aborted) {
@@ -310,16 +315,20 @@ private:
             // Stops all ranks if the peer is in another call.
             if (lane_ == 0 && args_.words.are_compared()) has_said(peer, expected_of(peer));
             const std::uint64_t now = Env::now_ns();
-            if (began == 0) began = now;
-            if (now - began > args_.timeout_ns) said = wait_state::timed_out;
-            else if (polls == long_wait) {
+            if (look.began == 0) look.began = now;
+            if (left) {
+                said = wait_state::peer_left;
+                why = stop_word::left(rank_, peer);
+            } else if (now - look.began > args_.timeout_ns) {
+                said = wait_state::timed_out;
+            } else if (polls == long_wait) {
                 said = wait_state::waiting;
-                reported = true;
+                look.reported = true;
             }
         }
         if (said == wait_state::idle) return true;
         report(said, what, peer, why);
-        if (said == wait_state::timed_out) stop_all(why);
+        if (said == wait_state::timed_out || said == wait_state::peer_left) stop_all(why);
         return said == wait_state::waiting;
     }
     // Whether ranks are in different calls; if so tells the host, too.

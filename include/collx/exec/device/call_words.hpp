@@ -71,6 +71,9 @@ struct stop_word {
     COLLX_HD static constexpr std::uint64_t deadline(int rank, int peer) { return of(1, rank, peer); }
     // The rank that found it, and the one that is in another call.
     COLLX_HD static constexpr std::uint64_t disagreement(int rank, int peer) { return of(2, rank, peer); }
+    // The rank that gave up, and the one that it waited for, which makes no more calls.
+    COLLX_HD static constexpr std::uint64_t left(int rank, int peer) { return of(4, rank, peer); }
+    static constexpr bool is_left(std::uint64_t w) { return (w & 0xff) == 4; }
     static constexpr bool is_deadline(std::uint64_t w) { return (w & 0xff) == 1; }
     COLLX_HD static constexpr bool is_disagreement(std::uint64_t w) { return (w & 0xff) == 2; }
     static constexpr int rank(std::uint64_t w) { return static_cast<int>(w >> 8 & 0xff); }

@@ -72,7 +72,8 @@ struct alignas(line_bytes) rank_control {
 // What a block waits for.
 enum class waits_for : unsigned char { nothing, message, room, signal, packet, neighbours, words };
 // How its wait has ended, if it has.
-enum class wait_state : unsigned char { idle, waiting, timed_out, aborted };
+// peer_left: its rank makes no more calls.
+enum class wait_state : unsigned char { idle, waiting, timed_out, aborted, peer_left };
 
 // What a block waits for, in one word, so that the host may read it while the kernel runs.
 // Written by the block after a long wait and when it gives up: relaxed, system. Read by the host: relaxed.
@@ -86,7 +87,7 @@ struct wait_report {
     static constexpr unsigned last_call = 0xffff; // stands for all later ones, too
 
     COLLX_HD constexpr bool has_given_up() const {
-        return state == wait_state::timed_out || state == wait_state::aborted;
+        return state == wait_state::timed_out || state == wait_state::aborted || state == wait_state::peer_left;
     }
     COLLX_HD constexpr std::uint64_t pack() const {
         return static_cast<std::uint64_t>(state) | static_cast<std::uint64_t>(what) << 4 |
@@ -104,12 +105,14 @@ inline constexpr int max_groups = 4; // strands of a block that run side by side
 
 // Host memory that the device maps; one block of reports per rank and lane follows.
 // abort: written by the host, release; read by waiting blocks, relaxed, once in about a thousand polls.
-// disagreement: a stop_word once ranks were found in different calls; differs: for each peer, its words and those that
-// this rank expected. Written by blocks: differs relaxed, then disagreement, release. Read by the host: acquire.
-// gave_up: a stop_word once some block's report says that it gave up, so that the host need not look at all reports.
-// Written by blocks after their report: release. Read by the host: acquire.
+// left: bit k: rank k makes no more calls, and its kernels have ended. Written by the host, release; read as `abort`
+// is, acquire. disagreement: a stop_word once ranks were found in different calls; differs: for each peer, its words
+// and those that this rank expected. Written by blocks: differs relaxed, then disagreement, release. Read by the host:
+// acquire. gave_up: a stop_word once some block's report says that it gave up, so that the host need not look at all
+// reports. Written by blocks after their report: release. Read by the host: acquire.
 struct alignas(line_bytes) host_control {
     std::uint64_t abort;
+    std::uint64_t left;
     std::uint64_t disagreement;
     std::uint64_t gave_up;
     std::uint64_t differs[max_ranks][4];

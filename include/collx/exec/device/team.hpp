@@ -177,6 +177,12 @@ public:
     // Tells kernels that wait to give up. They end soon; the team cannot be used again.
     void abort() { machine_.store_host(&reinterpret_cast<host_control*>(host_memory_)->abort, 1); }
 
+    // Tells kernels which ranks make no more calls (bit k: rank k): a kernel that waits for one gives up, unless what
+    // it waits for is there. Requires: the kernels of these ranks have ended.
+    void note_left(std::uint64_t ranks) {
+        machine_.store_host(&reinterpret_cast<host_control*>(host_memory_)->left, ranks);
+    }
+
     // What a block waits for, or why it gave up.
     wait_report report(int rank, int lane, int group = 0) const {
         const auto* words = reinterpret_cast<const std::uint64_t*>(host_memory_ + sizeof(host_control));
@@ -193,7 +199,7 @@ public:
     void check() const {
         check_agreement();
         if (machine_.load_host(&reinterpret_cast<const host_control*>(host_memory_)->gave_up) == 0) return;
-        for (const wait_state worst : {wait_state::timed_out, wait_state::aborted})
+        for (const wait_state worst : {wait_state::peer_left, wait_state::timed_out, wait_state::aborted})
             for (int r = 0; r < shape_.ranks; ++r)
                 for (int l = 0; l < shape_.lanes; ++l)
                     for (int g = 0; g < max_groups; ++g)
@@ -237,6 +243,7 @@ private:
         if (found.call != 0)
             std::snprintf(call, sizeof call, "call %u of the group%s: ", found.call,
                           found.call == wait_report::last_call ? " or later" : "");
+        if (found.state == wait_state::peer_left) fail_for_left(call, rank, found.peer);
         for (int hops = 0; hops < shape_.ranks; ++hops) {
             wait_report next;
             for (int g = 0; g < max_groups && next.state == wait_state::idle; ++g) next = report(found.peer, lane, g);
@@ -252,6 +259,7 @@ private:
         // wait.
         const std::uint64_t why = machine_.load_host(&reinterpret_cast<const host_control*>(host_memory_)->gave_up);
         const int who = stop_word::rank(why), whom = stop_word::peer(why);
+        if (found.state == wait_state::aborted && stop_word::is_left(why)) fail_for_left(call, who, whom);
         if (found.state == wait_state::aborted && stop_word::is_deadline(why) &&
             (whom != rank || found.what == waits_for::nothing))
             fail(errc::timeout, rank, whom, advice().late,
@@ -259,6 +267,10 @@ private:
         fail(errc::timeout, rank, found.peer, advice().late,
              "%sa kernel waited too long for %s from rank %d, at step %u of piece %u on lane %d", call,
              name_of(found.what), found.peer, found.step, found.piece, lane);
+    }
+    [[noreturn]] static void fail_for_left(const char* call, int rank, int peer) {
+        fail(errc::peer_failed, rank, peer, "make as many calls on all ranks before the communicator ends",
+             "%sa kernel of rank %d waited for rank %d, which has ended its communicator", call, rank, peer);
     }
     static constexpr team_remedies advice() {
         if constexpr (requires { Machine::remedies; }) return Machine::remedies;

@@ -18,7 +18,8 @@ class window_worker {
 public:
     COLLX_HD window_worker(const Env& env, const window_table* t, unsigned line) : env_(env), t_(t), line_(line) {
         if (line_ >= t_->lines) stop(window_end::no_line, -1);
-        else if (Env::load_relaxed(&t_->control(t_->rank)->ended) != 0) stop(window_end::by_peer, -1);
+        else if (const std::uint64_t w = Env::load_relaxed(&t_->control(t_->rank)->ended); w != 0)
+            stop(window_end::by_peer, -1, w);
     }
 
     // This rank.
@@ -79,29 +80,34 @@ private:
         if (!has_ended_) stop(window_end::no_peer, peer);
         return false;
     }
-    COLLX_HD void stop(window_end why, int peer) {
+    COLLX_HD void stop(window_end why, int peer, std::uint64_t ended = 0) {
         if (env_.index_in_block() == 0 || why == window_end::no_atomics)
-            report(t_, line_ < t_->lines ? line_ : t_->lines, why, peer, line_, 0, 0, 0);
+            report(t_, line_ < t_->lines ? line_ : t_->lines, why, peer, line_, 0, 0, ended);
         has_ended_ = true;
     }
     // By one thread. Not inlined: the loop of a wait whose signals are not there yet.
     COLLX_NOINLINE COLLX_HD static bool run_wait(const window_table* t, unsigned line, int peer, std::uint64_t want) {
         constexpr unsigned polls_per_look = 64, looks_per_question = 16;
         const std::uint64_t* word = &t->line(t->rank, line)->signals[peer];
-        std::uint64_t began = 0;
+        std::uint64_t began = 0, left = 0;
         for (unsigned polls = 1; Env::load_relaxed(word) < want; ++polls) {
             Env::pause();
             if (polls % polls_per_look != 0) continue;
             window_end why = window_end::none;
             const std::uint64_t now = Env::now_ns();
             if (began == 0) began = now;
-            if (Env::load_relaxed(&t->control(t->rank)->ended) != 0) why = window_end::by_peer;
+            const std::uint64_t ended = Env::load_relaxed(&t->control(t->rank)->ended);
+            if (ended != 0) why = window_end::by_peer;
             else if (now - began > t->timeout_ns) why = window_end::timed_out;
             // A load of the host's memory goes over the bus.
-            else if (polls % (polls_per_look * looks_per_question) == 0 && Env::load_relaxed(&t->host->abort) != 0)
-                why = window_end::aborted;
+            else if (polls % (polls_per_look * looks_per_question) == 0) {
+                if (Env::load_relaxed(&t->host->abort) != 0) why = window_end::aborted;
+                // The signals that a rank gave before it left are there by the next time, and end this wait.
+                else if ((left >> peer & 1) != 0) why = window_end::peer_left;
+                left = Env::load_acquire(&t->host->left);
+            }
             if (why == window_end::none) continue;
-            report(t, line, why, peer, 0, 0, want, Env::load_relaxed(word));
+            report(t, line, why, peer, 0, 0, want, ended != 0 ? ended : Env::load_relaxed(word));
             return false;
         }
         return true;
@@ -125,7 +131,7 @@ private:
         COLLX_ROLLED
         for (int k = 0; k < t->ranks; ++k)
             if (Env::load_relaxed(&t->control(k)->ended) == 0)
-                Env::store_relaxed(&t->control(k)->ended, static_cast<unsigned>(t->rank) + 1);
+                Env::store_relaxed(&t->control(k)->ended, ended_word::of(t->rank, why, peer));
     }
 
     const window_table* t_;

@@ -23,14 +23,36 @@ struct alignas(line_bytes) window_line {
     std::uint64_t given[max_ranks], taken[max_ranks];
 };
 
-// The word that all of a rank's blocks look at.
-struct alignas(line_bytes) window_control {
-    // 1 + the rank that ended the window, 0: none. Written by any rank's block: relaxed, system; read by mine: relaxed.
-    std::uint64_t ended;
+// Why a block ended the window, or found it ended.
+enum class window_end : std::uint64_t {
+    none,
+    by_peer,
+    timed_out,
+    outside,
+    no_peer,
+    no_line,
+    no_atomics,
+    aborted,
+    peer_left // and has not given the signal
 };
 
-// Why a block ended the window, or found it ended.
-enum class window_end : std::uint64_t { none, by_peer, timed_out, outside, no_peer, no_line, no_atomics, aborted };
+// Who ended a window and why, in one word that is not 0.
+struct ended_word {
+    COLLX_HD static constexpr std::uint64_t of(int rank, window_end why, int peer) {
+        return static_cast<std::uint64_t>(rank + 1) | static_cast<std::uint64_t>(why) << 16 |
+               static_cast<std::uint64_t>(peer + 1) << 32;
+    }
+    static constexpr int rank(std::uint64_t w) { return static_cast<int>(w & 0xffff) - 1; }
+    static constexpr window_end why(std::uint64_t w) { return static_cast<window_end>(w >> 16 & 0xffff); }
+    static constexpr int peer(std::uint64_t w) { return static_cast<int>(w >> 32 & 0xffff) - 1; } // -1: none
+};
+
+// The word that all of a rank's blocks look at.
+struct alignas(line_bytes) window_control {
+    // An ended_word once a rank has ended the window. Written by any rank's block: relaxed, system; read by mine:
+    // relaxed.
+    std::uint64_t ended;
+};
 
 // In host memory that the device maps: one for each line and one for blocks that have none. Written by the line's
 // block: `why` last, release; read by the host: `why` first, acquire. A report whose `why` is set is not written again.
@@ -38,11 +60,12 @@ struct alignas(line_bytes) window_report {
     std::uint64_t why;
     std::uint64_t peer, line;
     std::uint64_t at, bytes;  // the place outside the peer's part
-    std::uint64_t want, have; // signals
+    std::uint64_t want, have; // signals; by_peer: have is the ended_word
 };
 // Before the reports.
 struct alignas(line_bytes) window_host {
     std::uint64_t abort;   // written by the host, release; read by waiting blocks, now and then
+    std::uint64_t left;    // bit k: rank k has ended its window, and its kernels before; likewise, acquire
     std::uint64_t gave_up; // written by blocks after their report, release
 };
 
