@@ -23,6 +23,7 @@
 #include <thrust/iterator/transform_iterator.h>
 #include <thrust/iterator/zip_iterator.h>
 
+#include "../support/patience.hpp"
 #include "support.hpp"
 
 #include <collx/bootstrap/file_store.hpp>
@@ -351,7 +352,7 @@ void handles(communicator& w) {
 int all_ranks(int devices) {
     run_threads(devices, [](communicator& w) {
         require_cuda(cudaSetDevice(w.rank()), "choosing a device");
-        w.set_timeout(std::chrono::seconds(30));
+        w.set_timeout(collx_test::patient(std::chrono::seconds(30)));
         use_device(w);
         if (w.rank() == 0) std::printf("threads: %s\n", device_route(w).c_str());
         collectives(w, "threads", {1, 1000, 70'001});
@@ -374,7 +375,7 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     require_cuda(cudaSetDevice(rank % devices), "choosing a device");
     file_store store(directory);
     communicator w(rank, size, store);
-    w.set_timeout(std::chrono::seconds(30));
+    w.set_timeout(collx_test::patient(std::chrono::seconds(30)));
     device_settings s;
     s.staged = what == "host";
     s.shares_device = what == "ipc" && devices < size;
@@ -409,7 +410,7 @@ int run_ranks(const char* self, int size, const char* what, int limit_s) {
     for (int r = 0; r < size; ++r) {
         const pid_t p = fork();
         if (p == 0) {
-            alarm(static_cast<unsigned>(limit_s));
+            alarm(static_cast<unsigned>(collx_test::patient_s(limit_s)));
             execl(self, self, "--rank", std::to_string(r).c_str(), std::to_string(size).c_str(), store.c_str(), what,
                   static_cast<char*>(nullptr));
             _exit(127);

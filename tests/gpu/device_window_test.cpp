@@ -263,21 +263,14 @@ TEST_CASE("a signal that does not come is the deadline's, which names who should
                            [&] { x.synchronize(&s); }));
             EXPECT(refuses(errc::timeout, 1, "", [&] { x.signal(1, &s); }));
         } else {
+            x.set_timeout(collx_test::patient(std::chrono::seconds(60)));
             x.signal(0, &s, 2);
-            x.synchronize(&s);
-            has_signalled = true;
-            bool has_heard = false;
-            until([&] { // rank 0 ends the window
-                try {
-                    launch(x, r, 1, s, [&](auto& b, int, int) { has_heard = b.has_ended(); });
-                    x.synchronize(&s);
-                    return false;
-                } catch (const error& e) {
-                    return e.code() == errc::aborted && e.peer() == 0 &&
-                           collx_test::says(e, "rank 0 has ended it, since a kernel there waited too long for rank 1");
-                }
+            launch(x, r, 1, s, [&](auto& b, int, int) {
+                has_signalled = true;
+                EXPECT(!b.wait(0) && b.has_ended());
             });
-            EXPECT(has_heard);
+            EXPECT(refuses(errc::aborted, 0, "rank 0 has ended it, since a kernel there waited too long for rank 1",
+                           [&] { x.synchronize(&s); }));
         }
     });
 }
@@ -427,6 +420,61 @@ TEST_CASE("a rank that ends its window without a signal that others wait for is 
         }
         EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // well before the limit of 60 s
     });
+}
+
+TEST_CASE("a rank in a fence is told that a kernel of another rank has ended the window") {
+    for (const bool leaves : {false, true}) {
+        fake_gpus g;
+        on_gpus(3, g, [&](communicator& w, fake_runtime r) {
+            w.set_timeout(collx_test::patient(std::chrono::seconds(60)));
+            const std::int64_t began = now_ns();
+            {
+                window<int> x(w, 4, r, some());
+                device::fake_stream s(w.rank());
+                x.fence(&s);
+                if (w.rank() == 0) {
+                    launch(x, r, 1, s, [&](auto& b, int, int) {
+                        if (leaves) EXPECT(!b.wait(2));
+                        else b.signal(7);
+                    });
+                    EXPECT(refuses(leaves ? errc::peer_failed : errc::invalid_argument, leaves ? 2 : -1, "",
+                                   [&] { x.synchronize(&s); }));
+                } else if (w.rank() == 1 || !leaves) {
+                    EXPECT(
+                        refuses(leaves ? errc::peer_failed : errc::aborted, leaves ? 2 : 0, "", [&] { x.fence(&s); }));
+                }
+            }
+            EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // well before the limit of 60 s
+        });
+    }
+}
+
+TEST_CASE("a window ends when the communicator that it was made of fails, and outlives one that has ended") {
+    for (const bool aborts : {false, true}) {
+        fake_gpus g;
+        on_gpus(3, g, [&](communicator& w, fake_runtime r) {
+            auto base = std::make_unique<communicator>(w.dup());
+            base->set_timeout(collx_test::patient(std::chrono::seconds(60)));
+            window<int> x(*base, 4, r, some());
+            device::fake_stream s(w.rank());
+            x.fence(&s);
+            const std::int64_t began = now_ns();
+            if (!aborts) {
+                base.reset();
+                x.signal((w.rank() + 1) % 3, &s);
+                launch(x, r, 1, s, [&](auto& b, int, int) { EXPECT(b.wait((w.rank() + 2) % 3)); });
+                x.fence(&s);
+            } else if (w.rank() == 2) {
+                base->abort();
+            } else {
+                launch(x, r, 1, s, [&](auto& b, int, int) {
+                    if (w.rank() == 1) EXPECT(!b.wait(0));
+                });
+                EXPECT(refuses(errc::aborted, 2, "", [&] { x.fence(&s); }));
+            }
+            EXPECT(now_ns() - began < collx_test::patient(40'000'000'000));
+        });
+    }
 }
 
 TEST_CASE("a window leaves the switch's sums to collectives, and ranks may have parts of any length") {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../support/patience.hpp"
 #include "support.hpp"
 
 #include <collx/algo/multicast.hpp>
@@ -217,7 +218,7 @@ void sums_of_calls(communicator& w, const char* type) {
 void calls(int ranks) {
     run_threads(ranks, [](communicator& w) {
         device::require_cuda(cudaSetDevice(w.rank()), "choosing a device");
-        w.set_timeout(std::chrono::seconds(60));
+        w.set_timeout(collx_test::patient(std::chrono::seconds(60)));
         use_device(w);
         if (w.rank() == 0) std::printf("%s\n", device_route(w).c_str());
         expect(device_route(w).find("long sums by the switch") != std::string::npos, "a switch joins the devices");

@@ -12,6 +12,7 @@
 #include <numeric>
 #include <random>
 
+#include "../support/patience.hpp"
 #include "support.hpp"
 
 #include <collx/collx.hpp>
@@ -356,7 +357,7 @@ void run_rank(communicator& w, int devices, int processors) {
     require_cuda(cudaSetDevice(devices >= w.size() ? w.rank() : 0), "choosing a device");
     load(stencil, ring, put_run, get_run, put_tiles, get_tiles, take, add_all<double>, add_all<int>, ping_pong,
          put_large, outside, wait_for);
-    w.set_timeout(std::chrono::seconds(20));
+    w.set_timeout(collx_test::patient(std::chrono::seconds(20)));
     rank_state r{w, nullptr, {}};
     r.o.settings.shares_device = devices < w.size();
     r.o.settings.lanes = std::max(1, processors / 2 / w.size());

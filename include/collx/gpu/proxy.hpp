@@ -65,6 +65,8 @@ public:
         void (*stop)(void* group); // ends them
         // Tells them which ranks have left; called about every look_every_ns.
         void (*note_left)(void* group, const links& net);
+        // A failure that ends them and is not seen on the proxy's communicator or its parent; null: there is none.
+        failure (*find_failure)(void* group) = nullptr;
     };
     struct buffers {
         device::staging_words* words = nullptr; // null: nothing is staged, the thread only checks for failures
@@ -234,6 +236,7 @@ private:
         if (has_ended()) return;
         failure f = parent_.net.failed();
         if (!f) f = mine.net.failed();
+        if (!f && kernels_.find_failure != nullptr) f = kernels_.find_failure(kernels_.group);
         if (!f)
             if (const int dead = find_dead(mine); dead >= 0) f = failure(errc::peer_failed, dead);
         if (!f) return kernels_.note_left(kernels_.group, mine.net);

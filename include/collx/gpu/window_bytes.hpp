@@ -11,6 +11,7 @@
 #include <collx/comm/barrier.hpp>
 #include <collx/comm/split.hpp>
 #include <collx/core/element.hpp>
+#include <collx/core/locked_mutex.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/exec/device/window.hpp>
 #include <collx/gpu/known_memory.hpp>
@@ -35,7 +36,8 @@ public:
     // rank 0 · unsupported, on all ranks, naming the first pair whose kernels do not reach each other's memory ·
     // resource.
     window_bytes(communicator& c, const Runtime& r, const device_window_part& mine, const device_settings& s)
-        : side_(dup_for(communicator_core::of_device_window, c)),
+        : base_(c.internals()), base_end_(base_.or_abandon([this] { return base_.watch_end(); })),
+          side_(dup_for(communicator_core::of_device_window, c)),
           watched_(dup_for(communicator_core::of_device_window, c)), runtime_(r), route_(r, side_), settings_(s) {
         settings_.multicast = false; // for sums, of which a window makes none
         try {
@@ -61,11 +63,12 @@ public:
         // The kernels of peers would wait for signals of a rank that leaves by an exception.
         if (std::uncaught_exceptions() > 0) core().net.report(failure(errc::aborted, rank()));
         proxy_ = sole_ptr<gpu_proxy>();
-        watched_.internals().net.say_end(); // kernels that wait for this rank from here on wait in vain
+        say_left();
         bool may_free = false;
         try {
             route_.unmap(); // what this rank's kernels have used
-            may_free = all_leave(side_, while_leaving(side_.internals().settings.timeout_ns));
+            may_free =
+                all_leave(watched_, while_leaving(core().settings.timeout_ns)); // side_ may be in fence() on a peer
         } catch (const error&) {
         }
         free_all(may_free);
@@ -183,7 +186,22 @@ private:
             core(), watched_, gpu_proxy::buffers{},
             gpu_proxy::served_kernels{
                 this, [](void* window) { static_cast<window_bytes*>(window)->stop_kernels(); },
-                [](void* window, const links& net) { static_cast<window_bytes*>(window)->note_left(net); }});
+                [](void* window, const links& net) { static_cast<window_bytes*>(window)->note_left(net); },
+                [](void* window) { return static_cast<window_bytes*>(window)->find_failure(); }});
+    }
+    // Kernels that wait for this rank from here on wait in vain, and so do ranks in fence().
+    void say_left() {
+        for (communicator* c : {&watched_, &side_}) c->internals().net.say_end();
+        if (core().net.remote() != nullptr) core().net.remote()->say_bye();
+    }
+    // A failure of the communicator that the window was made of ends the window, too. By the proxy's thread.
+    failure find_failure() {
+        const locked_mutex here(base_end_->mutex);
+        if (base_end_->has_come) return {};
+        (void)base_.net.move_remote();
+        const failure f = base_.net.failed();
+        if (f) core().net.report(f); // for fence()
+        return f;
     }
     void note_left(const links& net) { // by the proxy's thread
         if (const std::uint64_t left = find_left(net, ranks(), [](int k) { return k; }); left != 0)
@@ -204,11 +222,15 @@ private:
             else if (why != device::window_end::none) explain(why, *r);
         }
         if (!was_ended_by_others) return;
-        proxy_->check();
-        core().require_alive();
-        // Another rank's proxy has noticed first, and reported why before it ended the waits.
-        if (const failure f = watched_.internals().net.failed()) core().give_up(f, -1);
-        explain_end_by(device::ended_word::rank(by), device::ended_word::why(by), device::ended_word::peer(by));
+        const auto why = by != 0 ? device::ended_word::why(by) : device::window_end::aborted;
+        // Another rank's proxy has noticed a failure first, and reported it before it ended the waits. A dead rank is
+        // a better reason than a deadline.
+        if (why == device::window_end::aborted || why == device::window_end::timed_out) {
+            core().require_alive();
+            const failure f = watched_.internals().net.failed();
+            if (f && (why == device::window_end::aborted || f.code() == errc::peer_failed)) core().give_up(f, -1);
+        }
+        explain_end_by(device::ended_word::rank(by), why, device::ended_word::peer(by));
     }
     // other: the rank whose kernel has ended the window, -1: unknown.
     [[noreturn, gnu::cold]] void explain_end_by(int other, device::window_end why, int peer) const {
@@ -229,13 +251,18 @@ private:
              static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(at), peer,
              static_cast<unsigned long long>(table_.bytes[peer]));
     }
-    // why: a reason of this rank's kernels.
+    // why: a reason of this rank's kernels. Ranks without a kernel that waits, as in fence(), hear of it, too.
     [[noreturn, gnu::cold]] void explain(device::window_end why, const device::window_report& r) {
         const int peer = static_cast<int>(static_cast<std::int64_t>(r.peer));
+        if (!std::exchange(has_explained_, true)) {
+            if (why == device::window_end::timed_out) core().require_alive(); // a dead rank is the better reason
+            for (communicator* c : {&watched_, &side_})
+                c->internals().net.report(why == device::window_end::peer_left ? failure(errc::peer_failed, peer)
+                                                                               : failure(errc::aborted, rank()));
+        }
         const auto line = static_cast<unsigned>(r.line);
         switch (why) {
             case device::window_end::timed_out:
-                core().require_alive(); // a dead rank is the better reason
                 fail(errc::timeout, rank(), peer,
                      "does it signal on this line as often as this rank waits? A longer limit: set_timeout()",
                      "device window: a kernel waited too long for signal %llu of rank %d on line %u, which has given "
@@ -273,7 +300,9 @@ private:
         host_ = nullptr;
     }
 
-    communicator side_, watched_; // watched_: for the proxy's thread alone
+    communicator_core& base_; // what the window was made of; not looked at after its end
+    counted_ptr<communicator_end> base_end_;
+    communicator side_, watched_; // watched_: for the proxy's thread, and then for the end
     Runtime runtime_;
     gpu_route<Runtime> route_;
     device_settings settings_;
@@ -281,7 +310,8 @@ private:
     std::byte* host_ = nullptr;
     known_memory memory_;
     int device_ = -1, lanes_ = 1;
-    sole_ptr<gpu_proxy> proxy_; // ends waits of this rank's kernels when a rank has failed
+    bool has_explained_ = false; // an error of this rank's kernels
+    sole_ptr<gpu_proxy> proxy_;  // ends waits of this rank's kernels when a rank has failed
 };
 
 } // namespace detail

@@ -3,6 +3,7 @@
 // every program, or compiled once in collx::collx.
 #pragma once
 
+#include <collx/core/locked_mutex.hpp>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -57,7 +58,10 @@ COLLX_BEGIN_NAMESPACE
 }
 
 [[gnu::cold]] COLLX_ONCE communicator_core::~communicator_core() {
-    if (end) end->has_come = true;
+    if (end) {
+        const detail::locked_mutex here(end->mutex);
+        end->has_come = true;
+    }
     if (recorder) recorder->set_observer({}); // what the observer refers to may be gone
     if (helper) helper->leave();              // before what the progress thread uses ends
     pending.leave_all(failure(errc::aborted, net.rank()));

@@ -3,6 +3,8 @@
 // described machine, what outlives the communicator.
 #pragma once
 
+#include <pthread.h>
+
 #include <collx/core/config.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/plan/problem.hpp>
@@ -51,9 +53,11 @@ extern const topology_component* topology;
 inline const topology_component* topology = nullptr;
 #endif
 
-// Shared by a communicator and what may outlive it (persistent calls).
+// Shared by a communicator and what may outlive it (persistent calls, windows). Another thread holds the mutex while it
+// looks at the communicator.
 struct communicator_end {
     bool has_come = false;
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 };
 } // namespace detail
 
