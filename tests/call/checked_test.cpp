@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <thread>
 
 using namespace collx_test;
@@ -293,6 +294,32 @@ TEST_CASE("checked: ranks of a split communicator are named by their numbers the
             int x = 0;
             collx::broadcast(back, collx::value(x), {.root = odd ? 2 : 0});
         });
+    });
+}
+
+TEST_CASE("checked: a rank that has left is named, although another rank is late, too") {
+    std::atomic<int> through{0};
+    std::atomic<bool> has_heard{false};
+    on_ranks(3, [&](collx::communicator& w) {
+        auto other = std::make_unique<collx::communicator>(w.dup());
+        other->set_timeout(patient(std::chrono::seconds(60)));
+        other->set_checked(true);
+        collx::barrier(*other);
+        ++through;
+        until([&] { return through == 3; });
+        if (w.rank() == 0) {
+            const std::int64_t began = collx::now_ns();
+            const auto e = thrown<collx::error>(w, [&] { collx::barrier(*other); });
+            EXPECT(e.code() == collx::errc::peer_failed && e.peer() == 2);
+            EXPECT(collx::now_ns() - began < patient(40'000'000'000));
+            has_heard = true;
+        } else if (w.rank() == 1) {
+            until([&] { return has_heard.load(); });
+            EXPECT(true);
+        } else {
+            other.reset();
+            EXPECT(true);
+        }
     });
 }
 

@@ -199,13 +199,23 @@ COLLX_ONCE void communicator_core::show_all(const void* mine, std::size_t bytes,
         std::memcpy(line.payload, mine, bytes);
         line.word.store(signal_word::of(i + 1, tag), memory_order::release);
         std::int64_t until = 0;
+        const auto has_come = [&](int r, std::uint64_t& word) {
+            word = exchange_window.line(r, 0, i).word.load(memory_order::acquire);
+            return signal_word::has_reached(word, i + 1);
+        };
+        // All ranks are waited for. One that has left will not come, whoever else is late.
+        const auto find_left_or = [&](int r) {
+            std::uint64_t word;
+            for (int k = r; k < net.size(); ++k)
+                if (net.has_said_end(k) && !has_come(k, word)) return k;
+            return r;
+        };
         for (int r = 0; r < net.size(); ++r) {
             auto& other = exchange_window.line(r, 0, i);
             std::uint64_t word;
-            for (backoff b(settings.waiting);
-                 !signal_word::has_reached(word = other.word.load(memory_order::acquire), i + 1);) {
+            for (backoff b(settings.waiting); !has_come(r, word);) {
                 if (!pending.empty()) progress_pending(); // another rank may wait for them before it comes here
-                if (b.pause()) check(until, timeout_ns, r);
+                if (b.pause()) check(until, timeout_ns, find_left_or(r));
             }
             if (!signal_word::fits(word, i + 1, tag)) give_up(failure(errc::mismatch, r), r);
             visit(r, other.payload);
