@@ -208,12 +208,14 @@ TEST_CASE("lines count by themselves, signals are not lost, and the host's come 
 TEST_CASE("a place, a peer or a line that is not there ends the window, and nothing is written") {
     for (const int what : {0, 1, 2, 3, 4}) {
         fake_gpus g;
+        std::atomic<bool> is_waiting{false}; // a launch would throw what has ended the window
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
             const int me = w.rank();
             window<int> x(w, me == 0 ? 10 : 6, r, some(2));
             device_memory<int> v(g, me, 10, 7);
             device::fake_stream s(me);
             if (me == 0) {
+                until([&] { return is_waiting.load(); });
                 launch(x, r, what == 2 ? 3 : 1, s, [&](auto& b, int block, int) {
                     int old = 0;
                     if (what == 0) b.put_signal(1, 3, v.data(), 4);
@@ -236,7 +238,10 @@ TEST_CASE("a place, a peer or a line that is not there ends the window, and noth
                 EXPECT(refuses(errc::invalid_argument, -2, "", [&] { x.check(); })); // the window stays failed
                 EXPECT(v[9] == 7);
             } else {
-                launch(x, r, 1, s, [&](auto& b, int, int) { (void)b.wait(0); });
+                launch(x, r, 1, s, [&](auto& b, int, int) {
+                    is_waiting = true;
+                    (void)b.wait(0);
+                });
                 EXPECT(refuses(errc::aborted, 0, "rank 0 has ended it (see what", [&] { x.synchronize(&s); }));
                 EXPECT(x.local()[0] == 0 && x.local()[3] == 0);
             }
@@ -425,6 +430,7 @@ TEST_CASE("a rank that ends its window without a signal that others wait for is 
 TEST_CASE("a rank in a fence is told that a kernel of another rank has ended the window") {
     for (const bool leaves : {false, true}) {
         fake_gpus g;
+        std::atomic<int> through{0}; // the first fence
         on_gpus(3, g, [&](communicator& w, fake_runtime r) {
             w.set_timeout(collx_test::patient(std::chrono::seconds(60)));
             const std::int64_t began = now_ns();
@@ -432,6 +438,8 @@ TEST_CASE("a rank in a fence is told that a kernel of another rank has ended the
                 window<int> x(w, 4, r, some());
                 device::fake_stream s(w.rank());
                 x.fence(&s);
+                ++through;
+                until([&] { return through == 3; });
                 if (w.rank() == 0) {
                     launch(x, r, 1, s, [&](auto& b, int, int) {
                         if (leaves) EXPECT(!b.wait(2));
@@ -452,12 +460,15 @@ TEST_CASE("a rank in a fence is told that a kernel of another rank has ended the
 TEST_CASE("a window ends when the communicator that it was made of fails, and outlives one that has ended") {
     for (const bool aborts : {false, true}) {
         fake_gpus g;
+        std::atomic<int> through{0}, launched{0};
         on_gpus(3, g, [&](communicator& w, fake_runtime r) {
             auto base = std::make_unique<communicator>(w.dup());
             base->set_timeout(collx_test::patient(std::chrono::seconds(60)));
             window<int> x(*base, 4, r, some());
             device::fake_stream s(w.rank());
             x.fence(&s);
+            ++through;
+            until([&] { return through == 3; });
             const std::int64_t began = now_ns();
             if (!aborts) {
                 base.reset();
@@ -465,11 +476,13 @@ TEST_CASE("a window ends when the communicator that it was made of fails, and ou
                 launch(x, r, 1, s, [&](auto& b, int, int) { EXPECT(b.wait((w.rank() + 2) % 3)); });
                 x.fence(&s);
             } else if (w.rank() == 2) {
+                until([&] { return launched == 2; });
                 base->abort();
             } else {
                 launch(x, r, 1, s, [&](auto& b, int, int) {
                     if (w.rank() == 1) EXPECT(!b.wait(0));
                 });
+                ++launched;
                 EXPECT(refuses(errc::aborted, 2, "", [&] { x.fence(&s); }));
             }
             EXPECT(now_ns() - began < collx_test::patient(40'000'000'000));

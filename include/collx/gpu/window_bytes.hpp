@@ -225,11 +225,10 @@ private:
         const auto why = by != 0 ? device::ended_word::why(by) : device::window_end::aborted;
         // Another rank's proxy has noticed a failure first, and reported it before it ended the waits. A dead rank is
         // a better reason than a deadline.
-        if (why == device::window_end::aborted || why == device::window_end::timed_out) {
-            core().require_alive();
-            const failure f = watched_.internals().net.failed();
-            if (f && (why == device::window_end::aborted || f.code() == errc::peer_failed)) core().give_up(f, -1);
-        }
+        const failure f = watched_.internals().net.failed();
+        if (f && (why == device::window_end::aborted ||
+                  (why == device::window_end::timed_out && f.code() == errc::peer_failed)))
+            core().give_up(f, -1);
         explain_end_by(device::ended_word::rank(by), why, device::ended_word::peer(by));
     }
     // other: the rank whose kernel has ended the window, -1: unknown.
