@@ -911,6 +911,7 @@ ROWS = [
     ("a team that cannot be made keeps its memory", "exec/device/team.hpp", ": team(machine, shape, unmade()) {", ": machine_(machine), shape_(shape) {", ["exec/device:*keeps no memory*"]),
     ("who ends a communicator waits two seconds", "gpu/limits.hpp", "has_failed || std::uncaught_exceptions() > 0 ? 2'000'000'000 : timeout_ns", "2'000'000'000", ["gpu/calls:*ends its communicator*"]),
     ("checked: a rank that has left is hidden by one that is late", "job/communicator_core_once.hpp", "check(until, timeout_ns, find_left_or(r));", "check(until, timeout_ns, r);", ["call/checked:*although another rank is late*"]),
+    ("a rank that ends takes those that meet it for gone", "gpu/limits.hpp", "c.internals().is_in_last_call = true;", "", ["gpu/ends:*with and without captured*"]),
     ("kernels wait for a rank that has ended its communicator", "gpu/group.hpp", "if (!order_.has_captured()) say_left();", "", ["gpu/ends:*long before*"]),
     ("a rank whose graph runs is taken for one that left", "gpu/group.hpp", "if (!order_.has_captured()) say_left();", "say_left();", ["gpu/ends:*graph runs*"]),
     ("other hosts wait for a message of a rank that left", "gpu/domains.hpp", "if (side.net.remote() != nullptr) side.net.remote()->say_bye();", "(void)side;", ["gpu/ends:*another host*"]),

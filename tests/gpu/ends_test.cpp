@@ -169,6 +169,28 @@ TEST_CASE("a rank that ends its communicator while a graph runs is waited for by
     });
 }
 
+// It does not say that it makes no more calls, and waits for ranks that have said so.
+TEST_CASE("the ends of ranks with and without captured calls meet, and all memory is freed") {
+    fake_gpus g({.devices = 5});
+    on_device_ranks({0, 0, 0, 0, 0}, g, [&](communicator& w) {
+        w.set_timeout(patient(std::chrono::seconds(20)));
+        device::fake_stream s(w.rank());
+        device_memory<int> x(g, w.rank(), 10, 1);
+        auto other = w.split(0);
+        const auto c = other.with(gpus{fake_runtime(g)});
+        use_device(c, small());
+        other.set_checked(false); // not all ranks make the call
+        if (w.rank() % 2 == 1) {
+            fake_runtime::begin_capture(s);
+            all_reduce(c, x, plus{}, {.stream = &s});
+            EXPECT(fake_runtime::end_capture(s).size() != 0);
+        }
+        if (w.rank() == 3) ::usleep(100'000);
+        EXPECT(x[0] == 1);
+    });
+    CHECK(g.pieces() == 0);
+}
+
 namespace {
 
 // One rank has no room for what a window needs last; the others free what they have while that rank fails.

@@ -41,6 +41,7 @@ inline call_options while_leaving(std::int64_t timeout_ns, bool has_failed = fal
 // Waits until all ranks have come to their end, too. False: some have not in time. A barrier would blame those that are
 // late; this rank tells them that it has gone.
 inline bool all_leave(communicator& c, const call_options& limit) {
+    c.internals().is_in_last_call = true;
     c.internals().settings.checked = 0; // a comparison would blame them
     const duration usual = duration::from_ns(c.internals().settings.timeout_ns);
     auto come = async::barrier(c);

@@ -308,6 +308,8 @@ struct communicator_core {
     std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;
     std::uint64_t agreed = 0; // see agree()
     bool carried = false;     // whether the last look moved anything from or to other hosts
+    // Set before the call in which all ranks meet at the end: those that said that they make no more calls come, too.
+    bool is_in_last_call = false;
     detail::failure_watch::looking progress_look;
     detail::failure_watch watch{*this};
 };

@@ -87,7 +87,8 @@ COLLX_ONCE int failure_watch::find_failed_thread() const {
 
 COLLX_ONCE int failure_watch::find_left(int waiting_for) const {
     const links& net = core_.net;
-    if (net.has_said_end(net.rank())) return -1; // ranks that make no more calls may still meet
+    if (core_.is_in_last_call || net.has_said_end(net.rank()))
+        return -1; // ranks that make no more calls may still meet
     for (int r = 0; r < net.size(); ++r)
         if ((r == waiting_for || waiting_for == every_rank) && net.has_said_end(r)) return r;
     return -1;
