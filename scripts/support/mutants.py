@@ -634,7 +634,7 @@ ROWS = [
     ("waits serve no survivors of an earlier communicator", "job/failure_watch_once.hpp", "if (core_.home->connector) core_.home->connector->serve();", "",
      ["job/survivors:what survivors*"]),
     ("a rank that ends a communicator is waited for", "job/failure_watch_once.hpp", "&& net.has_said_end(r)) return r;", "&& false) return r;", ["job/leaving:a rank that ends*"]),
-    ("a rank that ends is asked for by one that has ended, too", "job/failure_watch_once.hpp", "if (net.has_said_end(net.rank())) return -1;", "", ["job/leaving:ranks that make no more*"]),
+    ("a rank that ends is asked for by one that has ended, too", "job/failure_watch_once.hpp", "core_.is_in_last_call || net.has_said_end(net.rank())", "false", ["job/leaving:ranks that make no more*"]),
     ("a timeout names the neighbour instead of who is late", "job/failure_watch_once.hpp",
      "return failure(errc::timeout, last.rank);", "return failure(errc::timeout, waiting_for);",
      ["job/failure:with strands*", "job/failure:an absent*"]),
