@@ -145,7 +145,6 @@ TEST_CASE("a rank that ends its communicator is named by a rank of another host 
 // CUDA does not report the end of a graph.
 TEST_CASE("a rank that ends its communicator while a graph runs is waited for by the others") {
     fake_gpus g;
-    std::atomic<bool> is_ending{false};
     on_device_ranks({0, 0, 0}, g, [&](communicator& w) {
         w.set_timeout(patient(std::chrono::seconds(20)));
         device::fake_stream s(w.rank());
@@ -158,9 +157,8 @@ TEST_CASE("a rank that ends its communicator while a graph runs is waited for by
             fake_runtime::begin_capture(s);
             all_reduce(c, x, plus{}, {.stream = &s});
             graph = fake_runtime::end_capture(s);
-            if (w.rank() == 2) is_ending = true;
-            else until([&] { return is_ending.load(); });
-            if (w.rank() == 0) ::usleep(50'000); // the other kernels wait for this rank
+            // The other kernels wait for this rank's, which begins when its communicator is about to end.
+            if (w.rank() == 2) s.put([] { ::usleep(100'000); });
             fake_runtime::launch(graph, s);
             if (w.rank() != 2) synchronize(c, {.stream = &s});
         }
