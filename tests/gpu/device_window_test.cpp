@@ -472,6 +472,7 @@ TEST_CASE("a window ends when the communicator that it was made of fails, and ou
             const std::int64_t began = now_ns();
             if (!aborts) {
                 base.reset();
+                std::this_thread::sleep_for(std::chrono::milliseconds(30)); // the proxy looks every 5 ms
                 x.signal((w.rank() + 1) % 3, &s);
                 launch(x, r, 1, s, [&](auto& b, int, int) { EXPECT(b.wait((w.rank() + 2) % 3)); });
                 x.fence(&s);
