@@ -918,7 +918,7 @@ ROWS = [
     ("a rail waits for a rank that left", "gpu/domains.hpp", "rail_ = sole_ptr<communicator>();", "", ["gpu/ends:*another host*"]),
     ("kernels wait for signals of a rank that has ended its window", "gpu/window_bytes.hpp", "for (communicator* c : {&watched_, &side_}) c->internals().net.say_end();", "", ["gpu/device_window:*without a signal*"]),
     ("a window is ended by nobody in particular", "exec/device/window.hpp", "ended != 0 ? ended : Env", "Env", ["gpu/device_window:a signal that does not come*"]),
-    ("a rank in a fence waits although a kernel has ended the window", "gpu/window_bytes.hpp", "c->internals().net.report(why", "if (false) c->internals().net.report(why", ["gpu/device_window:a rank in a fence*"]),
+    ("a rank in a fence waits although a kernel has ended the window", "gpu/window_bytes.hpp", "c->internals().net.report(why", "if (false) c->internals().net.report(why", ["gpu/device_window:a kernel that ends*"]),
     ("a window does not end with its communicator", "gpu/window_bytes.hpp", "const failure f = base_.net.failed();", "const failure f;", ["gpu/device_window:a window ends when*"]),
     ("a window looks at a communicator that has ended", "gpu/window_bytes.hpp", "if (base_end_->has_come) return {};", "if (base_end_->has_come) return failure(errc::aborted, 0);", ["gpu/device_window:a window ends when*"]),
     ("a kernel's wait takes one signal too few", "exec/device/window.hpp", "l.taken[peer] = want;", "l.taken[peer] = want - 1;",

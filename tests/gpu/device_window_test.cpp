@@ -427,7 +427,7 @@ TEST_CASE("a rank that ends its window without a signal that others wait for is 
     });
 }
 
-TEST_CASE("a rank in a fence is told that a kernel of another rank has ended the window") {
+TEST_CASE("a kernel that ends the window ends the fence of another rank") {
     for (const bool leaves : {false, true}) {
         fake_gpus g;
         std::atomic<int> through{0}; // the first fence

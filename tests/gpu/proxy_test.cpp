@@ -28,10 +28,15 @@ struct stage {
     std::vector<std::byte> in = std::vector<std::byte>(device::staging_turns * buffer_bytes);
     std::vector<std::byte> out = in;
     atomic<int> stops{0};
+    atomic<std::uint64_t> left{0};
 
     gpu_proxy::buffers buffers() { return {&words, 1, in.data(), out.data(), buffer_bytes}; }
-    gpu_proxy::stopper stopper() {
-        return {this, [](void* self) { static_cast<stage*>(self)->stops.fetch_add(1); }};
+    gpu_proxy::served_kernels kernels() {
+        return {this, [](void* self) { static_cast<stage*>(self)->stops.fetch_add(1); },
+                [](void* self, const collx::links& net) {
+                    static_cast<stage*>(self)->left.store(
+                        collx::detail::find_left(net, net.size(), [](int k) { return k; }));
+                }};
     }
     void put(std::uint64_t piece, std::uint64_t order, int value) {
         in[piece % device::staging_turns * buffer_bytes] = std::byte(value);
@@ -66,7 +71,7 @@ void with_proxy(F&& f) {
     on_ranks(1, [&](communicator& w) {
         communicator side = w.split(0);
         stage s;
-        gpu_proxy proxy(w.internals(), side, s.buffers(), s.stopper());
+        gpu_proxy proxy(w.internals(), side, s.buffers(), s.kernels());
         f(w, s, proxy);
     });
 }
@@ -109,6 +114,19 @@ TEST_CASE("a piece for an order that does not exist ends the calls, and stops th
             EXPECT(s.stops.load() == 1);
             EXPECT(thrown<error>(w, [&] { proxy.check(); }).code() == errc::protocol); // the first one stays
         });
+}
+
+TEST_CASE("kernels learn which ranks have left") {
+    on_ranks(2, [&](communicator& w) {
+        communicator side = w.split(0);
+        stage s;
+        const gpu_proxy proxy(w.internals(), side, s.buffers(), s.kernels());
+        barrier(w);
+        if (w.rank() == 1) side.internals().net.say_end();
+        until([&] { return s.left.load() == 2; });
+        EXPECT(!proxy.has_ended());
+        barrier(w);
+    });
 }
 
 TEST_CASE("what an order throws ends the calls") {

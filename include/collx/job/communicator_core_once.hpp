@@ -203,7 +203,7 @@ COLLX_ONCE void communicator_core::show_all(const void* mine, std::size_t bytes,
             word = exchange_window.line(r, 0, i).word.load(memory_order::acquire);
             return signal_word::has_reached(word, i + 1);
         };
-        // All ranks are waited for. One that has left will not come, whoever else is late.
+        // All ranks are waited for. One that has left will not come, even if others are late, too.
         const auto find_left_or = [&](int r) {
             std::uint64_t word;
             for (int k = r; k < net.size(); ++k)
