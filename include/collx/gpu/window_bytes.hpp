@@ -269,9 +269,8 @@ private:
                      static_cast<unsigned long long>(r.want), peer, line, static_cast<unsigned long long>(r.have));
             case device::window_end::peer_left:
                 fail(errc::peer_failed, rank(), peer, remedy_for_signals,
-                     "device window: a kernel waited for signal %llu of rank %d on line %u, which has given %llu and "
-                     "ended "
-                     "its window",
+                     "device window: a kernel waited for signal %llu of rank %d on line %u, which has given "
+                     "%llu and ended its window",
                      static_cast<unsigned long long>(r.want), peer, line, static_cast<unsigned long long>(r.have));
             case device::window_end::outside: refuse_place("an access", peer, r.at, r.bytes);
             case device::window_end::no_peer:

@@ -106,10 +106,13 @@ inline constexpr int max_groups = 4; // strands of a block that run side by side
 // Host memory that the device maps; one block of reports per rank and lane follows.
 // abort: written by the host, release; read by waiting blocks, relaxed, once in about a thousand polls.
 // left: bit k: rank k makes no more calls, and its kernels have ended. Written by the host, release; read as `abort`
-// is, acquire. disagreement: a stop_word once ranks were found in different calls; differs: for each peer, its words
-// and those that this rank expected. Written by blocks: differs relaxed, then disagreement, release. Read by the host:
-// acquire. gave_up: a stop_word once some block's report says that it gave up, so that the host need not look at all
-// reports. Written by blocks after their report: release. Read by the host: acquire.
+// is, acquire.
+//
+// disagreement: a stop_word once ranks were found in different calls; differs: for each peer, its words and those that
+// this rank expected. Written by blocks: differs relaxed, then disagreement, release. Read by the host: acquire.
+//
+// gave_up: a stop_word once some block's report says that it gave up, so that the host need not look at all reports.
+// Written by blocks after their report: release. Read by the host: acquire.
 struct alignas(line_bytes) host_control {
     std::uint64_t abort;
     std::uint64_t left;
